@@ -39,7 +39,7 @@ class ProgramFolders:
         return self.config / "keys.json"
 
     @property
-    def window_memory_file(self) -> Path:
+    def window_state_path(self) -> Path:
         """What the window remembers: layouts, drafts, what was typed before."""
         return self.config / "window.json"
 
@@ -88,7 +88,7 @@ def make_folders_private(where: ProgramFolders) -> None:
     ):
         if folder.is_dir():
             atomic_files.make_path_private(folder)
-    for file in (where.settings_file, where.providers_file, where.key_file, where.window_memory_file):
+    for file in (where.settings_file, where.providers_file, where.key_file, where.window_state_path):
         atomic_files.make_path_private(file)
 
 

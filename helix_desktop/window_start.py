@@ -15,8 +15,8 @@ from PySide6.QtCore import QEventLoop, QObject, Signal
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__
-from helix_desktop.gui.frame.top_level_window import WindowShell
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.frame.top_level_window import TopLevelWindow
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 TITLE = "Helix Desktop"
 
@@ -36,16 +36,16 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
         if window_program.hand_over_to_running_window(where, arguments.link):
             return 0
     application = _create_qt_application()
-    memory = WindowMemory(where.window_memory_file, application)
-    shell = WindowShell(memory, TITLE)
-    shell.show()
-    _wait_for_first_paint(application, shell)
-    shell.enable_typing()
+    state_file = WindowStateFile(where.window_state_path, application)
+    top_window = TopLevelWindow(state_file, TITLE)
+    top_window.show()
+    _wait_for_first_paint(application, top_window)
+    top_window.enable_typing()
     _import_program()
     from helix_desktop.desktop import window_program
 
     return window_program.WindowProgram(
-        where, application, window_program.PaintedWindow(memory, shell), arguments.link
+        where, application, window_program.PaintedWindow(state_file, top_window), arguments.link
     ).run_until_closed()
 
 
@@ -82,11 +82,11 @@ def _create_qt_application() -> QApplication:
     return application
 
 
-def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None:
+def _wait_for_first_paint(application: QApplication, top_window: TopLevelWindow) -> None:
     """Waits until the window has been painted, but not longer than the limit: some screens never ask for a paint."""
     for _ in range(20):
         application.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 10)
-        if shell.placeholder.was_painted:
+        if top_window.placeholder.was_painted:
             application.sync()
             return
 

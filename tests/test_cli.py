@@ -350,11 +350,11 @@ async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_
     workspaces = workspace_access.open_all_workspaces(where)
     workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Open", tmp_path).id)
     serving = await workspace_access.listen_for_commands(workspace, where)
-    where.window_memory_file.write_text('{"history": ["my long secret"]}')
+    where.window_state_path.write_text('{"history": ["my long secret"]}')
     forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
     try:
         _, _, err = await _elsewhere("--home", "home", *forget, folder=tmp_path)
-        assert f"The text is also in {where.window_memory_file}".encode() in err
+        assert f"The text is also in {where.window_state_path}".encode() in err
     finally:
         await serving.finish_requests()
         await workspace.aclose()

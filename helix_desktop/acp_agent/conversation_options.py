@@ -21,7 +21,7 @@ def build_choices(bench: Workbench, conversation: str) -> dict[str, Any]:
 def build_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """Each with its choices and the one that holds."""
     model, effort = bench.model_of_conversation(conversation), bench.workspace.settings.effort or "usual"
-    models = list(dict.fromkeys([model or "", *bench.models.list_known_names()]))[:MOST_MODELS]
+    models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[:MOST_MODELS]
     presets = {name: name.capitalize() for name in context_policy.PRESETS}
     return [
         _build_select("mode", "Mode", bench.permission_mode, bench.describe_permission_modes(), "mode"),

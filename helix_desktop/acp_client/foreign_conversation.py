@@ -43,9 +43,9 @@ _ENDS = {
 
 
 # Given a provider as the agent describes it, returns the gateway's address and headers. May take seconds.
-FindRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+RegisterRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 # Given an agent's name, returns its current setup, its environment, and a function that finds its routes.
-FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], FindRoute]]]
+FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], RegisterRoute]]]
 
 
 class ForeignConversation:
@@ -177,21 +177,21 @@ class ForeignConversation:
         async with self._opening:
             if self._link is None or not self._link.has_live_process:
                 await self.end_agent()
-                agent, environment, find_route = await self._find_agent(self.name)
+                agent, environment, register_route = await self._find_agent(self.name)
                 handlers = (self._answer_agent_in_turn, self._handle_session_update)
                 self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
-                self._is_routed = await self._set_gateway_as_provider(self._link, conversation.id, find_route)
+                self._is_routed = await self._set_gateway_as_provider(self._link, conversation.id, register_route)
             link = self._link
             await self._ensure_session(link, conversation, kit)
             return link
 
-    async def _set_gateway_as_provider(self, link: AgentConnection, conversation: str, find_route: FindRoute) -> bool:
+    async def _set_gateway_as_provider(self, link: AgentConnection, conversation: str, register: RegisterRoute) -> bool:
         """Sets the agent's provider to the gateway, which can fold, if the agent allows that. Returns whether it was set."""
         can = link.abilities.get("providers") is not None
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
             for each in objects_at(await link.request("providers/list", {}, START_SECONDS) if can else {}, "providers"):
                 now = object_at(each, "current")
-                if (route := await asyncio.to_thread(find_route, now)) is not None:
+                if (route := await asyncio.to_thread(register, now)) is not None:
                     route["headers"] |= {"x-helix-parent": conversation}
                     route |= {"providerId": text_at(each, "providerId"), "apiType": text_at(now, "apiType")}
                     await link.request("providers/set", route, START_SECONDS)

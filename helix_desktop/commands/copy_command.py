@@ -23,7 +23,7 @@ from helix_desktop.errors import format_things
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.workbench import Workbench
-    from helix_desktop.workbench.repository_copies import CopyContents, FolderCopy
+    from helix_desktop.workbench.repository_copies import CopyStatus, FolderCopy
 
 COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the first part of it"}
 BRINGING_BACK: Options = {
@@ -54,7 +54,7 @@ def add_copy_command(nouns: Subparsers) -> None:
 
 
 async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    contents = await bench.copies.read_all_contents()
+    contents = await bench.copies.read_status_of_copies()
     found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents]
     told = [_describe_copy(bench, copy, contents[copy.id]) for copy in found]
     return await print_result(arguments, console, told, *(_format_copy_line(each, contents[each.id]) for each in found))
@@ -62,7 +62,7 @@ async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console
 
 async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
-    found = (await bench.copies.read_all_contents())[copy.id]
+    found = (await bench.copies.read_status_of_copies())[copy.id]
     lines = [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
     lines += [f"{made.source} at {made.base}" for made in copy.repositories if made.base]
     lines += [note for made in copy.repositories for note in made.notes]
@@ -75,7 +75,7 @@ async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: 
 async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
     if arguments.by == "discard" and not arguments.yes:
-        found = await bench.copies.read_contents(copy)
+        found = await bench.copies.read_copy_status(copy)
         await print_result(arguments, console, _describe_copy(bench, copy, found), _format_copy_line(copy, found))
         await console.print_error("Nothing was deleted. Add --yes to delete the copy.")
         return 1 if arguments.json else ASKING
@@ -88,14 +88,14 @@ async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
     return copies[pick_id_by_prefix(copies, begins, ("copy", "copies"), "To see all copies, run `copy list`.")]
 
 
-def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> dict[str, object]:
+def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> dict[str, object]:
     row = bench.conversation_row(copy.id)
     made = [{"folder": each.source, "base": each.base, "branch": each.branch} for each in copy.repositories]
     about = {"id": copy.id, "conversation": row.title if row else "", "folder": str(copy.folder), "repositories": made}
     return {**about, "created": copy.created, "whole": copy.is_whole, **asdict(found)}
 
 
-def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:
+def _format_copy_line(copy: FolderCopy, found: CopyStatus) -> str:
     files, overlaps = (format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps))
     only = f"{files} not committed, {format_things(found.commits, 'commit', 'commits')} of its own"
     state = found.problem or (

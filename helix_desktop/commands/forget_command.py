@@ -48,7 +48,7 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
     purged = await workspace.content_forgetter(text=text, entries=entries)
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
     await print_result(arguments, console, _forget_result_as_json(purged), _describe_forget_result(purged))
-    remembered = await asyncio.to_thread(_places_in_window_memory, arguments.places.window_memory_file, text)
+    remembered = await asyncio.to_thread(_places_in_window_state, arguments.places.window_state_path, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
@@ -70,7 +70,7 @@ def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
     }
 
 
-def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
+def _places_in_window_state(window: Path, text: str) -> tuple[str, ...]:
     """The places in the window's memory that hold the text; only a running window can change its drafts and input history."""
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.session import Session
-    from helix_desktop.mcp_server.cache_operations import ContextShelf
+    from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
@@ -78,7 +78,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
     from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 
-    server = cache_mcp_server.build_cache_server(build_context_shelf(workspace, arguments.places))
+    server = cache_mcp_server.build_cache_server(build_served_workspace(workspace, arguments.places))
     if arguments.http is None:
         await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
         return 0
@@ -92,9 +92,9 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
     return 0
 
 
-def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
+def build_served_workspace(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ServedWorkspace:
     from helix_desktop import token_counting
-    from helix_desktop.mcp_server.cache_operations import ContextShelf
+    from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.tools.grep import grep_entry_lines
 
     async def run_task_command(words: Sequence[str]) -> Any:
@@ -105,7 +105,7 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
         await workspace_access.run_command_of_caller(workspace, where, False, None, argv, kept)
         return json.loads("\n".join(kept.answers))
 
-    return ContextShelf(
+    return ServedWorkspace(
         workspace.name,
         workspace.cache,
         workspace.index,

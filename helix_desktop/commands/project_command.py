@@ -13,7 +13,7 @@ from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 if TYPE_CHECKING:
-    from helix_desktop.workbench.rules_and_skills import ProjectInUse
+    from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
 LEAST = 12  # A hash must be given with at least this many characters.
 
@@ -61,10 +61,10 @@ async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWo
     return await _print_items(arguments, console, project.now.items, keys)
 
 
-async def _read_project(workspace: StoredWorkspace) -> "ProjectInUse":
-    from helix_desktop.workbench.rules_and_skills import ProjectInUse
+async def _read_project(workspace: StoredWorkspace) -> "WorkspaceRulesAndSkills":
+    from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
-    project = ProjectInUse(workspace)
+    project = WorkspaceRulesAndSkills(workspace)
     await project.reread_project_folders()
     return project
 

@@ -46,7 +46,7 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     options += [word for what in arguments.allow for word in ("--allow", what)]
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
-    new = schedules.create_schedule(workspace, " ".join(arguments.text), *when, **more)
+    new = schedules.build_schedule(workspace, " ".join(arguments.text), *when, **more)
     _change_schedules(where, lambda known: [*known, new])
     return _print_schedules(arguments, [new])
 

@@ -245,7 +245,7 @@ async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace,
         await console.print_error(f"{workspace.name} is still shared. Add --yes to stop sharing it from this computer.")
         return 1
     url = str(workspace.settings.shared.get("url", ""))
-    left = await shared_store_setup.unshare_and_return_problem(workspace)
+    left = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:
         await workspace_link.delete_link_secrets(workspace.id, url, workspace_access.open_secrets(arguments.places))
     line = f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."

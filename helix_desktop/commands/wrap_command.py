@@ -154,7 +154,7 @@ def _change_agent_configuration(
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
     change = (
-        agent_connecting.plan_agent_connection(agent, where)
+        agent_connecting.prepare_agent_connection(agent, where)
         if arguments.install
         else agent_settings.plan_address_removal(agent, where.config)
     )

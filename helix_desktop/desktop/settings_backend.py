@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOOKED_AT, NAMED = 5_000, 8  # At most so many unused entries are added up, and so many named.
 
 
-class InstallationCare:
+class SettingsBackend:
     """`where` and `secrets` for the doctor; all else is asked of the workbench that is shown."""
 
     def __init__(self, where: ProgramFolders, secrets: SecretStorage) -> None:

@@ -26,13 +26,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
-from helix_desktop.gui.frame.top_level_window import WindowShell
+from helix_desktop.gui.frame.top_level_window import TopLevelWindow
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_folders import ProgramFolders, error_if_not_writable, make_folders_private
 from helix_desktop.program_settings import CODE_FONT, FONT, KEYS_IN_FILE, RECORDER, SEND_WITH, THEME
 
@@ -59,8 +59,8 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class PaintedWindow:
-    memory: WindowMemory
-    shell: WindowShell
+    state_file: WindowStateFile
+    top_window: TopLevelWindow
 
 
 def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
@@ -104,33 +104,33 @@ class WindowProgram:
         self._desk: Workbenches | None = None
         self._owner: running_instance.RequestListener | None = None
         self._ending = False
-        self._memory, self.shell = painted.memory, painted.shell
+        self._state_file, self.top_window = painted.state_file, painted.top_window
         application.setStyle("Fusion")
         application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
         self.theme = Theme()
         self._apply_look_settings()
         self._doing = BackgroundRunner(self._tasks.spawn_task, application)
-        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing)
+        self.window = MainWindow(self.theme, self._state_file, self._settings, self._doing)
         wire_window(self.window)
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)
-        early = self.shell.placeholder.early_typing
+        early = self.top_window.placeholder.early_typing
         for place, sent in early.sent_by_conversation.items() if early.draft_owner[0] else ():
             self.window.prepare_unopened_conversation(place, early.name, sent)
-        self.shell.setCentralWidget(self.window)
+        self.top_window.setCentralWidget(self.window)
         if early.has_box:
             self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.
         if HAS_MENU_BAR:
-            self.window.window_actions.fill_menu_bar(self.shell.menuBar())
-        self.shell.closing.connect(self._close_window)
-        if self.shell.is_closing:  # The user closed the window before this signal was connected.
+            self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
+        self.top_window.closing.connect(self._close_window)
+        if self.top_window.is_closing:  # The user closed the window before this signal was connected.
             QTimer.singleShot(0, self._close_window)
 
     def run_until_closed(self) -> int:
         loop = WindowEventLoop(self._application)
         asyncio.set_event_loop(loop)
         loop.set_default_executor(concurrency.create_thread_pool("work", threads=THREADS))
-        self._interrupts = InterruptHandler(self.shell.close)
+        self._interrupts = InterruptHandler(self.top_window.close)
         QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
         with loop:
             loop.run_forever()
@@ -146,7 +146,7 @@ class WindowProgram:
         self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
         from helix_desktop.desktop.provider_administration import ProviderAdministration
-        from helix_desktop.desktop.settings_backend import InstallationCare
+        from helix_desktop.desktop.settings_backend import SettingsBackend
         from helix_desktop.gui import dialogs_and_notifications
         from helix_desktop.resident.agent_routes import AgentRoutes
         from helix_desktop.secrets import SecretStorage
@@ -157,20 +157,20 @@ class WindowProgram:
             seen=self._redaction.add_secret_to_redact,
         )
         desk = self._desk = desk_module.Workbenches(self._where, secrets, serve=self._serve_workspace_commands)
-        desk.find_route = AgentRoutes(self._where).find_route
+        desk.register_route = AgentRoutes(self._where).register_route
         connecting = ProviderAdministration(
             desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
         )
-        keeping = InstallationCare(self._where, secrets)
-        self._front = dialogs_and_notifications.WindowServices(
-            self.window, connecting, keeping, self._where.tour_folder, self._tasks.spawn_task
+        backend = SettingsBackend(self._where, secrets)
+        self._dialogs = dialogs_and_notifications.DialogsAndNotifications(
+            self.window, connecting, backend, self._where.tour_folder, self._tasks.spawn_task
         )
         self.window.set_workspaces_and_start(desk)
         self._tasks.spawn_task(asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with")
         await self._listen_for_second_start()
         if self._link:
             self._show_link_target(self._link)
-        for mistake in (*self._settings.file_mistakes, *self._memory.mistakes):
+        for mistake in (*self._settings.file_mistakes, *self._state_file.mistakes):
             self.window.notices.show_error_notice(mistake)
         self._collecting = GarbageCollector(self.window)
         self.window.workbench_shown.connect(
@@ -207,9 +207,9 @@ class WindowProgram:
         return 0
 
     def _show_link_target(self, link: str) -> None:
-        self.shell.setWindowState(self.shell.windowState() & ~Qt.WindowState.WindowMinimized)
-        self.shell.raise_()
-        self.shell.activateWindow()
+        self.top_window.setWindowState(self.top_window.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.top_window.raise_()
+        self.top_window.activateWindow()
         if Path(link).is_absolute():
             self.window.create_workspace_for_folder(Path(link))
             return
@@ -227,7 +227,7 @@ class WindowProgram:
         elif setting is SEND_WITH:
             for chat in self.window.chats:
                 chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
-            self._memory.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
+            self._state_file.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
         elif setting is RECORDER:
             self._tasks.spawn_task(self._update_recorder(), name="recorder")
 
@@ -249,8 +249,8 @@ class WindowProgram:
         self.theme.set_fonts(sans, mono)
         self.theme.set_scheme_and_zoom(scheme, zoom)
         look = {"zoom": zoom, "dark": self.theme.is_dark}
-        if self._memory.get_remembered("look", default=dict[str, object]()) != look:
-            self._memory.remember_value("look", value=look)
+        if self._state_file.get_remembered("look", default=dict[str, object]()) != look:
+            self._state_file.remember_value("look", value=look)
 
     def _report_failed_task(self, name: str, error: BaseException) -> None:
         """A bug: it is in the log with its trace, and the user is told that something is missing."""
@@ -262,7 +262,7 @@ class WindowProgram:
         if not self._ending:
             self._ending = True
             self.window.save_window_state()
-            self.shell.hide()
+            self.top_window.hide()
             concurrency.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
 
     async def _close_all_in_order(self) -> None:

@@ -61,8 +61,8 @@ class FoldPlanner:
         await self._conversation.append_facts(*spent, facts.FoldFailed(kind, why))
 
 
-class FoldSteward:
-    """`apply_due_folds` and `excerpt_large_results` are awaited by the turn. Other work runs in the background."""
+class ConversationFolding:
+    """Folds one conversation. `apply_due_folds` and `excerpt_large_results` are awaited by the turn. Other work runs in the background."""
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
@@ -70,7 +70,7 @@ class FoldSteward:
         self._clock, self._spawn = services.clock, services.spawn
         cache, tokens, models = services.cache, services.tokens, services.models
         self._contents = ViewContents(cache)
-        self._writer = fold_document_writer.DocumentWriter(
+        self._writer = fold_document_writer.FoldDocumentWriter(
             conversation, cache, tokens, self._clock, models, self._contents
         )
         self._sweeping = PartClearer(conversation, cache, tokens)
@@ -80,12 +80,12 @@ class FoldSteward:
         self._ready: fold_document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, services.clock)
-        # Set by the session. The reference is weak because the session holds this steward.
+        # Set by the session. The reference is weak because the session holds this object.
         self.keep_cache_alive: weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None = None
 
-    def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
+    def folding_for_draft(self, draft: ConversationDraft) -> "DraftFolding":
         own = replace(self._services, models=lambda _: None, spawn=_refuse_to_spawn)
-        return DraftSteward(draft, own)
+        return DraftFolding(draft, own)
 
     async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
@@ -415,7 +415,7 @@ class FoldSteward:
             await self._planner.record_failure(kind, "a bug in Helix Desktop (see the log)")
 
 
-class DraftSteward(FoldSteward):
+class DraftFolding(ConversationFolding):
     """Admits what arrives, without asking models or starting folds."""
 
     def start_folds_after_turn(self) -> None:

@@ -82,7 +82,7 @@ class EntryUse:
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogueFigures:
+class CacheEntryFigures:
     """The workspace's entries in figures. `kept`: bytes on the disk."""
 
     entries: int

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from helix_desktop.engine import context_usage, facts, request_building, turn_loop
 from helix_desktop.engine.ask_model import request_one_token
-from helix_desktop.engine.automatic_folding import TO_WRITE, FoldSteward
+from helix_desktop.engine.automatic_folding import TO_WRITE, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -28,9 +28,9 @@ FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share
 class ConversationContext:
     """Its figures are for the next request, with the choices made since the last one."""
 
-    def __init__(self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward) -> None:
-        self._conversation, self._crew, self._steward = conversation, crew, steward
-        steward.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
+    def __init__(self, conversation: Conversation, crew: SessionCollaborators, folding: ConversationFolding) -> None:
+        self._conversation, self._crew, self._folding = conversation, crew, folding
+        folding.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
 
     def next_request_meter(self) -> WindowMeter:
         ahead = self._conversation.expected_state
@@ -67,7 +67,7 @@ class ConversationContext:
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._crew.clock.current_time()):
             return 0.0
-        freed = self._steward.tokens_freed_by_markers()
+        freed = self._folding.tokens_freed_by_markers()
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
 
     def pending_rewrite(self) -> PendingRewrite | None:
@@ -100,7 +100,7 @@ class ConversationContext:
             with suppress(HelixError, TimeoutError):
                 last = await self.rebuild_request(state.branch.steps[-1])
                 await self._conversation.append_facts(*await request_one_token(client, last, TO_WRITE))
-        self._steward.watch_for_pause()
+        self._folding.watch_for_pause()
         self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:

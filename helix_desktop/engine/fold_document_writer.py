@@ -131,7 +131,7 @@ def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
 
 
 @dataclass(slots=True)
-class DocumentWriter:
+class FoldDocumentWriter:
     conversation: Conversation
     cache: ContentCache
     tokens: TokenCounter

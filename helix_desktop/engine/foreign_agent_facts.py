@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
@@ -53,7 +53,7 @@ class AgentFollower:
     """`waiting` wraps each wait that delays the agent. `stored` is called for each output stored."""
 
     conversation: Conversation
-    steward: FoldSteward
+    folding: ConversationFolding
     cache: ContentCache
     tokens: TokenCounter
     waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
@@ -63,7 +63,7 @@ class AgentFollower:
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
         """Return a follower for a draft of the conversation."""
-        other = AgentFollower(draft, self.steward.steward_for_draft(draft), self.cache, self.tokens, stored=self.stored)
+        other = AgentFollower(draft, self.folding.folding_for_draft(draft), self.cache, self.tokens, stored=self.stored)
         other._reads = self._reads
         return other
 
@@ -73,7 +73,7 @@ class AgentFollower:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
         said = facts.UserSaid(counted, steering=steering)
-        await self.conversation.append_facts(*await self.steward.excerpt_large_message(said))
+        await self.conversation.append_facts(*await self.folding.excerpt_large_message(said))
 
     async def end_agent_turn(self) -> bool:
         """Record the turn's end, as interrupted if calls are open. Return False if none ran."""
@@ -83,12 +83,12 @@ class AgentFollower:
         last = self.conversation.fact_at(branch.steps[-1])
         calls = isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS
         await self.conversation.append_facts(facts.TurnEnded(facts.TurnEnd.STOPPED if calls else facts.TurnEnd.DONE))
-        self.steward.start_folds_after_turn()
+        self.folding.start_folds_after_turn()
         return True
 
     async def prepare_next_view(self) -> View:
         """Fold what is due, and return what the model is sent next."""
-        await self.waiting(self.steward.apply_due_folds())
+        await self.waiting(self.folding.apply_due_folds())
         return self.conversation.current_view()
 
     async def record_reply(self, written: AgentReply, newest_seq: int) -> facts.Recorded:
@@ -109,7 +109,7 @@ class AgentFollower:
             else:
                 batch.append(await self._build_tool_result(output, call))
         if batch:
-            folds = await self.waiting(self.steward.excerpt_large_results(batch, {}))
+            folds = await self.waiting(self.folding.excerpt_large_results(batch, {}))
             await self.conversation.append_facts(*batch, *folds)
         for output in stray:
             await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)

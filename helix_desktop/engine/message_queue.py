@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from helix_desktop.engine import facts, turn_loop
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, TokenCounter
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, MessagesQueued
@@ -69,9 +69,9 @@ class TurnRunner:
     """`last_end`: how the last turn ended, even if not recorded. While `is_held`, no turn begins."""
 
     def __init__(
-        self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward, queue: MessageQueue
+        self, conversation: Conversation, crew: SessionCollaborators, folding: ConversationFolding, queue: MessageQueue
     ) -> None:
-        self._conversation, self._crew, self._steward, self._queue = conversation, crew, steward, queue
+        self._conversation, self._crew, self._folding, self._queue = conversation, crew, folding, queue
         self.contents = ViewContents(crew.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
@@ -114,7 +114,7 @@ class TurnRunner:
         try:
             while True:
                 ended = await self._run_one_turn(ask, set_activity)
-                self._steward.start_folds_after_turn()
+                self._folding.start_folds_after_turn()
                 if ended.reason is facts.TurnEnd.DONE:
                     await self._ask_stop_hooks()
                 if not self._queue or ended.reason is not facts.TurnEnd.DONE:
@@ -136,7 +136,7 @@ class TurnRunner:
                 talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
                 if self._crew.run_foreign_turn is not None:
                     return await self._crew.run_foreign_turn(talk)
-                self._talking = turn_loop.TurnLoop(self._conversation, self._crew, self._steward, self.contents, talk)
+                self._talking = turn_loop.TurnLoop(self._conversation, self._crew, self._folding, self.contents, talk)
                 return await self._talking.run_turn()
         except HelixError as error:
             return turn_loop.turn_end_of_error(error)
@@ -155,7 +155,7 @@ class TurnRunner:
         said = facts.UserSaid(waiting.parts, by=waiting.by)
         try:
             heard = await self._ask_prompt_hooks(waiting)
-            new_facts = (*await self._steward.excerpt_large_message(said), *heard)
+            new_facts = (*await self._folding.excerpt_large_message(said), *heard)
         except BaseException:
             self._queue.requeue_messages([waiting])
             raise

@@ -9,7 +9,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.fold_document_writer import (
     SMALLEST,
-    DocumentWriter,
+    FoldDocumentWriter,
     WrittenDocument,
     gather_material,
     spent_on_failed_document,
@@ -30,7 +30,7 @@ WHY = "the next request would not fit"
 
 @dataclass(frozen=True, slots=True)
 class PanicSupport:
-    """What the steward does for this. `wait_for_fold` returns False if the fold in flight had to be given up."""
+    """What `ConversationFolding` does for this. `wait_for_fold` returns False if the fold in flight had to be given up."""
 
     situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
@@ -40,7 +40,7 @@ class PanicSupport:
 
 class PanicReduction:
     def __init__(
-        self, conversation: Conversation, writer: DocumentWriter, sweeping: PartClearer, aid: PanicSupport
+        self, conversation: Conversation, writer: FoldDocumentWriter, sweeping: PartClearer, aid: PanicSupport
     ) -> None:
         self._conversation = conversation
         self._aid = aid

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from helix_desktop.engine import facts, session_events, session_setup, turn_loop
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.message_queue import AskUser, MessageQueue, TurnRunner
@@ -26,21 +26,21 @@ class Session:
     """One open conversation: its state, its turn, its queue and its open questions."""
 
     def __init__(
-        self, conversation: Conversation, crew: session_setup.SessionCollaborators, steward: FoldSteward
+        self, conversation: Conversation, crew: session_setup.SessionCollaborators, folding: ConversationFolding
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
         self.why = ""  # Why the current activity: what failed, or what the user is being asked.
         self._crew = crew
-        self.steward = steward
+        self.folding = folding
         self.queue = MessageQueue(conversation, crew.tokens)
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         # If set, questions go here: those of a sub-agent to whoever waits for its result.
         self.asked_elsewhere: AskUser | None = None
-        self.context = ConversationContext(conversation, crew, steward)
-        self.turns = TurnRunner(conversation, crew, steward, self.queue)
+        self.context = ConversationContext(conversation, crew, folding)
+        self.turns = TurnRunner(conversation, crew, folding, self.queue)
 
     @property
     def id(self) -> str:
@@ -59,7 +59,7 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs or waits here, so that closing the session loses nothing."""
-        return self.turns.task is None and not self.queue and not self.questions and self.steward.has_no_fold_in_work
+        return self.turns.task is None and not self.queue and not self.questions and self.folding.has_no_fold_in_work
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call the listener for all future events. Returns a function that stops this."""
@@ -120,7 +120,7 @@ class Session:
         self.stop_turn(CLOSED)
         await self.wait_until_idle()
         self.queue.clear()  # Messages stopped before they were recorded are back in the queue.
-        await self.steward.aclose()
+        await self.folding.aclose()
         await self.conversation.wait_until_recorded()
 
     def preview_setup(self, setup: session_setup.ConversationSetup) -> None:
@@ -133,7 +133,7 @@ class Session:
     async def start_fold(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
         await self._crew.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
-        await self.steward.fold_on_demand(kind, wish)
+        await self.folding.fold_on_demand(kind, wish)
 
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Continue from `seq`. Later facts stay in the journal. Return a sentence for each change to files."""
@@ -176,7 +176,7 @@ class Session:
         self._refuse_while_running("forget")
         self.turns.is_held = True
         try:
-            await self.steward.aclose()
+            await self.folding.aclose()
             async with self.conversation.block_appending():
                 yield
         finally:

@@ -8,7 +8,7 @@ from dataclasses import field
 from functools import partial
 
 from helix_desktop.engine import content_recall
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Decided, Fact, Stop, TodoSet, ToolCall, ToolReturned
 from helix_desktop.engine.message_blocks import is_json_object
@@ -37,7 +37,7 @@ class ReplyCalls:
 
     conversation: Conversation
     crew: SessionCollaborators
-    steward: FoldSteward
+    folding: ConversationFolding
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     # The ids of calls that have actually started to run.
     _begun: set[str] = field(default_factory=set, init=False)
@@ -164,7 +164,7 @@ class ReplyCalls:
         """Record results without a seq and all excerpts in one transaction. If stopped, results stay whole."""
         last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
         try:
-            folds = await self.steward.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
+            folds = await self.folding.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_results(last))
             raise

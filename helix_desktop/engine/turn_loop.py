@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from helix_desktop import errors
 from helix_desktop.engine import context_usage, facts, request_building
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
@@ -92,20 +92,20 @@ class TurnLoop:
         self,
         conversation: Conversation,
         crew: SessionCollaborators,
-        steward: FoldSteward,
+        folding: ConversationFolding,
         contents: ViewContents,
         talk: TurnCallbacks,
     ) -> None:
         self._conversation = conversation
         self._crew = crew
-        self._steward = steward
+        self._folding = folding
         self._contents = contents
         self._talk = talk
         self.wake: Callable[[], object] | None = None  # Ends the wait, so that the model is asked at once.
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
-        self._calls = ReplyCalls(conversation, crew, steward, talk.ask)
+        self._calls = ReplyCalls(conversation, crew, folding, talk.ask)
 
     async def run_turn(self) -> facts.TurnEnded:
         """Run steps until the turn ends. Record and return its end."""
@@ -115,7 +115,7 @@ class TurnLoop:
             while end is None:
                 self._talk.running(ConversationActivity.THINKING)
                 await record_changed_settings(self._crew, self._conversation)
-                await self._steward.apply_due_folds()
+                await self._folding.apply_due_folds()
                 self._refuse_pins_over_window()
                 reply = await self._ask_until_answered()
                 called = any(isinstance(part, facts.ToolCall) for part in reply.parts)
@@ -179,7 +179,7 @@ class TurnLoop:
                 before = self._conversation.current_meter()
                 # The provider's refusal may have revealed the real size of the model's window.
                 await record_changed_settings(self._crew, self._conversation)
-                await self._steward.apply_due_folds(overflowed=True)
+                await self._folding.apply_due_folds(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
                 if now.used >= before.used and now.window == before.window:
                     break

@@ -67,7 +67,7 @@ class OpenAgentConversation:
         """Open the conversation of that name. The agent's own model writes its folds."""
         session = await bench.open_session(name, writer=lambda model: ConnectedAgentModel(name, model, ask))
         cache = bench.workspace.cache
-        following = AgentFollower(session.conversation, session.steward, cache, bench.token_counter)
+        following = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
         return cls(bench, session, following, ViewContents(cache))
 
     @property
@@ -160,7 +160,7 @@ class OpenAgentConversation:
             return False
         if sum(len(piece.text) for piece in pieces) > LONG_TEXT_CHARACTERS:
             return False
-        return self.session.steward.can_skip_folding(
+        return self.session.folding.can_skip_folding(
             sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
         )
 

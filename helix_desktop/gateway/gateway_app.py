@@ -34,7 +34,7 @@ from helix_desktop.gateway.request_forwarding import (
     build_provider_request,
     run_in_thread_if_large,
 )
-from helix_desktop.gateway.request_handling import AgentExchange
+from helix_desktop.gateway.request_handling import AgentRequestHandler
 from helix_desktop.gateway.request_parsing import (
     MOST_BODY_BYTES,
     SIDE_REQUEST_BYTES,
@@ -201,16 +201,16 @@ class GatewayApp:
                     self._taken_out.refuse_if_anything_taken_out(session)
                 await sending.forward_without_reading()
             elif room is None:
-                exchange = AgentExchange(sending, taken_out=self._taken_out)
-                await exchange.forward_unfolded_and_unrecorded(request)
+                handler = AgentRequestHandler(sending, taken_out=self._taken_out)
+                await handler.forward_unfolded_and_unrecorded(request)
             elif where.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:
                 self._count_agent_request(request, incoming)
                 remember = partial(self._remember_last_request, sending, room)
                 behind, taken_out = self._recording_behind, self._taken_out
-                exchange = AgentExchange(sending, remember, self._refused_conversations, behind, taken_out)
-                await exchange.run_exchange(request, room)
+                handler = AgentRequestHandler(sending, remember, self._refused_conversations, behind, taken_out)
+                await handler.handle_request(request, room)
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
         where = incoming.route

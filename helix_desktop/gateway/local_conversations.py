@@ -373,7 +373,7 @@ class LocalAgentConversations:
                 new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
             await conversation.append_facts(*new_facts)
             if replied is not None and replied.stop is not facts.Stop.CALLS:
-                follower.session.steward.start_folds_after_turn()
+                follower.session.folding.start_folds_after_turn()
             await follower.update_entries(track)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
@@ -390,7 +390,7 @@ class LocalAgentConversations:
             conversation = follower.conversation
             if not any(isinstance(each.fact, facts.Folded) for each in conversation.state.facts[ticket.saw :]):
                 before = conversation.state.counted_tokens
-                await follower.session.steward.apply_due_folds(overflowed=True)
+                await follower.session.folding.apply_due_folds(overflowed=True)
                 if conversation.state.counted_tokens >= before:
                     return None
             shown = await follower.update_entries(track)

@@ -73,7 +73,7 @@ async def _refuse_to_read_history(_fold: str, _words: str) -> str:
 
 
 @dataclass(slots=True)
-class AgentExchange:
+class AgentRequestHandler:
     """Handles one request and its reply. `on_sent` is called with every body that was sent to the provider."""
 
     sending: RequestForwarder
@@ -82,7 +82,7 @@ class AgentExchange:
     behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's unread request.
     taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
 
-    async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
+    async def handle_request(self, request: ParsedRequest, room: AgentConversations) -> None:
         name = request.arrival.session or request.arrival.chain[0]
         before, behind, sent = self.behind.get(name), None, None
         if await _may_forward_unread(request, room):

@@ -151,7 +151,7 @@ class ConversationActions:
             return (await bench.open_session(row.id)).conversation.state.own_copy
 
         async def read_files_in_other_copies() -> Sequence[str]:
-            found = (await bench.copies.read_all_contents()).get(await name_of_copy())
+            found = (await bench.copies.read_status_of_copies()).get(await name_of_copy())
             return [*found.overlaps] if found is not None else ()
 
         def bring_back(way: str) -> None:

@@ -38,7 +38,7 @@ LAST_CONVERSATIONS = 5  # The replay lab compares policies on this many of the l
 SHOWN_HISTORIES = 3  # The welcome page names this many conversations of other programs.
 
 
-class WindowServices(QObject):
+class DialogsAndNotifications(QObject):
     """Made when the stores can be opened. `tour_folder`: where the tour's sample lives."""
 
     def __init__(

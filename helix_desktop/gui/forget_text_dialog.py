@@ -26,10 +26,10 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
         return
 
     def forget_in_window(text: str) -> None:
-        window.memory.forget_remembered_text(text, within=bench.id)
+        window.state_file.forget_remembered_text(text, within=bench.id)
         if window.current_workbench is bench:
             window.show_session_or_new(window.current_session)  # Reads the drafts and the typed history again.
-            if window.pages.is_page_made("cache"):
+            if window.pages.is_page_built("cache"):
                 window.pages.cache.clear_and_reload_entries()
 
     dialog = ForgetTextDialog(bench, window.background_runner, forget_in_window, window, parent or window)

@@ -40,7 +40,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, WorkspaceListRow
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
@@ -68,8 +68,10 @@ class MainWindow(WindowFrame):
     workbench_shown = Signal()
     conversation_opened = Signal(object, object, object)
 
-    def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
-        super().__init__(theme, memory)
+    def __init__(
+        self, theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner
+    ) -> None:
+        super().__init__(theme, state_file)
         install_accessible_roles()
         self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # Run once the stores are open.
@@ -80,10 +82,10 @@ class MainWindow(WindowFrame):
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace requested last. Results for others are ignored.
-        self.unsent_messages = UnsentMessages(memory)
+        self.unsent_messages = UnsentMessages(state_file)
         self._side_by_side: SideBySide | None = None
         self.window_actions = ActionRegistry(self, settings)
-        self.pages = WindowPages(theme, doing, self.showing, memory, self)
+        self.pages = WindowPages(theme, doing, self.showing, state_file, self)
         self.notices = Notices(theme, self._middle, self._composer_height)
         self.chats = [self._build_chat()]  # Two where conversations are shown side by side.
         self.chat = self.chats[0]  # The current one: what is shown around it relates to it.
@@ -95,7 +97,7 @@ class MainWindow(WindowFrame):
         self.welcome = WelcomePage(theme, self)
         self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)
-        if not memory.get_remembered("workspace", default=""):
+        if not state_file.get_remembered("workspace", default=""):
             self.switch_to_page("welcome")
         self.palette_box = CommandPalette(theme, self._suggest_without_search, self)
         self.conversation_actions = ConversationActions(
@@ -103,7 +105,7 @@ class MainWindow(WindowFrame):
             doing,
             self.notices,
             changed=self.refresh_conversations,
-            gone=memory.forget_deleted_ids,
+            gone=state_file.forget_deleted_ids,
             opened=self.show_session_if_current,
         )
         parts, refresh = (self.sidebar, lambda: self.chats, self.notices), self.refresh_conversations
@@ -114,7 +116,7 @@ class MainWindow(WindowFrame):
     def _build_chat(self) -> ChatPage:
         source = OpenWorkspaceContents(lambda: self.showing.bench)
         transcript = TranscriptPane(self.theme, self.background_runner, source, self)
-        chat = ChatPage(self.theme, self.memory, transcript, self.background_runner, self)
+        chat = ChatPage(self.theme, self.state_file, transcript, self.background_runner, self)
         chat.bridge.events_arrived.connect(partial(self._on_session_events, chat))
         chat.measuring.timeout.connect(partial(self._price_next_message, chat))
         for below in chat.controls:
@@ -148,7 +150,7 @@ class MainWindow(WindowFrame):
         self.chat.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
-        if self.memory.get_remembered("layout", place[0], "page", default="chat") == "chat":
+        if self.state_file.get_remembered("layout", place[0], "page", default="chat") == "chat":
             self.restore_window_layout(place[0])
         self._show_in_composer(self.chat, place, name)
         self.enable_possible_actions()
@@ -212,15 +214,15 @@ class MainWindow(WindowFrame):
 
     def _sort_workspaces(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
-        known: list[str] = self.memory.get_remembered("rail", default=[])
+        known: list[str] = self.state_file.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
         there = {row.id for row in rows}
-        self.memory.remember_value("rail", value=[name for name in order if name in there])
+        self.state_file.remember_value("rail", value=[name for name in order if name in there])
         return sorted(rows, key=lambda row: order.index(row.id))
 
     def save_workspace_order(self, order: Sequence[str]) -> None:
         """As the user has ordered them. Ctrl+1 to Ctrl+9 follow."""
-        self.memory.remember_value("rail", value=list(order))
+        self.state_file.remember_value("rail", value=list(order))
         self.listed_workspaces = self._sort_workspaces(self.listed_workspaces)
 
     def ask_for_workspace(self) -> None:
@@ -300,8 +302,8 @@ class MainWindow(WindowFrame):
         self.notices.discard_offers()
         self._wanted_workspace = bench.id
         self.showing.set_shown_workspace(bench)
-        last, beside = (self.memory.get_remembered(key, bench.id, default="") for key in ("conversation", "beside"))
-        self.memory.remember_value("workspace", value=bench.id)
+        last, beside = (self.state_file.get_remembered(key, bench.id, default="") for key in ("conversation", "beside"))
+        self.state_file.remember_value("workspace", value=bench.id)
         self._follow_workspace(bench)
         if any(row.id == bench.id for row in self.listed_workspaces):
             self.rail.mark_open_workspace(bench.id)
@@ -376,7 +378,7 @@ class MainWindow(WindowFrame):
         if self._wanted_workspace:
             return
         rows = self.listed_workspaces
-        last = self.memory.get_remembered("workspace", default="")
+        last = self.state_file.get_remembered("workspace", default="")
         found = next((row.id for row in rows if row.id == last), rows[0].id if rows else "")
         if found:
             self.go_to_workspace(found)
@@ -416,7 +418,7 @@ class MainWindow(WindowFrame):
     def _follow_workspace(self, bench: Workbench) -> None:
         if bench.id in self._activity_by_workspace:
             return
-        watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.memory, self)
+        watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.state_file, self)
         watched.list_changed.connect(lambda: self.refresh_conversations() if self.current_workbench is bench else None)
         watched.settings_changed.connect(partial(self._on_settings_changed, bench))
         watched.state_changed.connect(partial(self._on_state_changed, watched))
@@ -479,7 +481,7 @@ class MainWindow(WindowFrame):
         return self.current_workbench.conversation_row(name) if self.current_workbench else None
 
     def refresh_conversations(self) -> None:
-        self.sidebar.list_conversation_rows(self.current_conversation_rows())
+        self.sidebar.show_conversation_rows(self.current_conversation_rows())
         for chat in [chat for chat in self.chats if chat.session is not None]:
             row = self.find_current_row(chat.composer.draft_place[1])
             if row is None or row.trashed:
@@ -535,7 +537,7 @@ class MainWindow(WindowFrame):
         """A new conversation, and not one that is still being opened."""
         self.chat.wanted_conversation = ""
         if self.current_workbench is None and self.chat.awaited_conversation:
-            name = self.memory.get_remembered("box", default=dict[str, str]()).get("name", "")
+            name = self.state_file.get_remembered("box", default=dict[str, str]()).get("name", "")
             self.prepare_unopened_conversation((self.chat.composer.draft_place[0], "new"), name)
         self.show_session_or_new(None)
 
@@ -559,7 +561,7 @@ class MainWindow(WindowFrame):
             chat.transcript.view.apply_events(self.current_activity.events_in_progress(session))
         if chat is self.chat:
             self._follow_current_chat()
-            self.memory.remember_value("box", value={"name": named, "is_shown": not composer.isHidden()})
+            self.state_file.remember_value("box", value={"name": named, "is_shown": not composer.isHidden()})
         else:
             self.sharing.show_who_writes()
         chat.show_transcript_or_start(
@@ -609,7 +611,7 @@ class MainWindow(WindowFrame):
         self.showing.set_shown_conversation(self.chat.session)
         other = next((chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new")
         for key, shown in (("conversation", name), ("beside", other)) if workspace else ():
-            self.memory.remember_value(key, workspace, value="" if shown == "new" else shown)
+            self.state_file.remember_value(key, workspace, value="" if shown == "new" else shown)
         self._show_model()
         self.sidebar.list.select_conversation(name)
         self._show_run_state(self.chat)
@@ -656,10 +658,10 @@ class MainWindow(WindowFrame):
     def _leave_all_chats(self) -> None:
         """What stood beside the other one is remembered, as it was not the user who closed it."""
         place = "beside", self.showing.workspace_id
-        beside = self.memory.get_remembered(*place, default="")
+        beside = self.state_file.get_remembered(*place, default="")
         for chat in [each for each in self.chats if each is not self.chat]:
             self.close_chat(chat)
-        self.memory.remember_value(*place, value=beside)
+        self.state_file.remember_value(*place, value=beside)
         self.chat.leave_session()
 
     def tab_areas(self) -> Sequence[QWidget]:
@@ -720,7 +722,7 @@ class MainWindow(WindowFrame):
     def _show_run_state(self, chat: ChatPage) -> None:
         """What runs in a conversation, and what can be stopped of it."""
         running = chat.session.running if chat.session else session_events.ConversationActivity.IDLE
-        kind = chat.session.steward.kind_in_progress if chat.session else None
+        kind = chat.session.folding.kind_in_progress if chat.session else None
         chat.composer.show_run_state(running, folds=kind is not None)
         if chat is self.chat:
             self.top.show_background_work(tr("Folding: {kind}…", kind=describe_fold_kind(kind)) if kind else "")
@@ -775,7 +777,7 @@ class MainWindow(WindowFrame):
         if shown:
             self.run_for_window(bench.predict_next_request(shown))
         else:
-            self.run_for_window(bench.preview_new_conversation(), then=show_first_price)
+            self.run_for_window(bench.open_draft_session(), then=show_first_price)
 
     def enable_possible_actions(self) -> None:
         running = self.current_session.running if self.current_session else session_events.ConversationActivity.IDLE
@@ -785,7 +787,7 @@ class MainWindow(WindowFrame):
         allow(CONVERSATION_ACTIONS, when=self.current_session is not None)
         allow(QUESTION_ACTIONS, when=running is session_events.ConversationActivity.ASKING)
         allow(("regenerate", "resume"), when=self.current_session is not None and not works)
-        allow(("stop",), when=works or bool(self.current_session and self.current_session.steward.kind_in_progress))
+        allow(("stop",), when=works or bool(self.current_session and self.current_session.folding.kind_in_progress))
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
     def build_attachment_receiver(self) -> Callable[[Attachment], None]:
@@ -853,7 +855,7 @@ class MainWindow(WindowFrame):
         for chat in self.chats:
             chat.save_reading_place()
         self.pages.save_page_layouts()
-        self.memory.write_memory_file()
+        self.state_file.write_state_file()
 
 
 async def _open_and_prepare_session(bench: Workbench, conversation: str, chat: ChatPage) -> Session:

@@ -66,7 +66,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
         )
 
     if window.settings[ASK_ABOVE]:
-        window.run_for_window(bench.preview_new_conversation(), then=ask_about_price, failed=give_first_message_back)
+        window.run_for_window(bench.open_draft_session(), then=ask_about_price, failed=give_first_message_back)
     else:
         create_and_send()
 

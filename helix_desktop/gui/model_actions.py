@@ -28,7 +28,7 @@ class ModelActions(QObject):
         self._setup = setup
         self._dialog: ConnectModelDialog | None = None
         self._after_model_chosen: Callable[[], object] | None = None
-        self.chooser = ModelChooser(window.theme, window.memory, window)
+        self.chooser = ModelChooser(window.theme, window.state_file, window)
         show = self._show_and_refresh_models
         self.chooser.opened.connect(lambda: window.run_for_window(setup.list_known_models(), then=show))
         self.chooser.closed_without_choice.connect(self._forget_waiting_action)

@@ -356,7 +356,7 @@ def _stop_turn_or_fold(session: Session) -> None:
     if session.running in WORKING_STATES:
         session.stop_turn()
     else:
-        session.steward.cancel_fold()
+        session.folding.cancel_fold()
 
 
 def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
@@ -474,7 +474,7 @@ def _update_shown_shortcuts(window: MainWindow) -> None:
     """Where a shortcut is named, as it is now."""
     _show_shortcuts_on_answer_buttons(window)
     window.sidebar.search.show_shortcut_in_field(_shortcut_hint(window, "palette"))
-    if window.pages.is_page_made("cache"):
+    if window.pages.is_page_built("cache"):
         window.pages.cache.bar.show_find_shortcut(_shortcut_hint(window, "find"))
 
 

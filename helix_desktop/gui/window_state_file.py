@@ -26,14 +26,14 @@ WRITE_DELAY_MS = 400  # Writing waits this long, so that the file is not written
 T = TypeVar("T")
 
 
-class WindowMemory(QObject):
+class WindowStateFile(QObject):
     """Values are what JSON can hold. Reading and remembering are instant; writing follows."""
 
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._file = file
         self.mistakes: list[HelixError] = []  # Why drafts of earlier starts are missing.
-        self._values: dict[str, object] = self._read_memory_file()
+        self._values: dict[str, object] = self._read_state_file()
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._write_on_thread)
@@ -64,7 +64,7 @@ class WindowMemory(QObject):
         for path, value in self._values.items():
             if within in path.split("/"):
                 self._values[path] = _blank_text_in_value(value, traces)
-        self.write_memory_file()
+        self.write_state_file()
         try:
             for damaged in self._file.parent.glob(f"{self._file.stem}.damaged*"):
                 damaged.unlink()
@@ -74,9 +74,9 @@ class WindowMemory(QObject):
     def forget_deleted_ids(self, *gone: str) -> None:
         """All that is kept of workspaces or conversations that were deleted for good."""
         self._values = {path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}}
-        self.write_memory_file()
+        self.write_state_file()
 
-    def write_memory_file(self) -> None:
+    def write_state_file(self) -> None:
         """Returns when the file is on the disk; the old one stays whole until the new one is."""
         self._write_on_thread().shutdown()
         self._writer = None  # A thread that waits for more would keep the program from ending.
@@ -86,12 +86,12 @@ class WindowMemory(QObject):
         from helix_desktop import concurrency
 
         self._timer.stop()
-        self._writer = self._writer or concurrency.create_thread_pool("window's memory", threads=1)
+        self._writer = self._writer or concurrency.create_thread_pool("window's state", threads=1)
         content = json.dumps(self._values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
         self._writer.submit(_write_or_log_why_not, self._file, content)
         return self._writer
 
-    def _read_memory_file(self) -> dict[str, object]:
+    def _read_state_file(self) -> dict[str, object]:
         try:
             found = json.loads(self._file.read_text("utf-8"))
         except FileNotFoundError:

@@ -149,7 +149,7 @@ class WorkspaceActions:
             window.background_runner,
             window.workbenches,
             window.refresh_workspaces,
-            window.memory.forget_deleted_ids,
+            window.state_file.forget_deleted_ids,
         ).open()
 
     def act_on_current_workspace(self, act: Callable[[WorkspaceListRow], object]) -> None:

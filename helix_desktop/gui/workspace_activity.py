@@ -8,7 +8,7 @@ from helix_desktop.gui.chat.attachment_chips import encode_message_parts
 from helix_desktop.gui.session_signals import EventBridge
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.unfinished_output import UnfinishedOutput
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 _STATES_BY_URGENCY = (
@@ -34,15 +34,15 @@ class WorkspaceActivity(QObject):
     state_changed = Signal(str, object)
     activity_ended = Signal(str, object, str)
 
-    def __init__(self, bench: Workbench, memory: WindowMemory, parent: QObject) -> None:
+    def __init__(self, bench: Workbench, state_file: WindowStateFile, parent: QObject) -> None:
         super().__init__(parent)
         self.bench = bench
-        self._memory = memory
+        self._state_file = state_file
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
         # Messages that left the queue but are not in the journal yet.
         self._unrecorded: dict[str, MessageQueue] = {}
-        failed: list[str] = memory.get_remembered("failed", bench.id, default=[])
+        failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
         self._seen_failures: set[str] = set()  # Failures the user has seen.
         self._bridge = EventBridge(self)
@@ -120,7 +120,7 @@ class WorkspaceActivity(QObject):
     def _save_unrecorded_messages(self, conversation: str) -> None:
         """Saves messages that are not recorded yet, so that they survive a restart."""
         messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
-        self._memory.remember_value(
+        self._state_file.remember_value(
             "waiting", self.bench.id, conversation, value=list(map(encode_message_parts, messages))
         )
 
@@ -142,7 +142,7 @@ class WorkspaceActivity(QObject):
         self._states[event.conversation] = event.running
         self._seen_failures.discard(event.conversation)
         if ConversationActivity.FAILED in (before, event.running):
-            self._memory.remember_value("failed", self.bench.id, value=list(self.failed_conversations()))
+            self._state_file.remember_value("failed", self.bench.id, value=list(self.failed_conversations()))
         if event.running is before:
             return
         self.state_changed.emit(event.conversation, event.running)

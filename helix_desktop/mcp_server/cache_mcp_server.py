@@ -19,14 +19,14 @@ from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, ToolRetu
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.mcp_server import cache_operations, offered_tools
-from helix_desktop.mcp_server.cache_operations import ContextShelf, recall_content, search_content
+from helix_desktop.mcp_server.cache_operations import ServedWorkspace, recall_content, search_content
 from helix_desktop.mcp_server.offered_tools import OFFERS, OfferedTool
 
 TELL = "Helix Desktop did this because I asked for it. Tell me the result in one or two sentences, and do nothing else."
-SessionAct = Callable[[ContextShelf, Session, str], Awaitable[str]]
+SessionAct = Callable[[ServedWorkspace, Session, str], Awaitable[str]]
 
 
-async def _describe_context(_: ContextShelf, session: Session, __: str) -> str:
+async def _describe_context(_: ServedWorkspace, session: Session, __: str) -> str:
     meter, price = session.context.next_request_meter(), session.context.next_message_cost()
     kinds = "".join(f"\n- {kind.value}: {tokens:,} tokens" for kind, tokens in meter.parts.items() if tokens)
     cost = f"\nSending it costs about ${price.cost_when_sent(time.time()):.4f}, without the reply." if price else ""
@@ -34,13 +34,13 @@ async def _describe_context(_: ContextShelf, session: Session, __: str) -> str:
     return f"The next request takes {meter.format_meter()}.{kinds}{cost}\nFolds: {folds}."
 
 
-async def _fold_old_outputs(_: ContextShelf, session: Session, __: str) -> str:
+async def _fold_old_outputs(_: ServedWorkspace, session: Session, __: str) -> str:
     before = session.context.next_request_meter().used
     await session.start_fold(FoldKind.MARKER)
     return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
 
 
-async def _pin_newest_message_with(_: ContextShelf, session: Session, words: str) -> str:
+async def _pin_newest_message_with(_: ServedWorkspace, session: Session, words: str) -> str:
     state = session.conversation.state
     kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
     for message in reversed(state.facts_on_path()):
@@ -50,19 +50,19 @@ async def _pin_newest_message_with(_: ContextShelf, session: Session, words: str
     raise InvalidInput("No message or output has these words.")
 
 
-async def _undo_last_fold(_: ContextShelf, session: Session, __: str) -> str:
+async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
     if not (folds := session.conversation.state.live_folds):
         raise ActionRefused("Nothing is folded.")
     last = [one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)]
     for fold in last:
-        await session.steward.unfold(fold.fold)
+        await session.folding.unfold(fold.fold)
     shown = format_things(len(last), "folded part is", "folded parts are")
     return f"{shown} shown in full again: {session.context.next_request_meter().format_meter()}."
 
 
-async def _recall_best_hit(shelf: ContextShelf, _: Session, words: str) -> str:
-    hits = (await search_content(shelf, query=words, limit=1))["hits"]
-    found = await recall_content(shelf, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")
+async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> str:
+    hits = (await search_content(served, query=words, limit=1))["hits"]
+    found = await recall_content(served, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
 
 
@@ -122,7 +122,7 @@ def _require_tasks(context: Any) -> None:
         raise MCPError(code, what, {"requiredCapabilities": needed})
 
 
-def build_cache_server(on: ContextShelf) -> Server[Any]:
+def build_cache_server(on: ServedWorkspace) -> Server[Any]:
     """Build a server for one workspace, for any number of transports."""
     requests = _CacheServerRequests(on)
     server: Server[Any] = Server(
@@ -146,10 +146,10 @@ def build_cache_server(on: ContextShelf) -> Server[Any]:
 
 
 class _CacheServerRequests:
-    """Answers a client's requests from the shelf."""
+    """Answers a client's requests from the workspace."""
 
-    def __init__(self, on: ContextShelf) -> None:
-        self._shelf = on
+    def __init__(self, on: ServedWorkspace) -> None:
+        self._served = on
         self._tools = {offer.name: offer for offer in OFFERS}
 
     async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
@@ -177,7 +177,7 @@ class _CacheServerRequests:
         name, arguments = params.name, params.arguments or {}
         try:
             _check_arguments(self._tools[name], arguments)
-            values = await self._tools[name].act(self._shelf, **arguments)
+            values = await self._tools[name].act(self._served, **arguments)
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
@@ -203,7 +203,7 @@ class _CacheServerRequests:
 
     async def _act_on_mcp_task(self, act: str, task: str) -> dict[str, Any]:
         try:
-            return dict((await self._shelf.run_task_command([act, "--", task]))[0])
+            return dict((await self._served.run_task_command([act, "--", task]))[0])
         except HelixError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
 
@@ -223,11 +223,11 @@ class _CacheServerRequests:
     async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Do what the prompt requests, and tell the agent."""
         try:
-            if params.name not in PROMPTS or self._shelf.use_agent_session is None:
+            if params.name not in PROMPTS or self._served.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
-            async with self._shelf.use_agent_session() as session:
+            async with self._served.use_agent_session() as session:
                 words = (params.arguments or {}).get("words", "").strip()
-                told = f"{await PROMPTS[params.name][2](self._shelf, session, words)}\n\n{TELL}"
+                told = f"{await PROMPTS[params.name][2](self._served, session, words)}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
             told = f"Helix Desktop could not do what I asked for: {error}\n\nTell me so, and do nothing else."
@@ -239,8 +239,8 @@ class _CacheServerRequests:
         """List the handovers and then the newest entries."""
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
-        documents = [_handover_as_resource(*each) for each in await cache_operations.list_newest_handovers(self._shelf)]
-        rows = await cache_operations.list_newest_entries(self._shelf, PAGE)
+        documents = [_handover_as_resource(*one) for one in await cache_operations.list_newest_handovers(self._served)]
+        rows = await cache_operations.list_newest_entries(self._served, PAGE)
         return types.ListResourcesResult(resources=[*documents, *(_entry_as_resource(row) for row in rows)])
 
     async def list_resource_templates(self, _context: Any, _params: Any) -> types.ListResourceTemplatesResult:
@@ -264,20 +264,20 @@ class _CacheServerRequests:
             return await self._entry_content_at_uri(uri, uri.removeprefix(ENTRY))
         conversation, _, fold = uri.removeprefix(HANDOVER).partition("/")
         if uri.startswith(HANDOVER) and conversation and fold:
-            text = await cache_operations.read_handover_text(self._shelf, conversation, fold)
+            text = await cache_operations.read_handover_text(self._served, conversation, fold)
             return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
         raise NotFound(f"There is no resource {uri[:80]!r} here.")
 
     async def _entry_content_at_uri(
         self, uri: str, name: str
     ) -> types.TextResourceContents | types.BlobResourceContents:
-        stored = (await find_entry(self._shelf.cache, name)).stored
+        stored = (await find_entry(self._served.cache, name)).stored
         if stored.size > LARGEST_RESOURCE:
             raise InvalidInput(
                 f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
                 remedy="Recall it one page at a time with recall_cached_content.",
             )
-        content = await self._shelf.cache.read_content(stored.digest)
+        content = await self._served.cache.read_content(stored.digest)
         try:
             return types.TextResourceContents(uri=uri, mime_type=stored.media_type, text=content.decode("utf-8"))
         except UnicodeDecodeError:

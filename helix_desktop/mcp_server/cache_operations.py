@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
 from helix_desktop.engine import content_recall
-from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, TokenCounter
@@ -28,12 +28,12 @@ Compact = Callable[[Digest, str], Awaitable[str]]
 RunTaskCommand = Callable[[Sequence[str]], Awaitable[Any]]
 
 
-class ShelfFacts(Protocol):
+class ServedJournal(Protocol):
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
     async def list_conversations(self) -> Sequence[Any]: ...
 
 
-class ShelfCatalogue(Protocol):
+class ServedCatalogue(Protocol):
     """What is needed of the index. Wait for it to be complete before asking it."""
 
     async def wait_until_indexed(self) -> object: ...
@@ -42,11 +42,11 @@ class ShelfCatalogue(Protocol):
     ) -> Sequence[SearchHit]: ...
     async def entries_page(self, chosen: EntryFilter, *, limit: int) -> Sequence[EntryRow]: ...
     async def count_entries(self, chosen: EntryFilter) -> int: ...
-    async def compute_figures(self) -> CatalogueFigures: ...
+    async def compute_figures(self) -> CacheEntryFigures: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ContextShelf:
+class ServedWorkspace:
     """One workspace as the server needs it. `compact`: None without a model to do it.
     `run_task_command` takes the words after `task` on the command line, and returns what `--json`
     prints. `use_agent_session` opens the conversation in which a connected agent last worked.
@@ -54,8 +54,8 @@ class ContextShelf:
 
     name: str
     cache: ContentCache
-    catalogue: ShelfCatalogue
-    journal: ShelfFacts
+    catalogue: ServedCatalogue
+    journal: ServedJournal
     tokens: TokenCounter
     grep: Grep
     compact: Compact | None
@@ -64,22 +64,23 @@ class ContextShelf:
 
 
 async def recall_content(
-    shelf: ContextShelf, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
+    served: ServedWorkspace, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
 ) -> dict[str, Any]:
     """Return a page of an entry, passages with certain words, or matching lines."""
-    digest = await content_recall.resolve_entry_name(shelf.cache, sha256)
+    cache = served.cache
+    digest = await content_recall.resolve_entry_name(cache, sha256)
     text = await content_recall.recall_entry(
-        shelf.cache, shelf.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=shelf.grep
+        cache, served.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=served.grep
     )
     return {"sha256": digest.hex, "text": text}
 
 
-async def search_content(shelf: ContextShelf, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
+async def search_content(served: ServedWorkspace, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
     """Return the workspace's passages with these words."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
-    await shelf.catalogue.wait_until_indexed()
-    hits = await shelf.catalogue.search_index(
+    await served.catalogue.wait_until_indexed()
+    hits = await served.catalogue.search_index(
         query, tool=tool, limit=max(1, min(limit, content_recall.MOST_HITS)), entries_only=True
     )
     return {"hits": [_search_hit_as_json(hit) for hit in hits if hit.digest is not None]}
@@ -91,33 +92,33 @@ def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
     return {"sha256": hit.digest.hex if hit.digest else "", "line": hit.line, "snippet": snippet, **about}
 
 
-async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dict[str, Any]:
-    digest = (await content_recall.find_entry(shelf.cache, sha256)).stored.digest
-    if shelf.compact is None:
+async def compact_content(served: ServedWorkspace, *, sha256: str, keep: str) -> dict[str, Any]:
+    digest = (await content_recall.find_entry(served.cache, sha256)).stored.digest
+    if served.compact is None:
         raise InvalidInput(
             "This workspace has no model that can shorten the content.", remedy="Recall it one page at a time."
         )
-    return {"sha256": digest.hex, "text": await shelf.compact(digest, keep)}
+    return {"sha256": digest.hex, "text": await served.compact(digest, keep)}
 
 
-async def list_content(shelf: ContextShelf, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
-    rows = await list_newest_entries(shelf, max(1, min(limit, MOST_LISTED)), tool)
-    total = await shelf.catalogue.count_entries(EntryFilter(tool=tool))
+async def list_content(served: ServedWorkspace, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
+    rows = await list_newest_entries(served, max(1, min(limit, MOST_LISTED)), tool)
+    total = await served.catalogue.count_entries(EntryFilter(tool=tool))
     return {"total": total, "entries": [row.as_json_table() for row in rows]}
 
 
-async def list_newest_entries(shelf: ContextShelf, limit: int, tool: str = "") -> Sequence[EntryRow]:
-    await shelf.catalogue.wait_until_indexed()
-    return await shelf.catalogue.entries_page(EntryFilter(tool=tool), limit=limit)
+async def list_newest_entries(served: ServedWorkspace, limit: int, tool: str = "") -> Sequence[EntryRow]:
+    await served.catalogue.wait_until_indexed()
+    return await served.catalogue.entries_page(EntryFilter(tool=tool), limit=limit)
 
 
-async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
+async def put_content(served: ServedWorkspace, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
     """Store a foreign agent's content. Its tool's name is marked, so that it cannot pass for one of ours."""
     data = content.encode("utf-8", "replace")
     if not data or len(data) > MOST_PUT:
         raise InvalidInput(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")
     about = EntryOrigin(f"outside:{_collapse_to_line(tool)}" if tool.strip() else "outside", _collapse_to_line(source))
-    stored = await shelf.cache.store_content(data, about)
+    stored = await served.cache.store_content(data, about)
     return {"sha256": stored.digest.hex, "size": stored.size, "lines": stored.lines}
 
 
@@ -125,21 +126,21 @@ def _collapse_to_line(words: str) -> str:
     return " ".join(words.split())[:200]
 
 
-async def cache_figures_as_json(shelf: ContextShelf) -> dict[str, Any]:
-    await shelf.catalogue.wait_until_indexed()
-    return {"workspace": shelf.name, **(await shelf.catalogue.compute_figures()).figures_by_name()}
+async def cache_figures_as_json(served: ServedWorkspace) -> dict[str, Any]:
+    await served.catalogue.wait_until_indexed()
+    return {"workspace": served.name, **(await served.catalogue.compute_figures()).figures_by_name()}
 
 
 async def recall_fold_messages(
-    shelf: ContextShelf, *, fold: str, find: str = "", conversation: str = ""
+    served: ServedWorkspace, *, fold: str, find: str = "", conversation: str = ""
 ) -> dict[str, Any]:
     """Return a fold's messages, or their passages with certain words, from the named or newest conversation."""
     wanted = fold.strip().strip("\"'`")
-    async for _, state in _iterate_conversation_states(shelf, conversation):
+    async for _, state in _iterate_conversation_states(served, conversation):
         if state.find_fold(wanted) is not None:
             return {
                 "fold": wanted,
-                "text": await content_recall.recall_folded_messages(state, shelf.cache, shelf.tokens, wanted, find),
+                "text": await content_recall.recall_folded_messages(state, served.cache, served.tokens, wanted, find),
             }
     where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
     raise NotFound(
@@ -149,35 +150,35 @@ async def recall_fold_messages(
 
 
 async def add_task(
-    shelf: ContextShelf, *, text: str, agent: str = "", key: str = "", after: Sequence[str] = ()
+    served: ServedWorkspace, *, text: str, agent: str = "", key: str = "", after: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Add a task. Its worker and the workspace's rules decide what it may do without asking."""
     options = [f"--agent={agent}", f"--key={key}", *(f"--after={need}" for need in after)]
-    (task,) = await shelf.run_task_command(["add", *options, "--", f" {text}"])
+    (task,) = await served.run_task_command(["add", *options, "--", f" {text}"])
     return {"task": task}
 
 
-async def show_tasks(shelf: ContextShelf, *, tasks: Sequence[str] = (), wait_seconds: int = 0) -> dict[str, Any]:
+async def show_tasks(served: ServedWorkspace, *, tasks: Sequence[str] = (), wait_seconds: int = 0) -> dict[str, Any]:
     """Return these tasks once they have ended or time is up. Without names, return the newest."""
     words = ["show", "--", *tasks] if tasks else ["list"]
     if tasks and wait_seconds:
         with suppress(TimeoutError):
-            await asyncio.wait_for(shelf.run_task_command(["wait", *words[1:]]), wait_seconds)
-    found = await shelf.run_task_command(words)
+            await asyncio.wait_for(served.run_task_command(["wait", *words[1:]]), wait_seconds)
+    found = await served.run_task_command(words)
     return {"tasks": [{name: task[name] for name in ("id", "state", "why", "answer", "text")} for task in found]}
 
 
-async def list_newest_handovers(shelf: ContextShelf) -> list[tuple[str, str, Folded]]:
+async def list_newest_handovers(served: ServedWorkspace) -> list[tuple[str, str, Folded]]:
     """Return (conversation, title, handover) of the newest conversations, newest first."""
     found = []
-    async for row, state in _iterate_conversation_states(shelf, ""):
+    async for row, state in _iterate_conversation_states(served, ""):
         documents = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
         found += [(row.id, row.title, fold) for fold in reversed(documents)]
     return found
 
 
-async def read_handover_text(shelf: ContextShelf, conversation: str, fold: str) -> str:
-    async for _, state in _iterate_conversation_states(shelf, conversation):
+async def read_handover_text(served: ServedWorkspace, conversation: str, fold: str) -> str:
+    async for _, state in _iterate_conversation_states(served, conversation):
         document = state.find_fold(fold)
         if document is not None and document.kind is FoldKind.HANDOVER:
             return document.text
@@ -185,9 +186,9 @@ async def read_handover_text(shelf: ContextShelf, conversation: str, fold: str) 
 
 
 async def _iterate_conversation_states(
-    shelf: ContextShelf, conversation: str
+    served: ServedWorkspace, conversation: str
 ) -> AsyncIterator[tuple[Any, ConversationState]]:
-    rows = await shelf.journal.list_conversations()
+    rows = await served.journal.list_conversations()
     chosen = [row for row in rows if row.id == conversation] if conversation else rows[:NEWEST]
     for row in chosen:
-        yield row, build_state(await shelf.journal.read_facts(row.id))
+        yield row, build_state(await served.journal.read_facts(row.id))

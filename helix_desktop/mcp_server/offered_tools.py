@@ -24,7 +24,7 @@ class OfferedTool:
     description: str
     takes: dict[str, Any]
     gives: dict[str, Any]
-    act: Act  # Called with the shelf and the arguments.
+    act: Act  # Called with the workspace and the arguments.
     changes: bool = False
     thinks: bool = False
 

@@ -1,4 +1,4 @@
-"""Plays one recorded session through the real engine: conversation, steward, strategies and rules.
+"""Plays one recorded session through the real engine: conversation, folding, strategies and rules.
 
 What people, models and tools said comes from the recording, and folds from a stand-in. One
 request precedes every recorded reply, at its recorded time or ten seconds after the last step.
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import content_recall, facts, request_building
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -97,10 +97,10 @@ class SessionPlayer:
         """Play the whole session. `moved` is called for every message, for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
         self._watching = ReplayObserver(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
-        self._steward = self._build_fold_steward()
+        self._folding = self._build_folding()
         self._following = AgentFollower(
             self._conversation,
-            self._steward,
+            self._folding,
             self._stores.cache,
             self._tokens,
             waiting=self._await_and_add_wait_time,
@@ -109,21 +109,21 @@ class SessionPlayer:
         await self._conversation.append_facts(*self._setup_facts())
         try:
             await self._play_messages(moved)
-            await self._steward.aclose()
+            await self._folding.aclose()
             return await self._collect_figures()
         finally:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _build_fold_steward(self) -> FoldSteward:
+    def _build_folding(self) -> ConversationFolding:
         clients: dict[facts.ModelRole, ModelClient] = {
             role: StandInModel(name, self._terms.stand_in, self._tokens, self._bill_fold_request, self._fits_in_window)
             for role, name in MODELS.items()
         }
         cache = self._stores.cache
         services = FoldServices(cache, self._tokens, LoopClock(), clients.get, self._spawn)
-        return FoldSteward(self._conversation, services)
+        return ConversationFolding(self._conversation, services)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
@@ -185,7 +185,7 @@ class SessionPlayer:
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
 
     async def _next_request(self) -> tuple[View, Request]:
-        """Return the next request's view, after the steward's work before it."""
+        """Return the next request's view, after the folding before it."""
         view = await self._following.prepare_next_view()
         return view, request_building.build_request(view, await self._contents.read_view_contents(view))
 

@@ -17,7 +17,7 @@ from helix_desktop.resident import login_start
 from helix_desktop.resident.resident_client import ask_resident
 
 
-def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
+def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
     """Return what connecting would change. When this returns, the resident runs and holds the address."""
     login_start.check_login_start()
     held = asyncio.run(ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))

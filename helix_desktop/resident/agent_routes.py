@@ -33,7 +33,7 @@ class AgentRoutes:
         self._held: dict[tuple[str, ...], HeldRegistration] = {}
         self._finding = threading.Lock()
 
-    def find_route(
+    def register_route(
         self, bench: Workbench, agent: str, environment: Mapping[str, str], provider: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Return the address and headers for an agent's provider, or None if the agent keeps its own setup:

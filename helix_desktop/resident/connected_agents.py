@@ -160,7 +160,7 @@ class ConnectedAgents:
         agent = known_agents.find_known_agent(name)
         if agent_settings.is_agent_connected(agent, self._where.config):
             return agent_settings.plan_address_removal(agent, self._where.config)
-        return agent_connecting.plan_agent_connection(agent, self._where)
+        return agent_connecting.prepare_agent_connection(agent, self._where)
 
     def _write_agent_configuration(self, name: str) -> None:
         from helix_desktop.gateway import agent_settings, known_agents

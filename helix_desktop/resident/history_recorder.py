@@ -70,7 +70,7 @@ def copies_folder(where: ProgramFolders) -> Path:
     return where.data / "recorder"
 
 
-def pause_after_import(took_seconds: float, failures: int) -> float:
+def compute_import_pause(took_seconds: float, failures: int) -> float:
     """Return the pause after an import. It grows with failures in a row, but a busy workspace is retried soon."""
     longer = 2.0 ** min(failures, 6)
     return min(max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * took_seconds), LONGEST_PAUSE_SECONDS * longer)
@@ -186,7 +186,7 @@ class HistoryRecorder:
             self._has_work.clear()
             if not (self._import_copies() and self._import_files()):
                 self._has_work.set()
-            self._is_ending.wait(pause_after_import(time.monotonic() - begun, self._failures))
+            self._is_ending.wait(compute_import_pause(time.monotonic() - begun, self._failures))
         self._importing.end_importing()  # The process may have been started again by the last round.
 
     def _import_copies(self) -> bool:

@@ -73,7 +73,7 @@ class Resident:
                 self.schedule_keeper.reread_schedules()
                 self.stop_unless_needed()
             case ["recorder"]:
-                await self.update_recorder()
+                await self.start_or_stop_recorder()
                 await console.print_line(json.dumps(self.resident_status()))
             case ["status"]:
                 await console.print_line(json.dumps(self.resident_status()))
@@ -120,7 +120,7 @@ class Resident:
             self._installed = {}
         self._update_after_change()
 
-    async def update_recorder(self) -> None:
+    async def start_or_stop_recorder(self) -> None:
         """Start or stop recording, as the settings now say."""
         async with self._changing_recorder:
             if self._recorder is not None:
@@ -194,7 +194,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     keeping.spawn_task(schedules.add_due_until_cancelled(), name="keep schedules")
     try:
         listens()
-        await resident.update_recorder()
+        await resident.start_or_stop_recorder()
         asyncio.get_running_loop().call_later(FIRST_SECONDS, resident.stop_unless_needed)
         await resident.ended.wait()
     finally:

@@ -84,7 +84,7 @@ class WorkSchedule:
 ScheduleChange = Callable[[list[WorkSchedule]], list[WorkSchedule]]
 
 
-def create_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any) -> WorkSchedule:
+def build_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any) -> WorkSchedule:
     """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's; `more` is `missed` and `options`."""
     zone = find_time_zone(zone).key if zone else name_of_local_zone()
     parse_time_of_day(at)

@@ -2,14 +2,8 @@
 
 import sqlite3
 
-from helix_desktop.engine.cache_entry_rows import (
-    EVERYTHING,
-    CatalogueFigures,
-    EntryFilter,
-    EntryRow,
-    EntrySort,
-    EntryUse,
-)
+from helix_desktop.engine import cache_entry_rows
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
@@ -44,14 +38,14 @@ NEAR = 5_000  # Rows up to this offset are reached step by step.
 FEW = 20_000  # Up to this many matches are sorted. More are read in the column's order.
 
 
-class CatalogueQueries:
+class CacheEntryQueries:
     """Reads by a connection of its own. All readers of one index share `anchors`."""
 
     def __init__(self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None) -> None:
         self.connection = connection
         self.anchors: dict[Order, _PageAnchors] = {} if anchors is None else anchors
         self._counts: dict[EntryFilter, tuple[int, int]] = {}
-        self._stats: tuple[int, CatalogueFigures] | None = None
+        self._stats: tuple[int, CacheEntryFigures] | None = None
 
     def entries_page(self, order: Order, offset: int, limit: int) -> tuple[EntryRow, ...]:
         """Return a page. Equal values are in the order in which they were stored.
@@ -108,13 +102,13 @@ class CatalogueQueries:
 
     def _is_small_selection(self, chosen: EntryFilter) -> bool:
         """Whether so few rows are chosen that sorting them afterwards is faster."""
-        return chosen != EVERYTHING and self.count_entries(chosen) < FEW
+        return chosen != cache_entry_rows.EVERYTHING and self.count_entries(chosen) < FEW
 
     def _data_version(self) -> int:
         """Return a number that changes when another connection writes to the index."""
         return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def count_entries(self, chosen: EntryFilter = EVERYTHING) -> int:
+    def count_entries(self, chosen: EntryFilter = cache_entry_rows.EVERYTHING) -> int:
         version = self._data_version()
         known = self._counts.get(chosen)
         if known is not None and known[0] == version:
@@ -135,20 +129,20 @@ class CatalogueQueries:
         names = [row[0] for row in self.connection.execute(_TOOLS)]
         return tuple((name, self.count_entries(EntryFilter(tool=name))) for name in names if name)
 
-    def uses_of_entry(self, digest: Digest) -> tuple[EntryUse, ...]:
+    def uses_of_entry(self, digest: Digest) -> tuple[cache_entry_rows.EntryUse, ...]:
         rows = self.connection.execute(
             "SELECT conversation, seq, time, how FROM uses WHERE digest = ? ORDER BY time, seq", (digest.raw,)
         )
-        return tuple(EntryUse(*row) for row in rows)
+        return tuple(cache_entry_rows.EntryUse(*row) for row in rows)
 
-    def catalogue_figures(self) -> CatalogueFigures:
+    def catalogue_figures(self) -> CacheEntryFigures:
         """Return the figures, computed once for each state of the index: 0.5 s for a million entries."""
         version = self._data_version()
         if self._stats is None or self._stats[0] != version:
             self._stats = (version, self._compute_figures())
         return self._stats[1]
 
-    def _compute_figures(self) -> CatalogueFigures:
+    def _compute_figures(self) -> CacheEntryFigures:
         figures = self.connection.execute(
             "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(kept), 0), coalesce(sum(tokens), 0),"
             " coalesce(sum(pinned), 0), coalesce(sum(state), 0) FROM entries"
@@ -157,7 +151,7 @@ class CatalogueQueries:
             "SELECT coalesce(sum(n - 1), 0), coalesce(sum((n - 1) * size), 0) FROM (SELECT digest, count(*) AS n FROM uses"
             " WHERE how = 'output' GROUP BY digest HAVING n > 1) JOIN entries USING(digest)"
         ).fetchone()
-        return CatalogueFigures(*figures, *repeated)
+        return CacheEntryFigures(*figures, *repeated)
 
     def bytes_on_disk(self) -> int:
         """Return the bytes on disk of all entries, including those of checkpoints."""

@@ -13,7 +13,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
-from helix_desktop.store.cache_entry_queries import CatalogueQueries
+from helix_desktop.store.cache_entry_queries import CacheEntryQueries
 from helix_desktop.store.cache_reader import prefix_bounds
 from helix_desktop.store.index_file import IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
 from helix_desktop.store.store_thread import StoreThread
@@ -60,8 +60,8 @@ class WorkspaceIndex:
             store_opening.open_or_rebuild_index, self._folder, self._feed, self._count
         )
         path = self._folder / store_opening.INDEX
-        self._catalogue = CatalogueQueries(await self._reader.open_there(connect_for_queries, path))
-        self._preparing = CatalogueQueries(
+        self._catalogue = CacheEntryQueries(await self._reader.open_there(connect_for_queries, path))
+        self._preparing = CacheEntryQueries(
             await self._ahead.open_there(connect_for_queries, path), self._catalogue.anchors
         )
 
@@ -147,7 +147,7 @@ class WorkspaceIndex:
         finally:
             self._rebuilding = False
 
-    async def _run_query(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
+    async def _run_query(self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False) -> T:
         """Answer a query, a slow one on a thread of its own. A damaged index is rebuilt and asked as far as it is."""
         self._refuse_while_rebuilding()
         if self._damaged:
@@ -170,7 +170,7 @@ class WorkspaceIndex:
                 "The search index of this workspace is being rebuilt.", remedy="Try again in a few minutes."
             )
 
-    def _run_query_now(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
+    def _run_query_now(self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False) -> T:
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             return question(self._preparing if slow else self._catalogue)
 
@@ -201,7 +201,7 @@ class WorkspaceIndex:
         rows = await self._run_query(lambda asked: asked.entries_page(order, offset, limit))
         if not self._closing and (self._prepared is None or self._prepared.done()):
             # If this fails, the next query reports the error.
-            prepare = partial(CatalogueQueries.prepare_far_pages, order=order)
+            prepare = partial(CacheEntryQueries.prepare_far_pages, order=order)
             self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)
         return rows
 
@@ -212,13 +212,13 @@ class WorkspaceIndex:
         return await self._run_query(lambda asked: asked.find_entry_row(digest))
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
-        return await self._run_query(CatalogueQueries.count_entries_by_tool)
+        return await self._run_query(CacheEntryQueries.count_entries_by_tool)
 
     async def find_entry_uses(self, digest: Digest) -> Sequence[cache_entry_rows.EntryUse]:
         return await self._run_query(lambda asked: asked.uses_of_entry(digest))
 
-    async def compute_figures(self) -> cache_entry_rows.CatalogueFigures:
-        return await self._run_query(CatalogueQueries.catalogue_figures, slow=True)
+    async def compute_figures(self) -> cache_entry_rows.CacheEntryFigures:
+        return await self._run_query(CacheEntryQueries.catalogue_figures, slow=True)
 
     async def measure_kept_bytes(self) -> int:
         """Return the bytes of all entries on disk, including new ones, or what is known during a rebuild."""
@@ -227,12 +227,12 @@ class WorkspaceIndex:
             await self._run_on_writer_now(IndexFile.add_missing_rows)
         except IndexDamaged:
             self._damaged = True
-        return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
+        return await self._run_query(CacheEntryQueries.bytes_on_disk, slow=True)
 
     async def measure_checkpoint_bytes(self) -> tuple[int, int]:
         """Return how many contents checkpoints hold, and their bytes on disk."""
         await self.measure_kept_bytes()  # Indexes what was just stored, to count it.
-        return await self._run_query(CatalogueQueries.checkpoint_figures)
+        return await self._run_query(CacheEntryQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:
         """Count the contents of checkpoints again, without those that were removed or forgotten."""
@@ -247,7 +247,7 @@ class WorkspaceIndex:
 
     async def find_unused_entries(self) -> Sequence[Digest]:
         """Return the entries that collection takes first."""
-        return await self._run_query(CatalogueQueries.unused_entries)
+        return await self._run_query(CacheEntryQueries.unused_entries)
 
     async def entries_named_by_prefix(self, prefix: str) -> Sequence[Digest]:
         """Return up to two entries, here or not, that facts refer to and whose hash begins like this."""
@@ -255,14 +255,14 @@ class WorkspaceIndex:
             return (Digest.from_hex(prefix),)
         low, high = (Digest(bound) for bound in prefix_bounds(prefix))
         found = await self._run_query(
-            partial(CatalogueQueries.digests_named_by_facts, low=low.raw, high=high.raw, limit=2)
+            partial(CacheEntryQueries.digests_named_by_facts, low=low.raw, high=high.raw, limit=2)
         )
         return tuple(one for one in found if one.hex.startswith(prefix.lower()))
 
     async def all_used_entries(self) -> frozenset[Digest]:
         """Return entries that a fact refers to, here or not, and those stored by hand or pinned."""
         facts = await self._run_query(
-            partial(CatalogueQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1), slow=True
+            partial(CacheEntryQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1), slow=True
         )
         unused = frozenset(await self.find_unused_entries())
         return frozenset(facts).union(
@@ -276,7 +276,7 @@ class WorkspaceIndex:
             self._refuse_while_rebuilding()
             try:
                 found = await self._reader.run_there(
-                    self._run_query_now, partial(CatalogueQueries.digests_expected_here, after=after, limit=1000)
+                    self._run_query_now, partial(CacheEntryQueries.digests_expected_here, after=after, limit=1000)
                 )
             except IndexDamaged:
                 await self._rebuild_after()

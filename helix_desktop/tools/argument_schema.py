@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"-?\d{1,18}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
-def read_arguments(text: str) -> dict[str, Any]:
+def parse_argument_text(text: str) -> dict[str, Any]:
     """Return the arguments as an object. Empty text means none."""
     if not text.strip():
         return {}

@@ -41,7 +41,7 @@ class BackgroundCommand:
         return self.code is None
 
     @property
-    def describe_run_state(self) -> str:
+    def run_state(self) -> str:
         return f"running for {time.time() - self.started:.0f} s" if self.is_running else f"ended, exit code {self.code}"
 
     async def collect_newest_output(self, use: ToolResources, limit_bytes: int) -> None:

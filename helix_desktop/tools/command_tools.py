@@ -467,7 +467,7 @@ async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, on
 
 
 async def list_commands(commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources) -> ToolOutput:
-    lines = [f"{one.name}  {one.describe_run_state}  {one.command_line}" for one in commands.background.values()]
+    lines = [f"{one.name}  {one.run_state}  {one.command_line}" for one in commands.background.values()]
     return ToolOutput("\n".join(lines) or "[no command was started in the background]")
 
 
@@ -479,7 +479,7 @@ async def read_background_output(commands: WorkspaceCommands, args: ToolArgument
         one.bytes_read = 0
     if wait := min(args.number_argument("wait", 0), 60):
         await one.wait_for_output(wait, for_news=True)
-    return ToolOutput(f"[{one.name}: {one.describe_run_state}]\n{one.read_new_output()}", source=one.command_line[:200])
+    return ToolOutput(f"[{one.name}: {one.run_state}]\n{one.read_new_output()}", source=one.command_line[:200])
 
 
 async def stop_command(commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources) -> ToolOutput:

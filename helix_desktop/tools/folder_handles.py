@@ -100,6 +100,6 @@ def real_path(handle: int) -> Path | None:
     return None
 
 
-def copy_mode(handle: int, mode: int) -> None:
+def set_file_mode(handle: int, mode: int) -> None:
     """Give a new file the mode of the one it replaces."""
     os.fchmod(handle, stat.S_IMODE(mode))

@@ -121,5 +121,5 @@ if sys.platform == "win32":
     def real_path(handle: int) -> Path | None:
         return _final_path(msvcrt.get_osfhandle(handle))
 
-    def copy_mode(handle: int, mode: int) -> None:
+    def set_file_mode(handle: int, mode: int) -> None:
         """Do nothing: on Windows, rights come from the folder."""

@@ -87,7 +87,7 @@ class GitCheckout:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedRepository:
+class CopySource:
     """What a copy was made of. `base`: the commit, or empty without git; `branch`: empty for a
     detached HEAD; `objects`: folders whose objects it borrows; `notes`: sentences on what it lacks;
     `carried`: uncommitted files, with size and time in the copy, or nothing for a deleted file.
@@ -141,7 +141,7 @@ def _is_known_to_its_repository(found: GitCheckout) -> bool:
 # --- Creating a copy of a repository
 
 
-def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopiedRepository:
+def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopySource:
     """Copy the user's current commit, and with `with_changes` also what they have not committed."""
     try:
         base, branch = source.head, source.branch
@@ -166,7 +166,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     lines = copy.run("count-objects", "-v").splitlines()
     borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
     carried = {name: _size_and_time(copy.folder / name) for name in map(os.fsdecode, changed)}
-    return CopiedRepository(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
+    return CopySource(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
 
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
@@ -225,7 +225,7 @@ def _remove_empty_folders(root: Path, path: str) -> None:
 # --- What a copy changed, and bringing it into the user's repository
 
 
-def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:
+def list_changed_paths(copy: GitCheckout, made: CopySource) -> list[str]:
     """Return what has changed since the copy was made, committed or not."""
     raw = copy.git_names("diff", "-z", "--name-only", "--no-renames", made.base)
     raw += copy.git_names("ls-files", "-z", "--others", "--exclude-standard")
@@ -240,18 +240,18 @@ def _size_and_time(path: Path) -> list[int]:
     return []
 
 
-def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> list[str]:
+def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> list[str]:
     return copy.git_line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
 
 
-def _commits_in_users_repository(source: GitCheckout | None, made: CopiedRepository) -> list[str]:
+def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -> list[str]:
     if source is None:
         return [made.base]
     tips = source.git_line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags", "refs/helix").split()
     return [made.base, source.head, *tips]
 
 
-def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
+def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
     """Bundle the copy's commits and uncommitted files for `git fetch`. Empty if there are none."""
     copy.check_git_folder_is_its_own()
     _commit_everything(copy, copy.uncommitted_paths(), "What was not committed in the copy", "--no-gpg-sign")

@@ -32,7 +32,7 @@ async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceRe
     differences = [decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted]
     changes, broken = merge_changes_per_path(change for difference in differences for change in difference)
     planned = await change_restoring.plan_undo_of_changes(checkpoints, changes, broken)
-    done = await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
+    done = await change_restoring.restore_paths(checkpoints, change_restoring.plan_restore_steps(planned))
     undoes = undone_seqs(facts, facts[0].conversation)
     fact = None if done.fact is None else replace(done.fact, undoes=undoes)
     return FileRestoration((*said, *_describe_restoration(checkpoints, planned, done)), fact)

@@ -241,7 +241,7 @@ class Toolbox:
         if call.name not in self._tools and call.name not in foreign:
             there = sorted({spec.name for spec in self.offered_specs()})
             raise NotFound(f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {', '.join(there)}.")
-        values = argument_schema.read_arguments(call.arguments)
+        values = argument_schema.parse_argument_text(call.arguments)
         if call.name in self._tools:
             return values, self._tools[call.name].schema
         return values, json.loads(foreign[call.name].spec.schema)

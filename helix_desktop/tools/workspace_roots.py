@@ -397,7 +397,7 @@ def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: i
         with closing_handle(handle):
             write_to_handle(handle, content)
             if mode:
-                folders.copy_mode(handle, mode)
+                folders.set_file_mode(handle, mode)
             os.fsync(handle)
         if replaces:
             folder.replace_entry(beside, name)

@@ -14,7 +14,7 @@ from helix_desktop.mcp_client.login_path import read_login_path
 from helix_desktop.workbench import system_prompt_and_settings
 
 if TYPE_CHECKING:
-    from helix_desktop.acp_client.foreign_conversation import FindRoute, ForeignConversation
+    from helix_desktop.acp_client.foreign_conversation import ForeignConversation, RegisterRoute
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.facts import TurnEnded
     from helix_desktop.engine.ports import ToolSet
@@ -28,19 +28,19 @@ class AcpConversations:
     """`own_lines`: the agents that the user has added, as their setting has them. `kits`: by a conversation's copy."""
 
     def __init__(
-        self, own_lines: Callable[[], str], find_route: Any, spawn: TaskSpawner, kits: Callable[[str], WorkspaceTools]
+        self, own_lines: Callable[[], str], register: Any, spawn: TaskSpawner, kits: Callable[[str], WorkspaceTools]
     ) -> None:
-        self._own_lines, self._find_route, self._spawn, self._kits = own_lines, find_route, spawn, kits
+        self._own_lines, self._register_route, self._spawn, self._kits = own_lines, register, spawn, kits
         self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
         self._path = ""
 
     async def list_agent_names(self) -> list[str]:
         return [agent.name for agent in list_acp_agents(self._own_lines(), await self._read_environment())]
 
-    async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str], FindRoute]:
+    async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str], RegisterRoute]:
         environment = await self._read_environment()
         agent = find_acp_agent(name, self._own_lines(), environment)
-        return agent, environment, partial(self._find_route, name, environment)
+        return agent, environment, partial(self._register_route, name, environment)
 
     async def _read_environment(self) -> Mapping[str, str]:
         """The user's own, as in a terminal, without what is this program's."""

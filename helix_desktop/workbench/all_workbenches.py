@@ -74,7 +74,7 @@ class Workbenches:
         self.configured = ConfiguredProviders(places.providers_file)
         self.connections = ProviderConnections()
         self.tokens = TiktokenCounter()
-        self.find_route: Callable[..., dict[str, Any] | None] = lambda *_: None
+        self.register_route: Callable[..., dict[str, Any] | None] = lambda *_: None
         self._serve = serve
         self._clock = clock or SystemClock()
         self._known = AllWorkspaces(places.workspaces_folder, count=self.tokens.count_tokens)
@@ -226,7 +226,7 @@ class Workbenches:
             if workspace_link.is_set_up_to_be_shared(opened):
                 workspace_link.link_workspace(opened, self.secrets)
             access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
-            kit = replace(_build_program_dependencies(access, self.places), find_route=self.find_route)
+            kit = replace(_build_program_dependencies(access, self.places), register_route=self.register_route)
             bench = await Workbench.open_workbench(opened, kit)
             undo.push_async_callback(bench.aclose)
             serving = await self._serve(opened) if self._serve else None

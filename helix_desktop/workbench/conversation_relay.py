@@ -75,8 +75,8 @@ class ConversationRelay:
         main = next(models, ModelSet(ModelRole.MAIN, "", room))
         await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))
         if not session.conversation.current_meter().request_fits:
-            await session.steward.apply_due_folds()
-            session.steward.cancel_fold()
+            await session.folding.apply_due_folds()
+            session.folding.cancel_fold()
         return str(session.id)
 
     def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:

@@ -22,8 +22,8 @@ from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.open_sessions import OpenSessions
-from helix_desktop.workbench.shared_store_setup import unshare_and_return_problem
-from helix_desktop.workbench.worker_claims import ConversationFences
+from helix_desktop.workbench.shared_store_setup import unshare_workspace
+from helix_desktop.workbench.worker_claims import WorkerClaims
 
 EVERY = 1.0  # The pause in seconds between two exchanges while the store can be reached.
 SLOWER = 10.0  # The longest pause in seconds between two attempts while the store is out of reach.
@@ -52,7 +52,7 @@ class SharingStatus:
 class SharedWorkbench(Protocol):
     workspace: StoredWorkspace
     sessions: OpenSessions
-    fences: ConversationFences
+    claims: WorkerClaims
     tasks: OwnedTasks
 
     async def reread_replaced_conversation(self, conversation: str) -> None: ...
@@ -82,7 +82,7 @@ class WorkspaceSharing:
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
-        self.unsent = UnsentFacts(bench.fences)
+        self.unsent = UnsentFacts(bench.claims)
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
         """Call what is returned to stop."""
@@ -211,7 +211,7 @@ class WorkspaceSharing:
     async def stop_sharing(self) -> str:
         """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
         await self.stop_conversation_sync()
-        return await unshare_and_return_problem(self._bench.workspace)
+        return await unshare_workspace(self._bench.workspace)
 
     def start_conversation_sync(
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
@@ -271,10 +271,10 @@ class WorkspaceSharing:
 
     def _may_wait_for_room(self, conversation: str) -> bool:
         """Not where facts of others may be about to be added, since nothing is sent before that."""
-        fence = self._bench.fences.find_fence(conversation)
+        claim = self._bench.claims.find_claim(conversation)
         session = self._bench.sessions.find_open_session(conversation)
         is_closed = session is None or not (session.is_idle or conversation in self.synced_sessions.starting)
-        return fence is not None and not fence.is_ending() and self._connect is not None and is_closed
+        return claim is not None and not claim.is_ending() and self._connect is not None and is_closed
 
     async def _sync_until_cancelled(self) -> None:
         pause = EVERY
@@ -401,8 +401,8 @@ class UnsentFacts:
     waits or writes. For those that the store does not take, of conversations without a worker (`_stuck`), nobody waits.
     """
 
-    def __init__(self, fences: ConversationFences) -> None:
-        self._fences = fences
+    def __init__(self, claims: WorkerClaims) -> None:
+        self._claims = claims
         self.written = self._written_at_count = self._stuck = 0
         self._counted: Mapping[str, int] = {}
         self._line: dict[object, int] = {}
@@ -411,7 +411,7 @@ class UnsentFacts:
         """So many facts of each conversation were unsent when `written` had been. `was_sent`: after all was sent that could be."""
         if was_sent:
             same = unsent.items() & self._counted.items()
-            self._stuck = sum(count for name, count in same if self._fences.find_fence(name) is None)
+            self._stuck = sum(count for name, count in same if self._claims.find_claim(name) is None)
         if written >= self._written_at_count:
             self._counted, self._written_at_count = unsent, written
 
@@ -420,7 +420,7 @@ class UnsentFacts:
         line = list(self._line)
         ahead = line[: line.index(place) + 1] if place else line
         unsent = sum(self._counted.values()) - self._stuck + self.written - self._written_at_count
-        most = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._fences.held)
+        most = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._claims.held)
         return unsent + sum(map(self._line.__getitem__, ahead)) <= most or (unsent <= 0 and ahead == line[:1])
 
     @asynccontextmanager
@@ -449,7 +449,7 @@ class SyncedSessions(OpenConversations):
         # If two machines wrote in a conversation: the fork with the facts from this machine.
         self.branch_by_conversation: dict[str, str] = {}
 
-    async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Where it is open, its session hears each fact; where something goes on there, not now."""
         session = self._bench.sessions.find_open_session(conversation)
         if session is None:

@@ -22,7 +22,7 @@ from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.tools import built_in_tool, delegate_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
-from helix_desktop.workbench.rules_and_skills import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
 _CLAUDE: Mapping[str, tuple[str, ...]] = {
     "Read": (ToolName.READ_FILE,),
@@ -86,7 +86,7 @@ class AgentTeam(delegate_tool.AgentTree):
 class AgentRoles:
     """The agents that the workspace's folders and the user's own describe in files."""
 
-    project: ProjectInUse
+    project: WorkspaceRulesAndSkills
 
     def list_roles(self) -> Mapping[str, AgentRole]:
         return {

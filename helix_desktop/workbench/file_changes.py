@@ -253,7 +253,7 @@ class FileChanges:
                     left.append((one.path, "the changes touch the same lines"))
                 case _:
                     left.append((one.path, "it was changed by somebody else since"))
-        wanted = change_restoring.restore_steps(planned, chosen)
+        wanted = change_restoring.plan_restore_steps(planned, chosen)
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
         undone = await self._record_undo(done, wanted, left, conversation, undoes)

@@ -85,17 +85,17 @@ class FleetOverview:
         async with fleet_task_files.open_fleet_task_list(where) as tasks:
             yield tasks
 
-    async def change_tasks(self, workspace: str, change: Callable[[FleetTaskList], Awaitable[object]]) -> bool:
-        """Whether a worker lives that does the tasks of this workspace."""
+    async def run_on_task_list(self, workspace: str, work: Callable[[FleetTaskList], Awaitable[object]]) -> bool:
+        """Run `work` on a workspace's tasks. Returns whether a worker lives that does them."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._open_list(known) as tasks:
-            await change(tasks)
+            await work(tasks)
             return bool((await tasks.notes.read_state()).workers)
 
     async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
         """Done here where no worker lives."""
         new = NewFleetTask(FleetTaskOrder(text, allowed=tuple(allowed)))
-        if not await self.change_tasks(workspace, lambda tasks: tasks.add_fleet_tasks([new])):
+        if not await self.run_on_task_list(workspace, lambda tasks: tasks.add_fleet_tasks([new])):
             await self.do_tasks_here(workspace)
 
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ class FleetOverview:
         async def retry(tasks: FleetTaskList) -> None:
             await tasks.retry_fleet_task(await tasks.find_fleet_task(task), allowed)
 
-        if not await self.change_tasks(workspace, retry):
+        if not await self.run_on_task_list(workspace, retry):
             await self.do_tasks_here(workspace)
 
     async def do_tasks_here(self, workspace: str) -> None:

@@ -16,7 +16,7 @@ from helix_desktop.tools.built_in_tool import (
     whole_number_schema,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.workbench.worker_claims import ConversationFences
+from helix_desktop.workbench.worker_claims import WorkerClaims
 
 if TYPE_CHECKING:  # Imported for types only; at run time, only if an agent uses tasks.
     from helix_desktop.store.fleet_tasks import FleetTask
@@ -29,14 +29,14 @@ _ADD = object_schema("tasks", tasks=_TEXTS, agent=text_schema("An agent of this 
 _READ = object_schema("tasks", tasks=_TEXTS, seconds=whole_number_schema(f"Wait so long, at most {MOST_SECONDS}"))
 
 
-def build_fleet_tools(workspace: StoredWorkspace, fences: ConversationFences) -> tuple[BuiltInTool, ...]:
+def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple[BuiltInTool, ...]:
     """They stand in no request: the model finds them."""
     about_add = "Give tasks to the workers of this workspace, on any computer. Returns their IDs. The same text from the same conversation is one task, so a call may be repeated."  # fmt: skip
     about_read = "Wait for tasks given to workers, by their IDs. Returns the state of each, and the hash of its answer."
     return (
         BuiltInTool("add_fleet_tasks", about_add, _ADD, partial(_add_tasks_of_agent, workspace), is_rare=True),
         BuiltInTool(
-            "read_fleet_tasks", about_read, _READ, partial(_read_tasks_of_agent, workspace, fences), is_rare=True
+            "read_fleet_tasks", about_read, _READ, partial(_read_tasks_of_agent, workspace, claims), is_rare=True
         ),
     )
 
@@ -57,13 +57,13 @@ async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, u
 
 
 async def _read_tasks_of_agent(
-    workspace: StoredWorkspace, fences: ConversationFences, args: ToolArguments, use: ToolResources
+    workspace: StoredWorkspace, claims: WorkerClaims, args: ToolArguments, use: ToolResources
 ) -> ToolOutput:
     from helix_desktop.store import fleet_task_files
 
     until = time.monotonic() + min(args.number_argument("seconds", MOST_SECONDS), MOST_SECONDS)
     names = [str(name) for name in args.list_argument("tasks")]
-    with fences.give_up_worker_place(use.context.conversation):
+    with claims.give_up_worker_place(use.context.conversation):
         async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
             found = [await tasks.find_fleet_task(name) for name in names]
             while time.monotonic() < until and any(_may_still_change(task) for task in found):

@@ -31,7 +31,7 @@ from helix_desktop.store.shared.known_leases import seconds_since_start_of_compu
 from helix_desktop.workbench import unattended_permissions
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.open_workbench import Workbench
-from helix_desktop.workbench.worker_claims import ConversationFence
+from helix_desktop.workbench.worker_claims import WorkerClaim
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -219,9 +219,9 @@ class FleetWorker:
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
         may_step, may_call = partial(self._ensure_may_step, claimed), partial(self._ensure_may_call, claimed)
-        fence = ConversationFence(may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending)
+        claim = WorkerClaim(may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending)
         try:
-            async with self._bench.fences.hold_fence(task.id, fence), AsyncExitStack() as last:
+            async with self._bench.claims.hold_claim(task.id, claim), AsyncExitStack() as last:
                 last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
                 last.callback(lambda: self._gate.end_request(task.id, self._cost_of(claimed)))
                 state, result = await self._work_on_task(claimed)

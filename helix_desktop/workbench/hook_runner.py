@@ -33,7 +33,7 @@ from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode, ToolAction
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.tools.workspace_tools import WorkspaceTools
-from helix_desktop.workbench.rules_and_skills import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
 MOST_PRINTED = 64 * 1024
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class HookRunner:
     """`last`: by a hook's key, what went wrong when it ran last; empty where nothing did."""
 
     workspace: StoredWorkspace
-    project: ProjectInUse
+    project: WorkspaceRulesAndSkills
     kit: WorkspaceTools
     last: dict[str, str] = field(default_factory=dict)
     _notes: dict[str, list[StandingNote]] = field(default_factory=dict)

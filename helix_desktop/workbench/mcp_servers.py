@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class WorkspaceServers:
+class WorkspaceMcpServers:
     """`listeners` hear when a server's status or its tools change. The settings say which servers there are."""
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
@@ -106,7 +106,7 @@ class WorkspaceServers:
             name, lambda server: {"off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))}
         )
 
-    async def mark_tool_as_reading(self, name: str, tool: str, *, reads: bool) -> None:
+    async def mark_tool_as_read_only(self, name: str, tool: str, *, reads: bool) -> None:
         """The user knows that a tool only reads: it runs in plan mode as well."""
         await self._change_server_table(
             name,

@@ -119,7 +119,7 @@ class WorkspaceModels:
                 continue
         return tuple(found)
 
-    def list_known_names(self) -> list[str]:
+    def list_known_model_names(self) -> list[str]:
         """The models that are chosen, then those the configured providers last reported, without asking them."""
         reported = (
             f"{config.name}/{model}"

@@ -14,7 +14,7 @@ import tomlkit
 
 from helix_desktop import concurrency
 from helix_desktop.engine import content_recall, facts, large_outputs, session_events
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.digest import Digest
@@ -48,17 +48,17 @@ from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hook_runner import HookRunner
-from helix_desktop.workbench.mcp_servers import WorkspaceServers
+from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
-from helix_desktop.workbench.rules_and_skills import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
 from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt, model_of_role
-from helix_desktop.workbench.worker_claims import ConversationFences
+from helix_desktop.workbench.worker_claims import WorkerClaims
 
 Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
@@ -85,7 +85,7 @@ class ProgramDependencies:
     instructions: Callable[[], str] = str
     machine: str = ""
     acp_agents: Callable[[], str] = str  # Returns the setting with the user's foreign agents.
-    find_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # Finds the gateway's address for an agent.
+    register_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # Registers an agent at the gateway.
 
 
 class Workbench:
@@ -101,12 +101,10 @@ class Workbench:
         self.workspace = workspace
         self.kit = kit
         self.tasks = concurrency.OwnedTasks(workspace.name)
-        self.mcp_servers = WorkspaceServers(workspace, shared.access.secrets, self.tasks.spawn_task)
-        self.project = ProjectInUse(workspace)
+        self.mcp_servers = WorkspaceMcpServers(workspace, shared.access.secrets, self.tasks.spawn_task)
+        self.project = WorkspaceRulesAndSkills(workspace)
         self.hooks = HookRunner(workspace, self.project, kit)
-        self.fences = ConversationFences(
-            self.hooks, lambda name: row.parent if (row := self._rows.find_row(name)) else ""
-        )
+        self.claims = WorkerClaims(self.hooks, lambda name: row.parent if (row := self._rows.find_row(name)) else "")
         self.planning = PlanMode(permissions, self.choose_permission_mode)
         self.models = WorkspaceModels(shared.access, lambda: workspace.settings.models)
         self._shared = shared
@@ -135,8 +133,8 @@ class Workbench:
         self.size_limit = CacheSizeLimit(workspace, self.tasks.spawn_task)
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
-        find_route = partial(shared.find_route, self)
-        self.acp = AcpConversations(shared.acp_agents, find_route, self.tasks.spawn_task, self.copies.tools_of_copy)
+        register_route = partial(shared.register_route, self)
+        self.acp = AcpConversations(shared.acp_agents, register_route, self.tasks.spawn_task, self.copies.tools_of_copy)
         self.slash_commands = SlashCommands(
             self.project, self.mcp_servers, self.acp, workspace.cache, self.token_counter
         )
@@ -302,7 +300,7 @@ class Workbench:
         copy = session.conversation.state.own_copy if session is not None else ""
         return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
 
-    async def preview_new_conversation(self) -> Session:
+    async def open_draft_session(self) -> Session:
         """Returns a session of a conversation that is not stored, so that the price of its first message can be shown."""
         session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))
         session.conversation.listeners.clear()
@@ -376,7 +374,7 @@ class Workbench:
     def _build_session(self, conversation: Conversation, *, depth: int = 0, allowed: Sequence[str] = ()) -> Session:
         crew = self._build_collaborators(conversation, depth, allowed)
         conversation.listeners.append(self._on_event)
-        return Session(conversation, crew, FoldSteward(conversation, crew))
+        return Session(conversation, crew, ConversationFolding(conversation, crew))
 
     def _build_collaborators(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionCollaborators:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:
@@ -406,9 +404,9 @@ class Workbench:
                 *self.planning.plan_tools(depth),
                 *self.workforce.agent_tools(),
                 self.copies.build_apply_tool(),
-                *fleet_tools.build_fleet_tools(self.workspace, self.fences),
+                *fleet_tools.build_fleet_tools(self.workspace, self.claims),
             ),
-            guard=self.fences,
+            guard=self.claims,
         )
         return SessionCollaborators(
             cache=self.workspace.cache,
@@ -424,7 +422,7 @@ class Workbench:
             spawn=self.tasks.spawn_task,
             restore=kit.restore_files_before,
             collect_file_changes=kit.collect_unfinished_changes,
-            limits=lambda: self.fences.limit_conversation_cost(
+            limits=lambda: self.claims.limit_conversation_cost(
                 conversation.id, system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
             ),
             spent=self._rows.cost_today_and_ever,
@@ -488,7 +486,7 @@ class Workbench:
         whole conversations, and `result` tells which.
         """
         result = result or history_imports.ImportResult(history_imports.new_import_name())
-        ahead = (await self.preview_new_conversation()).conversation.expected_state.settings
+        ahead = (await self.open_draft_session()).conversation.expected_state.settings
         work = history_imports.HistoryImport(
             self.workspace,
             self.token_counter,
@@ -552,7 +550,7 @@ class Workbench:
         """Those of these that the shared store has whole, and nobody works in, leave this disk."""
         async with self.workspace.pause_sharing(), self.sessions.opening:
             idle = [
-                one for one in names if not self.sessions.find_open_session(one) and not self.fences.find_fence(one)
+                one for one in names if not self.sessions.find_open_session(one) and not self.claims.find_claim(one)
             ]
             self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
 
@@ -672,7 +670,7 @@ class Workbench:
         return self.models.client_for_role(role)
 
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
-        await self.fences.ensure_may_act(conversation.id)
+        await self.claims.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
         made = await self._build_conversation_settings(conversation)
         return replace(made, notes=(*made.notes, *self.hooks.pop_hook_notes(conversation.id)))

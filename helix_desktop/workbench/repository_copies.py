@@ -36,7 +36,7 @@ from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.repository_copying import CopiedRepository, GitCheckout
+from helix_desktop.tools.repository_copying import CopySource, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench.file_changes import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
@@ -57,7 +57,7 @@ class FolderCopy:
     folder: Path
     created: float = 0.0
     roots: Sequence[Sequence[str]] = ()
-    repositories: Sequence[CopiedRepository] = ()
+    repositories: Sequence[CopySource] = ()
     parent: str = ""
     start: str = ""
     is_whole: bool = False
@@ -74,7 +74,7 @@ class FolderCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyContents:
+class CopyStatus:
     """`changed`: the user's files that differ in it; `overlaps`: those another copy changed too."""
 
     bytes: int = 0
@@ -188,15 +188,15 @@ class RepositoryCopies:
 
     # --- What a copy contains, and how an agent applies it
 
-    async def read_contents(self, copy: FolderCopy) -> CopyContents:
-        return await asyncio.to_thread(_read_contents, copy)
+    async def read_copy_status(self, copy: FolderCopy) -> CopyStatus:
+        return await asyncio.to_thread(_read_copy_status, copy)
 
     async def describe_copy_of_agent(self, session: Session) -> str:
         """What an agent is told whose sub-agent worked in a copy; empty where that has none of its own."""
         copy = await asyncio.to_thread(self.find_copy, session.id)
         if copy is None or session.conversation.state.own_copy != copy.id:
             return ""
-        names = (await self.read_contents(copy)).changed
+        names = (await self.read_copy_status(copy)).changed
         if not names:
             return "[It worked in a copy of the folders and changed no file.]"
         most = copying.MOST_NAMED
@@ -217,17 +217,17 @@ class RepositoryCopies:
         session = self._bench.sessions.find_open_session(use.context.conversation)
         if copy is None or row is None or session is None or row.parent != session.id:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
-        names = "\n".join(map(printable_path, (await self.read_contents(copy)).changed))
+        names = "\n".join(map(printable_path, (await self.read_copy_status(copy)).changed))
         title = "Apply a sub-agent's changes"
         why = "it changes all the listed files at once"
         await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
         self._check_nobody_works_in(copy)
         return built_in_tool.ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
 
-    async def read_all_contents(self) -> dict[str, CopyContents]:
+    async def read_status_of_copies(self) -> dict[str, CopyStatus]:
         """Of each copy by its name, with what others have changed as well."""
         copies = await asyncio.to_thread(self.list_copies)
-        found = {copy.id: await self.read_contents(copy) for copy in copies}
+        found = {copy.id: await self.read_copy_status(copy) for copy in copies}
         self._changed = {name: each.changed for name, each in found.items()}
         self._compare_copies()
         return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
@@ -236,7 +236,7 @@ class RepositoryCopies:
         """Files have changed in a copy, so what is different in it is listed again."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
-                with suppress(ActionRefused):  # `read_contents` reports a damaged copy.
+                with suppress(ActionRefused):  # `read_copy_status` reports a damaged copy.
                     self._changed[copy.id] = await asyncio.to_thread(_list_changed_files, copy)
         self._compare_copies()
 
@@ -384,7 +384,7 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
     atomic_files.ensure_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
     _save_copy_description(FolderCopy(folder.name, folder, time.time()))
-    made: dict[Path, CopiedRepository] = {}
+    made: dict[Path, CopySource] = {}
     places = []
     for root in roots:
         source = copying.find_source_repository(root, kit.sandbox.command_folder / "git" / "ignore")
@@ -402,7 +402,7 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
     return FolderCopy(folder.name, folder, time.time(), tuple(places), tuple(made.values()), parent)
 
 
-def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
+def _copy_without_git(root: Path, target: Path) -> CopySource:
     """A copy that takes no space of its own until something is changed in it."""
     cp = find_program("cp")
     words = [cp, "-aT", "--reflink=always", str(root), str(target)]
@@ -411,7 +411,7 @@ def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
             f"{root} is not in a git repository, and its file system cannot make a copy that shares disk space with the original.",
             remedy="Nothing was copied. Make the folder a git repository first, or work in the folder itself.",
         )
-    return CopiedRepository(str(root))
+    return CopySource(str(root))
 
 
 def _save_copy_description(copy: FolderCopy) -> None:
@@ -422,7 +422,7 @@ def _save_copy_description(copy: FolderCopy) -> None:
 def _read_copy_description(folder: Path) -> FolderCopy:
     try:
         said = json.loads(atomic_files.read_small_file(folder / NAME))
-        said["repositories"] = [CopiedRepository(**each) for each in said["repositories"]]
+        said["repositories"] = [CopySource(**each) for each in said["repositories"]]
         said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(_DISCARDED)
         return FolderCopy(folder.name, folder, **said)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
@@ -438,7 +438,7 @@ def _delete_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopiedRepository]]:
+def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
     """The user's repository (None where it is gone), ours, and what ours was made of."""
     for number, made in enumerate(copy.repositories):
         source = None
@@ -449,7 +449,7 @@ def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitChe
             yield there, GitCheckout(copy.folder / str(number), is_copy=True), made
 
 
-def _read_contents(copy: FolderCopy) -> CopyContents:
+def _read_copy_status(copy: FolderCopy) -> CopyStatus:
     size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
     uncommitted: list[str] = []
     changed: tuple[str, ...] = ()
@@ -461,8 +461,8 @@ def _read_contents(copy: FolderCopy) -> CopyContents:
             commits += len(copying.list_own_commits(source, checkout, made))
         changed = _list_changed_files(copy)
     except ActionRefused as error:
-        return CopyContents(size, tuple(uncommitted), commits, str(error), changed)
-    return CopyContents(size, tuple(uncommitted), commits, copy.problem, changed)
+        return CopyStatus(size, tuple(uncommitted), commits, str(error), changed)
+    return CopyStatus(size, tuple(uncommitted), commits, copy.problem, changed)
 
 
 def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:

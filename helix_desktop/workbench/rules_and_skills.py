@@ -31,14 +31,14 @@ MOST_TOUCHED = 5_000
 
 
 @dataclass(slots=True)
-class ProjectUse:
+class UsedProjectItems:
     """The paths, skills and files that a conversation has used so far, updated from each fact once."""
 
     paths: dict[Path, None] = field(default_factory=dict)
     skills: dict[str, None] = field(default_factory=dict)
     read: int = 0
 
-    def read_new_facts(self, state: ConversationState, roots: Sequence[Path]) -> "ProjectUse":
+    def read_new_facts(self, state: ConversationState, roots: Sequence[Path]) -> "UsedProjectItems":
         for recorded in state.facts[self.read :]:
             fact = recorded.fact
             if isinstance(fact, ModelReplied):
@@ -68,14 +68,14 @@ class ProjectUse:
                 self.paths[path] = None
 
 
-class ProjectInUse:
+class WorkspaceRulesAndSkills:
     """Of one workspace. `now` is what was found when it was last looked for; `changed` is called when that is something else."""
 
     def __init__(self, workspace: StoredWorkspace) -> None:
         self.now = ProjectItems()
         self.listeners: list[Callable[[], None]] = []
         self._workspace = workspace
-        self._used: dict[str, ProjectUse] = {}
+        self._used: dict[str, UsedProjectItems] = {}
 
     def read_project_folders(self) -> ProjectItems:
         settings = self._workspace.settings
@@ -103,7 +103,7 @@ class ProjectInUse:
     ) -> tuple[tuple[RulesSet, ...], tuple[StandingNote, ...]]:
         """The rules in front of a conversation's next request, and what holds from there on."""
         roots = [Path(root) for root in self._workspace.settings.roots]
-        used = self._used.setdefault(conversation, ProjectUse()).read_new_facts(state, roots)
+        used = self._used.setdefault(conversation, UsedProjectItems()).read_new_facts(state, roots)
         found = await self.reread_project_folders()
         rules = _rules_for_prompt(found, state, tokens)
         notes = (

@@ -115,7 +115,7 @@ async def join_shared_workspace(
     return known
 
 
-async def unshare_and_return_problem(workspace: StoredWorkspace) -> str:
+async def unshare_workspace(workspace: StoredWorkspace) -> str:
     """What was sent stays for the others, and the key in the keyring. Gives a sentence where the store could not be told."""
     left = ""
     try:

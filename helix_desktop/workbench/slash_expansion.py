@@ -12,8 +12,8 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.project import slash_commands
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.acp_conversations import AcpConversations
-from helix_desktop.workbench.mcp_servers import WorkspaceServers
-from helix_desktop.workbench.rules_and_skills import ProjectInUse
+from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
+from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
 MOST_OUTPUT = 32 * 1024
 
@@ -23,8 +23,8 @@ class SlashCommands:
 
     def __init__(
         self,
-        project: ProjectInUse,
-        servers: WorkspaceServers,
+        project: WorkspaceRulesAndSkills,
+        servers: WorkspaceMcpServers,
         acp: AcpConversations,
         cache: ContentCache,
         tokens: TokenCounter,

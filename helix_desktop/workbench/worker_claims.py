@@ -1,4 +1,4 @@
-"""Fences around conversations that a worker has for a while: each step and each call asks first whether it still has them."""
+"""The conversations that a worker has for a while: each step and each call asks first whether it still has them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -13,7 +13,7 @@ from helix_desktop.tools.toolbox import CallHooks
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationFence:
+class WorkerClaim:
     """`ensure_may_act` returns when the worker may act, and raises StoreFailed when it never may again; `ensure_may_call` also
     when others know of the calls that are about to run. `budget`: dollars for the conversation and its sub-agents; 0: no limit.
     `waiting`: the conversations in which a call waits for other tasks. `is_ending`: whether its turn was told to stop.
@@ -27,31 +27,31 @@ class ConversationFence:
     removed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class ConversationFences:
-    """By conversation; a sub-agent's is that of the conversation above it. Calls pass the fence, then `hooks`."""
+class WorkerClaims:
+    """By conversation; a sub-agent's is that of the conversation above it. Calls check the claim, then run `hooks`."""
 
     def __init__(self, hooks: CallHooks, parent_of: Callable[[str], str]) -> None:
         self._hooks = hooks
         self._parent_of = parent_of
-        self.held: dict[str, ConversationFence] = {}
+        self.held: dict[str, WorkerClaim] = {}
 
     @asynccontextmanager
-    async def hold_fence(self, conversation: str, fence: ConversationFence) -> AsyncIterator[None]:
+    async def hold_claim(self, conversation: str, claim: WorkerClaim) -> AsyncIterator[None]:
         """One at a time: a task that is claimed again here shares the session with the claim before, which ends first."""
         while (before := self.held.get(conversation)) is not None:
             await before.removed.wait()
-        self.held[conversation] = fence
+        self.held[conversation] = claim
         try:
             yield
         finally:
             del self.held[conversation]
-            fence.removed.set()
+            claim.removed.set()
 
-    def find_fence(self, conversation: str) -> ConversationFence | None:
+    def find_claim(self, conversation: str) -> WorkerClaim | None:
         seen = set[str]()  # Two conversations of other machines may each name the other as its parent.
         while self.held and conversation and conversation not in seen:
-            if (fence := self.held.get(conversation)) is not None:
-                return fence
+            if (claim := self.held.get(conversation)) is not None:
+                return claim
             seen.add(conversation)
             conversation = self._parent_of(conversation)
         return None
@@ -59,7 +59,7 @@ class ConversationFences:
     @contextmanager
     def give_up_worker_place(self, conversation: str) -> Iterator[None]:
         """Meanwhile its worker may do another task: the one it waits for may need the place."""
-        waiting = fence.waiting if (fence := self.find_fence(conversation)) is not None else []
+        waiting = claim.waiting if (claim := self.find_claim(conversation)) is not None else []
         waiting.append(conversation)
         try:
             yield
@@ -67,16 +67,16 @@ class ConversationFences:
             waiting.remove(conversation)
 
     async def ensure_may_act(self, conversation: str) -> None:
-        if (fence := self.find_fence(conversation)) is not None:
-            await fence.ensure_may_act()
+        if (claim := self.find_claim(conversation)) is not None:
+            await claim.ensure_may_act()
 
     def limit_conversation_cost(self, conversation: str, limits: TurnLimits) -> TurnLimits:
-        fence = self.held.get(conversation)
-        return replace(limits, conversation_cost=fence.budget) if fence and fence.budget else limits
+        claim = self.held.get(conversation)
+        return replace(limits, conversation_cost=claim.budget) if claim and claim.budget else limits
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
-        if (fence := self.find_fence(context.conversation)) is not None:
-            await fence.ensure_may_call()
+        if (claim := self.find_claim(context.conversation)) is not None:
+            await claim.ensure_may_call()
         await self._hooks.run_hooks_before_call(call, context)
 
     async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None:

@@ -28,7 +28,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.rules_and_skills import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 from tests.mcp_client.world import SCRIPT
 from tests.peers.anthropic_billing import Cache
 from tests.peers.anthropic_server import AnthropicServer, reply
@@ -211,13 +211,13 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=60)
     wanted = parser.parse_args()
     print(f"{wanted.servers} server processes with {len(listed(0)) * wanted.servers:,} tools")
-    on_demand = ProjectInUse.build_tools_on_demand
+    on_demand = WorkspaceRulesAndSkills.build_tools_on_demand
 
-    def growing(project: ProjectInUse, *given: Any) -> OnDemandTools:
+    def growing(project: WorkspaceRulesAndSkills, *given: Any) -> OnDemandTools:
         return Growing(on_demand(project, *given))
 
     for way in ("on demand", "growing", "all sent"):
-        ProjectInUse.build_tools_on_demand = growing if way == "growing" else on_demand  # type: ignore[method-assign, assignment]
+        WorkspaceRulesAndSkills.build_tools_on_demand = growing if way == "growing" else on_demand  # type: ignore[method-assign, assignment]
         with tempfile.TemporaryDirectory(prefix="helix-many-") as base:
             asyncio.run(run(Path(base), way, wanted.servers))
 

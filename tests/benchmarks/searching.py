@@ -26,7 +26,7 @@ from pathlib import Path
 
 from helix_desktop import token_counting
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Stop, Text, UserSaid
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import EntryOrigin
@@ -118,9 +118,9 @@ class NotedReferences(MissedReferences):
 class AskingPlayer(SessionPlayer):
     noted: NotedReferences
 
-    def _build_fold_steward(self) -> FoldSteward:
+    def _build_folding(self) -> ConversationFolding:
         self._watching._misses = self.noted
-        return super()._build_fold_steward()
+        return super()._build_folding()
 
 
 def collect_questions(recording: RecordedSession, terms: ReplayTerms, counting: RememberingCounter) -> SearchedSession:

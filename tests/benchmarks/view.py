@@ -111,7 +111,7 @@ RULES = context_policy.preset_policy("layered")
 
 
 def due(talk: Talk) -> object:
-    """Every strategy asked once, as the steward asks before a step."""
+    """Every strategy asked once, as the program asks before a step."""
     now = FoldSituation(talk.state, RULES, context_usage.measure_window(talk.state, RULES), talk.state.time_of_moment)
     return [
         markers.find_due_clearing(now),

@@ -53,7 +53,7 @@ def test_a_text_goes_from_entries_and_conversations(
 
 
 def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> None:
-    window = program_folders.find_program_folders().window_memory_file
+    window = program_folders.find_program_folders().window_state_path
     window.parent.mkdir(parents=True, exist_ok=True)
     window.write_text(json.dumps({"history/other": [f"say {SECRET}"]}))
     code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.desktop.settings_backend import InstallationCare
+from helix_desktop.desktop.settings_backend import SettingsBackend
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import journal_backups
 from helix_desktop.workbench import Workbench, Workbenches
@@ -27,8 +27,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Workbenches]:
 
 
 @pytest.fixture
-def keeping(desk: Workbenches) -> InstallationCare:
-    return InstallationCare(desk.places, desk.secrets)
+def backend(desk: Workbenches) -> SettingsBackend:
+    return SettingsBackend(desk.places, desk.secrets)
 
 
 @pytest.fixture
@@ -40,19 +40,19 @@ async def bench(desk: Workbenches, tmp_path: Path) -> Workbench:
     return opened
 
 
-async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: InstallationCare, bench: Workbench) -> None:
-    kept = await keeping.measure_workspace_storage(bench)
+async def test_what_is_kept_is_counted_backed_up_and_verified(backend: SettingsBackend, bench: Workbench) -> None:
+    kept = await backend.measure_workspace_storage(bench)
     assert (kept.entries, kept.size, kept.backup) == (1, 1_000, 0)
-    assert "Backup saved as journal-" in await keeping.back_up_workspace(bench)
-    assert (await keeping.measure_workspace_storage(bench)).backup > 0
+    assert "Backup saved as journal-" in await backend.back_up_workspace(bench)
+    assert (await backend.measure_workspace_storage(bench)).backup > 0
     said: list[str] = []
     assert (
-        await keeping.verify_workspace_entries(bench, said.append) == "1 entry, 1.0 KB: every entry matches its hash."
+        await backend.verify_workspace_entries(bench, said.append) == "1 entry, 1.0 KB: every entry matches its hash."
     )
 
 
 async def test_a_backup_waits_for_what_is_being_forgotten(
-    keeping: InstallationCare, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    backend: SettingsBackend, bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are done by one thread: a copy made beside it would keep the text."""
     threads: list[str] = []
@@ -63,22 +63,20 @@ async def test_a_backup_waits_for_what_is_being_forgotten(
 
     made = journal_backups.create_backup
     monkeypatch.setattr(journal_backups, "create_backup", noted)
-    await keeping.back_up_workspace(bench)
+    await backend.back_up_workspace(bench)
     assert threads == [(await bench.workspace._stores.background.run_there(threading.current_thread)).name]
 
 
-async def test_room_is_made_only_down_to_a_limit(keeping: InstallationCare, bench: Workbench) -> None:
-    assert "No limit is set" in await keeping.free_up_space(bench)
+async def test_room_is_made_only_down_to_a_limit(backend: SettingsBackend, bench: Workbench) -> None:
+    assert "No limit is set" in await backend.free_up_space(bench)
     await bench.change_settings({"limits.cache_bytes": 1})
-    going = await keeping.estimate_space_to_free(bench)
+    going = await backend.estimate_space_to_free(bench)
     assert going.over > 0
     assert (going.entries, going.names, going.left) == (1, ["user a.txt"], 0)
-    assert "1 entry removed" in await keeping.free_up_space(bench)
+    assert "1 entry removed" in await backend.free_up_space(bench)
 
 
-async def test_policy_model_and_limits_are_written_to_the_workspace(
-    keeping: InstallationCare, bench: Workbench
-) -> None:
+async def test_policy_model_and_limits_are_written_to_the_workspace(backend: SettingsBackend, bench: Workbench) -> None:
     await bench.choose_context_policy("observational", {"handover_share": 0.7})
     await bench.choose_model_for_role("demo/demo", "main")
     await bench.change_settings({"limits.steps": 50})
@@ -89,56 +87,56 @@ async def test_policy_model_and_limits_are_written_to_the_workspace(
     assert bench.policy_name == "observational"
 
 
-async def test_the_installation_is_described(keeping: InstallationCare) -> None:
-    assert "PySide6-Essentials" in dict(keeping.library_versions())
-    assert "httpx" in keeping.licence_texts()
-    assert {finding.state for finding in await keeping.examine_installation()} <= {"good", "note", "bad"}
+async def test_the_installation_is_described(backend: SettingsBackend) -> None:
+    assert "PySide6-Essentials" in dict(backend.library_versions())
+    assert "httpx" in backend.licence_texts()
+    assert {finding.state for finding in await backend.examine_installation()} <= {"good", "note", "bad"}
 
 
 async def test_the_tour_has_one_workspace_however_often_it_is_taken(
-    keeping: InstallationCare, desk: Workbenches, tmp_path: Path
+    backend: SettingsBackend, desk: Workbenches, tmp_path: Path
 ) -> None:
-    first = await keeping.open_tour_workbench(desk, tmp_path / "tour")
-    again = await keeping.open_tour_workbench(desk, tmp_path / "tour")
+    first = await backend.open_tour_workbench(desk, tmp_path / "tour")
+    again = await backend.open_tour_workbench(desk, tmp_path / "tour")
     assert first is again
     assert (tmp_path / "tour" / "run.log").exists()
 
 
-async def test_servers_are_read_as_they_will_be_started_and_kept(keeping: InstallationCare, bench: Workbench) -> None:
+async def test_servers_are_read_as_they_will_be_started_and_kept(backend: SettingsBackend, bench: Workbench) -> None:
     text = '{"mcpServers": {"files": {"command": "/nonexistent/server", "args": ["--root", "a b"]}}}'
-    assert [(each.name, each.words) for each in keeping.parse_server_configuration(text, "")] == [
+    assert [(each.name, each.words) for each in backend.parse_server_configuration(text, "")] == [
         ("files", "/nonexistent/server --root 'a b'")
     ]
     await bench.mcp_servers.add_pasted_servers(text, "")
     await bench.mcp_servers.switch_server("files", on=False)
-    assert [(each.name, each.enabled) for each in keeping.list_mcp_servers(bench)] == [("files", False)]
+    assert [(each.name, each.enabled) for each in backend.list_mcp_servers(bench)] == [("files", False)]
     await bench.mcp_servers.remove_server("files")
-    assert keeping.list_mcp_servers(bench) == []
+    assert backend.list_mcp_servers(bench) == []
 
 
 async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
-    keeping: InstallationCare, bench: Workbench, expect: Expect
+    backend: SettingsBackend, bench: Workbench, expect: Expect
 ) -> None:
     expect("the settings of MCP server bad cannot be read")
     await bench.mcp_servers.add_pasted_servers("/nonexistent/server", "good")
     await bench.change_settings({"mcp.bad": {"kind": "stdio", "command": "x", "start_seconds": "soon"}})
-    good, bad = keeping.list_mcp_servers(bench)
+    good, bad = backend.list_mcp_servers(bench)
     assert (good.name, good.mistake, bad.name) == ("good", "", "bad")
     assert bad.mistake
     await bench.mcp_servers.set_server_timeouts("good", call_seconds=30.0)
     await bench.mcp_servers.switch_server_tool("good", "delete", on=False)
-    assert keeping.list_mcp_servers(bench)[0].call_seconds == 30.0
+    assert backend.list_mcp_servers(bench)[0].call_seconds == 30.0
     assert bench.workspace.settings.mcp["good"]["off"] == ["delete"]
-    assert "The program /nonexistent/server was not found" in await keeping.test_mcp_server(bench, "good")
+    assert "The program /nonexistent/server was not found" in await backend.test_mcp_server(bench, "good")
 
 
-async def test_a_server_that_answers_shows_its_tools_and_its_log(keeping: InstallationCare, bench: Workbench) -> None:
+async def test_a_server_that_answers_shows_its_tools_and_its_log(backend: SettingsBackend, bench: Workbench) -> None:
     script = Path(__file__).parents[1] / "mcp_client" / "modern_server.py"
     await bench.mcp_servers.add_pasted_servers(f"{sys.executable} {script}", "modern")
-    assert "modern responded" in await keeping.test_mcp_server(bench, "modern")
+    assert "modern responded" in await backend.test_mcp_server(bench, "modern")
     async with asyncio.timeout(60):
-        while not keeping.list_mcp_servers(bench)[0].offered:
+        while not backend.list_mcp_servers(bench)[0].offered:
             await asyncio.sleep(0.02)
-    (server,) = keeping.list_mcp_servers(bench)
+    (server,) = backend.list_mcp_servers(bench)
     assert (server.state, server.words) == ("ready", f"{sys.executable} {script}")
     assert "count" in [tool.name for tool in server.offered]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
@@ -200,9 +200,9 @@ async def world(
         limits=lambda: limits,
         spent=lambda: spent,
     )
-    steward = FoldSteward(conversation, crew)
+    folding = ConversationFolding(conversation, crew)
     events: list[Event] = []
-    session = Session(conversation, crew, steward)
+    session = Session(conversation, crew, folding)
     session.subscribe_to_events(events.append)
     made = World(session, scripted, tools, journal, cache, events, restored, setup, forget)
     return made

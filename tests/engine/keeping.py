@@ -1,4 +1,4 @@
-"""A conversation with its steward on memory stores, played by hand: what is said, called and returned is the test's."""
+"""A conversation with its folding on memory stores, played by hand: what is said, called and returned is the test's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import context_policy, request_building
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Fact,
@@ -114,10 +114,10 @@ class Writer:
 
 @dataclass
 class Keeping:
-    """`say`, `step` and `batch` play the agent; the steward does what it does."""
+    """`say`, `step` and `batch` play the agent; the folding does what it does."""
 
     conversation: Conversation
-    steward: FoldSteward
+    folding: ConversationFolding
     cache: MemoryCache
     clock: SteppedClock
     writers: dict[str, Writer]
@@ -137,11 +137,11 @@ class Keeping:
 
     async def say(self, text: str, *, steering: bool = False) -> int:
         said = UserSaid((Text(text, self.tokens.count_tokens(text)),), steering)
-        return (await self.conversation.append_facts(*await self.steward.excerpt_large_message(said)))[0].seq
+        return (await self.conversation.append_facts(*await self.folding.excerpt_large_message(said)))[0].seq
 
     async def end(self) -> None:
         await self.conversation.append_facts(TurnEnded(TurnEnd.DONE))
-        self.steward.start_folds_after_turn()
+        self.folding.start_folds_after_turn()
 
     async def step(
         self, output: str, *, tool: str = "read", arguments: str = '{"path": "a.py"}', ok: bool = True
@@ -161,7 +161,7 @@ class Keeping:
         """One step of the agent with so many parallel calls; the seqs of their results. The first `ahead` are recorded
         before the others are there.
         """
-        await self.steward.apply_due_folds()
+        await self.folding.apply_due_folds()
         self.clock.time += 10
         start = self.conversation.state.last_seq
         size = self.tokens.count_tokens(tool + arguments)
@@ -174,12 +174,12 @@ class Keeping:
             returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=earlier))
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
         before = [(await self.conversation.append_facts(one))[0].seq for one in returned[:ahead]]
-        facts = await self.steward.excerpt_large_results(returned, kept, before)
+        facts = await self.folding.excerpt_large_results(returned, kept, before)
         recorded = await self.conversation.append_facts(*returned[ahead:], *facts)
         return [*before, *(one.seq for one in recorded[: len(returned) - ahead])]
 
     async def answer(self, text: str) -> None:
-        await self.steward.apply_due_folds()
+        await self.folding.apply_due_folds()
         await self.conversation.append_facts(
             ModelReplied((Text(text, self.tokens.count_tokens(text)),), "main", Stop.END)
         )
@@ -200,13 +200,13 @@ class Keeping:
 
     async def settled(self) -> None:
         """Until what runs in the background has come in."""
-        if (flying := self.steward._flying) is not None:
+        if (flying := self.folding._flying) is not None:
             await asyncio.wait([flying])
-        await self.steward._run_and_record_failure(FoldKind.HANDOVER, self.steward.adopt_ready_fold)
+        await self.folding._run_and_record_failure(FoldKind.HANDOVER, self.folding.adopt_ready_fold)
 
     async def reopened(self) -> Keeping:
         """The same conversation in a program started again."""
-        await self.steward.aclose()
+        await self.folding.aclose()
         conversation = await Conversation.open(self.conversation.journal, self.conversation.id)
         return _around(conversation, self.cache, self.clock, self.writers, self.tasks)
 
@@ -240,5 +240,5 @@ async def keeping(
 def _around(
     conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: OwnedTasks
 ) -> Keeping:
-    steward = FoldSteward(conversation, FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task))
-    return Keeping(conversation, steward, cache, clock, writers, tasks)
+    folding = ConversationFolding(conversation, FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task))
+    return Keeping(conversation, folding, cache, clock, writers, tasks)

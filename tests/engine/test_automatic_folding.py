@@ -1,4 +1,4 @@
-"""The steward: strategies seen through from beginning to end, with writers that do their work and writers that do not."""
+"""Automatic folding: strategies seen through from beginning to end, with writers that do their work and writers that do not."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ async def test_nothing_is_due_before_a_step_of_short_outputs_until_something_wai
     kept = await keeping("helix", window=100_000)
     await kept.say("do it")
     await worked(kept, 3)
-    assert kept.steward.can_skip_folding(300)
-    assert not kept.steward.can_skip_folding(98_000)
+    assert kept.folding.can_skip_folding(300)
+    assert not kept.folding.can_skip_folding(98_000)
     kept.clock.time += 3_600
-    assert not kept.steward.can_skip_folding(300)
+    assert not kept.folding.can_skip_folding(300)
 
 
 async def test_sixty_of_eighty_old_outputs_become_markers() -> None:
@@ -152,7 +152,7 @@ async def test_one_turn_that_alone_fills_the_window_goes_on() -> None:
     for _ in range(60):
         await kept.step(words(350))
         assert kept.conversation.current_meter().used <= 12_000
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     await kept.request()
 
@@ -161,7 +161,7 @@ async def test_a_window_that_one_batch_fills_is_brought_under_by_excerpts() -> N
     kept = await keeping("helix", window=12_000, answer=writers.fails)
     await kept.say("a task")
     await kept.batch([words(1_000, f"b{index}_") for index in range(8)])
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     assert all(fold.panic for fold in kept.folds())
     await kept.request()
@@ -177,7 +177,7 @@ async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(ans
     for index in range(40):
         await kept.step(f"{words(300)}\nValueError: number {index} of /var/log/app{index}.log", ok=index % 5 != 0)
         await kept.settled()
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     shown = await kept.shown()
     assert rule in shown
@@ -197,19 +197,19 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.steward.forecast_folds().startswith("Fold in progress: handover, because")
-    assert await lasted(kept.steward.apply_due_folds()) < 1
-    await kept.steward.aclose()
+    assert kept.folding.forecast_folds().startswith("Fold in progress: handover, because")
+    assert await lasted(kept.folding.apply_due_folds()) < 1
+    await kept.folding.aclose()
 
 
 async def test_a_writer_that_hangs_is_left_for_the_last_rung_where_there_is_no_room() -> None:
     kept = await keeping(window=14_000, hangs=True, panic_wait=0.02, **FULL)
     await kept.say("a task")
     await worked(kept, 40, 300)
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     assert kept.folds(FoldKind.TRUNCATION)
-    await kept.steward.aclose()
+    await kept.folding.aclose()
 
 
 async def test_three_failures_in_a_row_open_the_breaker_until_it_is_closed() -> None:
@@ -237,12 +237,12 @@ async def test_only_one_fold_is_in_flight_and_it_can_be_cancelled() -> None:
     await worked(kept, 22, 300)
     assert len([task for task in kept.tasks._running if "handover" in task.get_name()]) == 1
     with pytest.raises(ActionRefused, match="already in progress"):
-        await kept.steward.fold_on_demand(FoldKind.HANDOVER)
-    assert kept.steward.kind_in_progress is FoldKind.HANDOVER
-    kept.steward.cancel_fold()
+        await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    assert kept.folding.kind_in_progress is FoldKind.HANDOVER
+    kept.folding.cancel_fold()
     await kept.settled()
     assert kept.folds(FoldKind.HANDOVER) == []
-    assert kept.steward.kind_in_progress is None
+    assert kept.folding.kind_in_progress is None
     assert not kept.tasks._running
 
 
@@ -252,9 +252,9 @@ async def test_a_fold_that_the_user_stops_is_said_to_be_stopped_and_not_an_older
     await worked(kept, 12, 300)
     await kept.conversation.append_facts(FoldFailed(FoldKind.HANDOVER, "The provider is busy."))
     kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
-    folding = kept.tasks.spawn_task(kept.steward.fold_on_demand(FoldKind.HANDOVER), name="asked")
+    folding = kept.tasks.spawn_task(kept.folding.fold_on_demand(FoldKind.HANDOVER), name="asked")
     await asyncio.sleep(0)
-    kept.steward.cancel_fold()
+    kept.folding.cancel_fold()
     with pytest.raises(NoDocumentWritten, match="Nothing was folded: you stopped it"):
         await folding
 
@@ -263,13 +263,13 @@ async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    assert kept.steward.estimate_fold_cost(FoldKind.HANDOVER) is None, "no price is known"
+    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) is None, "no price is known"
     await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0))
-    cost, listed = (kept.steward.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS))
+    cost, listed = (kept.folding.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS))
     assert cost is not None
     assert listed is not None
     assert 0.001 < cost <= listed < 0.1, "a transcript is not in the provider's cache"
-    assert kept.steward.estimate_fold_cost(FoldKind.MARKER) == 0
+    assert kept.folding.estimate_fold_cost(FoldKind.MARKER) == 0
 
 
 async def test_the_cooldown_keeps_handovers_apart() -> None:
@@ -330,10 +330,10 @@ async def test_what_a_document_cost_is_recorded_whatever_becomes_of_it() -> None
             await kept.conversation.append_facts(Pinned(PartRef(4)))
             await kept.settled()
         elif become == "closed":
-            await kept.steward.aclose()
+            await kept.folding.aclose()
         else:
             await kept.say("and another")
-            await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+            await kept.folding.fold_on_demand(FoldKind.HANDOVER)
         spent = [one.fact for one in kept.facts if isinstance(one.fact, Spent)]
         assert len(spent) == (2 if become == "asked for again" else 1), become
 
@@ -343,7 +343,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
     gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
     await kept.say("a task")
     await worked(kept, 12, 300)
-    folding = kept.tasks.spawn_task(kept.steward.fold_on_demand(FoldKind.HANDOVER), name="asked")
+    folding = kept.tasks.spawn_task(kept.folding.fold_on_demand(FoldKind.HANDOVER), name="asked")
     await asyncio.sleep(0)
     await kept.conversation.append_facts(Pinned(PartRef(4)))
     gate.set()
@@ -354,7 +354,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.steward.forecast_folds().startswith("Fold in progress: handover, because")
+        assert kept.folding.forecast_folds().startswith("Fold in progress: handover, because")
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -368,7 +368,7 @@ async def test_what_was_begun_in_a_turn_that_is_over_waits_for_the_next_one() ->
     await kept.settled()
     assert kept.folds() == []
     await kept.say("and another")
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert [fold.kind for fold in kept.folds()] == [FoldKind.HANDOVER]
 
 
@@ -412,10 +412,10 @@ async def test_a_document_that_is_ready_is_not_lost_when_the_conversation_closes
     kept = await keeping(window=100_000, **FULL | {"handover_share": 0.1})
     await kept.say("a task")
     await worked(kept, 40, 500)
-    await asyncio.wait([kept.steward._flying] if kept.steward._flying else [])
+    await asyncio.wait([kept.folding._flying] if kept.folding._flying else [])
     before = len(kept.folds(FoldKind.HANDOVER))
-    assert not kept.steward.has_no_fold_in_work
-    await kept.steward.aclose()
+    assert not kept.folding.has_no_fold_in_work
+    await kept.folding.aclose()
     assert len(kept.folds(FoldKind.HANDOVER)) == before + 1
 
 
@@ -423,7 +423,7 @@ async def test_fold_now_with_a_wish() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    (recorded,) = await kept.steward.fold_on_demand(FoldKind.HANDOVER, "the numbers of the tests")
+    (recorded,) = await kept.folding.fold_on_demand(FoldKind.HANDOVER, "the numbers of the tests")
     assert isinstance(recorded.fact, Folded)
     assert recorded.fact.asked == "the numbers of the tests"
     writer = kept.writers[recorded.fact.model]
@@ -435,21 +435,21 @@ async def test_fold_now_says_why_there_is_nothing_to_fold() -> None:
     await kept.say("a task")
     for kind in (FoldKind.HANDOVER, FoldKind.MARKER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION):
         with pytest.raises(ActionRefused):
-            await kept.steward.fold_on_demand(kind)
+            await kept.folding.fold_on_demand(kind)
 
 
 async def test_every_kind_of_fold_can_be_asked_for() -> None:
     kept = await keeping(window=100_000, answer=writers.much)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    assert await kept.steward.fold_on_demand(FoldKind.MARKER)
+    assert await kept.folding.fold_on_demand(FoldKind.MARKER)
     await worked(kept, 4, 300)
-    assert await kept.steward.fold_on_demand(FoldKind.OBSERVATIONS)
+    assert await kept.folding.fold_on_demand(FoldKind.OBSERVATIONS)
     await worked(kept, 4, 300)
-    assert await kept.steward.fold_on_demand(FoldKind.OBSERVATIONS)
-    assert await kept.steward.fold_on_demand(FoldKind.REFLECTION)
+    assert await kept.folding.fold_on_demand(FoldKind.OBSERVATIONS)
+    assert await kept.folding.fold_on_demand(FoldKind.REFLECTION)
     await worked(kept, 4, 300)
-    assert await kept.steward.fold_on_demand(FoldKind.TRUNCATION)
+    assert await kept.folding.fold_on_demand(FoldKind.TRUNCATION)
     kinds = {fold.kind for fold in kept.folds()}
     assert kinds == {FoldKind.MARKER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION}
     await kept.request()
@@ -459,14 +459,14 @@ async def test_undo_is_exact_and_the_same_facts_are_not_folded_again() -> None:
     kept = await keeping("helix", window=100_000, caching_steps=8)
     await kept.say("a task")
     await worked(kept, 12, 600)
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     fold = kept.folds(FoldKind.MARKER)[0]
     before = len(kept.folds())
-    await kept.steward.unfold(fold.fold)
-    await kept.steward.apply_due_folds()
+    await kept.folding.unfold(fold.fold)
+    await kept.folding.apply_due_folds()
     assert len(kept.folds()) == before
     assert any(block.source == fold.cover and not block.fold for block in kept.conversation.current_view().blocks)
-    await kept.steward.refold(fold.fold)
+    await kept.folding.refold(fold.fold)
     assert any(block.fold == fold.fold for block in kept.conversation.current_view().blocks)
 
 
@@ -474,16 +474,16 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     kept = await keeping(window=100_000)
     await kept.say("a task")
     await worked(kept, 40, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
     await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "smaller", 8_000))
     with pytest.raises(ActionRefused, match=r"would add [\d,]+ tokens, but only [\d,]+ are free"):
-        await kept.steward.unfold(fold.fold)
+        await kept.folding.unfold(fold.fold)
     assert fold.fold in kept.conversation.state.branch.live
     kept.conversation.set_expected_settings(
         [ModelSet(ModelRole.MAIN, "larger", 100_000)]
     )  # chosen, and not asked anything yet
-    await kept.steward.unfold(fold.fold)
+    await kept.folding.unfold(fold.fold)
     assert fold.fold not in kept.conversation.state.branch.live
 
 
@@ -491,7 +491,7 @@ async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_ba
     kept = await keeping("helix", window=100_000, caching_steps=8)
     await kept.say("a task")
     await worked(kept, 12, 600)
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     fold, *others = kept.folds(FoldKind.MARKER)
     state = kept.conversation.state
     assert state.count_recallable_tokens() == sum(each.tokens_before for each in (fold, *others))
@@ -499,7 +499,7 @@ async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_ba
     left = sum(each.tokens_before for each in others)
     assert state.count_recallable_tokens() == left
     with pytest.raises(ActionRefused, match="permanently removed at your request"):
-        await kept.steward.unfold(fold.fold)
+        await kept.folding.unfold(fold.fold)
     before, forgotten = state.last_seq - 1, state.last_seq
     await kept.conversation.append_facts(Rewound(before))  # On another branch it is gone as well.
     assert state.count_recallable_tokens() == left
@@ -510,9 +510,9 @@ async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_ba
 async def test_undo_and_redo_of_what_is_not_there() -> None:
     kept = await keeping()
     with pytest.raises(NotFound):
-        await kept.steward.unfold("handover-1")
+        await kept.folding.unfold("handover-1")
     with pytest.raises(NotFound):
-        await kept.steward.refold("handover-1")
+        await kept.folding.refold("handover-1")
 
 
 async def test_three_nested_handovers() -> None:
@@ -521,14 +521,14 @@ async def test_three_nested_handovers() -> None:
     await kept.say("a task")
     for _ in range(3):
         await worked(kept, 12, 300)
-        await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+        await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     one, two, three = kept.folds(FoldKind.HANDOVER)
     assert [fold.number for fold in (one, two, three)] == [1, 2, 3]
     assert isinstance(one.cover, Span)
     assert isinstance(three.cover, Span)
     assert one.cover.first == three.cover.first
     shown = kept.conversation.current_view()
-    await kept.steward.unfold(one.fold)
+    await kept.folding.unfold(one.fold)
     assert kept.conversation.current_view() == shown
     made = next(r.seq for r in kept.facts if r.fact == two)
     before = [r.fact for r in kept.facts[: made - 1]]
@@ -546,12 +546,12 @@ async def test_a_document_the_user_edited_is_the_source_of_the_next() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
     await kept.conversation.append_facts(DocumentEdited(fold.fold, f"{TITLE}\nin my own words", 5))
     assert "in my own words" in await kept.shown()
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     asked = [str(request.messages) for writer in kept.writers.values() for request in writer.requests]
     assert any("in my own words" in text for text in asked)
 
@@ -584,7 +584,7 @@ async def test_a_refusal_of_the_provider_folds_though_the_meter_says_it_fits() -
     await kept.say("a task")
     await worked(kept, 20, 300)
     used = kept.conversation.current_meter().used
-    await kept.steward.apply_due_folds(overflowed=True)
+    await kept.folding.apply_due_folds(overflowed=True)
     assert kept.conversation.current_meter().used <= 0.8 * used
 
 
@@ -614,19 +614,19 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.1)
-    assert kept.steward.forecast_folds().endswith(
+    assert kept.folding.forecast_folds().endswith(
         "outputs older than 10 steps are replaced with markers; a handover document is always written at 10,000 tokens."
     )
     await kept.say("a task")
     await worked(kept, 10, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
-    assert kept.steward.forecast_folds() == (
+    assert kept.folding.forecast_folds() == (
         "Next fold: old outputs are replaced with one-line markers, older than 10 steps, at least 500 tokens."
     )
     await worked(kept, 30, 400)
-    assert kept.steward.forecast_folds() == "Fold in progress: handover, because the window is 10% full."
-    await kept.steward.aclose()
+    assert kept.folding.forecast_folds() == "Fold in progress: handover, because the window is 10% full."
+    await kept.folding.aclose()
 
 
 @pytest.mark.parametrize(
@@ -638,7 +638,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     ],
 )
 async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:
-    assert words in (await keeping(preset)).steward.forecast_folds()
+    assert words in (await keeping(preset)).folding.forecast_folds()
 
 
 async def test_pins_stay_word_for_word_behind_a_handover() -> None:
@@ -647,7 +647,7 @@ async def test_pins_stay_word_for_word_behind_a_handover() -> None:
     output = await kept.step("the very words\nof this output")
     await kept.conversation.append_facts(Pinned(PartRef(output)))
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert "the very words\nof this output" in await kept.shown()
 
 
@@ -655,11 +655,11 @@ async def test_a_part_brought_back_stays_out_of_the_next_handover() -> None:
     kept = await keeping("helix", window=100_000, caching_steps=8)
     await kept.say("a task")
     await worked(kept, 12, 600)
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     fold = kept.folds(FoldKind.MARKER)[0]
     await kept.conversation.append_facts(Unfolded(fold.fold))
     await worked(kept, 10, 600)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     original = (await kept.cache.read_content(fold.entries[0])).decode()
     assert original in await kept.shown()
 
@@ -667,8 +667,8 @@ async def test_a_part_brought_back_stays_out_of_the_next_handover() -> None:
 async def _away(limit: float, lives: int, **chosen: Any) -> tuple[Trial, list[Spent]]:
     """An agent that has worked, and whose user is away for so many lives of the provider's cache; what was spent meanwhile."""
     trial = await Trial.start()
-    steward = trial.made.session.steward
-    steward._clock = trial.clock
+    folding = trial.made.session.folding
+    folding._clock = trial.clock
     trial.made.setup = replace(trial.made.setup, policy=PolicySet("none", (("keep_alive_dollars", limit),)))
     trial.made.setup = replace(trial.made.setup, models=(replace(MODEL, **chosen),))
     await trial.turn()

@@ -222,7 +222,7 @@ async def test_history_of_a_fold_is_its_messages_word_for_word() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("the task itself, word for word")
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds()
     text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, f'"{fold.fold}"')
     assert "[4] user: the task itself, word for word" in text
@@ -235,7 +235,7 @@ async def test_a_long_history_goes_on_in_an_entry() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("a task " * 3_000)
     await worked(kept, 40, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
     text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, fold.fold)
     assert TOKENS.count_tokens(text) < 4_000
@@ -249,7 +249,7 @@ async def test_words_are_found_in_messages_calls_and_outputs_behind_summaries() 
     await kept.say("the port is 4711, and it must not change")
     await kept.step("the log begins\nbroken_pipe here\nthe log ends")
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds()
 
     async def found(words: str, name: str = "") -> str:
@@ -270,7 +270,7 @@ async def test_outputs_too_long_to_be_searched_are_named(monkeypatch: pytest.Mon
     kept = await keeping(window=1_000_000)
     await kept.say("look at it")
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     monkeypatch.setattr(content_recall, "FIND_BYTES", 0)
     text = await content_recall.recall_folded_messages(
         kept.conversation.state, kept.cache, TOKENS, "", "nowhere_at_all"
@@ -286,7 +286,7 @@ async def test_of_equal_passages_behind_summaries_the_newest_comes_first() -> No
     await worked(kept, 6, 300)
     await kept.say("the limit is 20")
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "limit")
     assert text.index("the limit is 20") < text.index("the limit is 10")
 
@@ -297,7 +297,7 @@ async def test_what_an_earlier_recall_brought_is_not_searched_beside_the_message
     await kept.step("the pool holds 40 connections")
     await kept.step("x\nthe pool holds 40 connections\ny", tool="recall_history", arguments='{"find": "pool"}')
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "pool holds")
     assert text.count("the pool holds 40 connections") == 1
     assert "of recall_cached_content(" in text
@@ -308,7 +308,7 @@ async def test_a_fold_that_is_not_there_names_those_that_are() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     with pytest.raises(NotFound, match="handover-99") as error:
         await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "handover-99")
     assert kept.folds()[0].fold in str(error.value)

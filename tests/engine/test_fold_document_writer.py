@@ -34,7 +34,7 @@ async def with_history(steps: int = 14, **values: Any) -> Keeping:
 async def test_the_main_model_writes_over_its_own_context() -> None:
     kept = await with_history(handover_writer="main")
     before = await kept.request()
-    (recorded,) = await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    (recorded,) = await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (asked,) = kept.writers["main"].requests
     assert asked.purpose == "handover"
     assert asked.messages[: len(before.messages) - 1] == before.messages[:-1]
@@ -46,7 +46,7 @@ async def test_a_model_that_has_the_history_itself_is_sent_the_question_alone() 
     """The gateway asks behind the agent's own request: of a long history, building ours took as much memory again."""
     kept = await with_history(handover_writer="main")
     kept.writers["main"].has_own_history = True
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (asked,) = kept.writers["main"].requests
     assert len(asked.messages) == 1
     assert "## " in str(asked.messages[-1].parts[-1])
@@ -55,7 +55,7 @@ async def test_a_model_that_has_the_history_itself_is_sent_the_question_alone() 
 
 async def test_a_fast_model_reads_a_transcript_of_what_is_covered() -> None:
     kept = await with_history(handover_writer="fast")
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (asked,) = kept.writers["fast"].requests
     text = str(asked.messages)
     assert "user: the task: never delete /srv/data" in text
@@ -70,7 +70,7 @@ async def test_a_fast_model_reads_a_transcript_of_what_is_covered() -> None:
 async def test_the_next_rung_takes_over() -> None:
     kept = await with_history(handover_writer="main")
     kept.writers["main"].answer = fails
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.folds()[0].model == "fast"
 
 
@@ -79,7 +79,7 @@ async def test_the_long_window_model_reads_what_no_other_can() -> None:
     await kept.say("the task")
     await worked(kept, 20, 500)
     await kept.conversation.append_facts(ModelSet(ModelRole.FAST, "fast", 6_000))
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.folds()[0].model == "long"
     assert kept.writers["fast"].requests == []
 
@@ -91,7 +91,7 @@ async def test_in_pieces_each_updates_the_document_so_far(window: int) -> None:
     await worked(kept, 20, 500)
     await kept.conversation.append_facts(ModelSet(ModelRole.FAST, "fast", window))
     del kept.writers["main"]
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     asked = kept.writers["fast"].requests
     assert len(asked) > 2
     assert "The document so far" in str(asked[1].messages)
@@ -102,7 +102,7 @@ async def test_missing_sections_are_asked_for_once_and_then_filled() -> None:
     answers = iter(("## Project Background\nabout the project", "## TODO Items\nonly this one"))
     kept = await with_history(handover_writer="fast")
     kept.writers["fast"].answer = lambda _: next(answers)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     first, second = kept.writers["fast"].requests
     assert all(name in str(second.messages) for name in SECTIONS[1:])
     (fold,) = kept.folds()
@@ -115,7 +115,7 @@ async def test_missing_sections_are_asked_for_once_and_then_filled() -> None:
 async def test_a_fast_model_that_is_out_of_order_is_replaced_by_the_main_one() -> None:
     kept = await with_history(handover_writer="fast")
     kept.writers["fast"].answer = fails
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.folds()[0].model == "main"
 
 
@@ -124,7 +124,7 @@ async def test_a_model_that_goes_on_with_the_work_in_place_of_writing_is_asked_a
     kept = await with_history(handover_writer="main")
     kept.writers["main"].answer = lambda request: str(answer(request) if callable(answer := next(answers)) else answer)
     del kept.writers["fast"]
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert [len(asked.messages) == 1 for asked in kept.writers["main"].requests] == [False, True]
     assert "Let me look" not in kept.folds()[0].text
 
@@ -141,10 +141,10 @@ async def test_what_was_paid_for_a_document_that_is_stopped_is_recorded() -> Non
 
     kept.writers["fast"].answer = answer
     kept.writers["fast"].pauses = (0, 0, 0)
-    folding = kept.tasks.spawn_task(kept.steward.fold_on_demand(FoldKind.HANDOVER), name="asked")
+    folding = kept.tasks.spawn_task(kept.folding.fold_on_demand(FoldKind.HANDOVER), name="asked")
     while len(kept.writers["fast"].requests) < 2:
         await asyncio.sleep(0)
-    kept.steward.cancel_fold()
+    kept.folding.cancel_fold()
     with pytest.raises(NoDocumentWritten, match="you stopped it"):
         await folding
     assert [one.fact.usage.input for one in kept.facts if isinstance(one.fact, Spent)] == [100]
@@ -153,7 +153,7 @@ async def test_what_was_paid_for_a_document_that_is_stopped_is_recorded() -> Non
 async def test_an_answer_in_no_form_at_all_is_taken_as_it_is() -> None:
     kept = await with_history(handover_writer="fast")
     kept.writers["fast"].answer = wrong_form
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds()
     assert "none of the ones you asked for" in fold.text
     assert "never delete /srv/data" in await kept.shown()
@@ -162,7 +162,7 @@ async def test_an_answer_in_no_form_at_all_is_taken_as_it_is() -> None:
 async def test_what_everything_cost_is_recorded_with_the_fold() -> None:
     kept = await with_history(handover_writer="fast")
     kept.writers["fast"].answer = wrong_form
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     spent = [one.fact for one in kept.facts if isinstance(one.fact, Spent)]
     assert [one.model for one in spent] == ["fast"] * 3  # its words stand nowhere, and then the sections are missing
     assert all(one.usage.input == 100 for one in spent)
@@ -173,7 +173,7 @@ async def test_where_no_rung_works_it_says_what_each_said() -> None:
     kept.writers["main"].answer = fails
     kept.writers["fast"].answer = empty
     with pytest.raises(NoDocumentWritten, match=r"overloaded.*empty"):
-        await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+        await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert "overloaded" in kept.failures()[0].why
     assert {one.fact.model for one in kept.facts if isinstance(one.fact, Spent)} == {"fast"}
 
@@ -185,7 +185,7 @@ async def test_a_model_that_raises_is_a_rung_that_failed(error: Exception) -> No
 
     kept = await with_history(handover_writer="main")
     kept.writers["main"].answer = raises
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.folds()[0].model == "fast"
 
 
@@ -193,11 +193,11 @@ async def test_the_entry_holds_every_detail_and_a_later_handover_inherits_it() -
     kept = await with_history()
     await kept.step("Traceback\nValueError: the first error of /opt/one.py")
     await worked(kept, 10, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     await kept.step("KeyError: the second error of /opt/two.py")
     await kept.conversation.append_facts(TodoSet((("write the tests", "open"),)))
     await worked(kept, 10, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     one, two = kept.folds(FoldKind.HANDOVER)
     entry = (await kept.cache.read_content(two.entries[0])).decode()
     for wanted in ("the first error", "/opt/one.py", "the second error", "/opt/two.py", "never delete /srv/data"):
@@ -210,10 +210,10 @@ async def test_the_entry_holds_every_detail_and_a_later_handover_inherits_it() -
 
 async def test_an_entry_that_is_gone_is_made_again_from_the_facts() -> None:
     kept = await with_history()
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     kept.cache._entries.pop(kept.folds()[0].entries[0])
     await worked(kept, 10, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     entry = (await kept.cache.read_content(kept.folds(FoldKind.HANDOVER)[-1].entries[0])).decode()
     assert "never delete /srv/data" in entry
 
@@ -226,7 +226,7 @@ async def test_what_the_user_took_out_is_told_to_nobody() -> None:
     await kept.conversation.append_facts(Excluded(PartRef(secret)))
     await kept.say("the task")
     await worked(kept, 14, 300)
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     (fold,) = kept.folds()
     assert "hunter2" not in str(kept.writers["fast"].requests)
     assert "hunter2" not in (await kept.cache.read_content(fold.entries[0])).decode()
@@ -237,18 +237,18 @@ async def test_the_same_facts_give_the_same_document() -> None:
     texts = []
     for _ in range(2):
         kept = await with_history()
-        await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+        await kept.folding.fold_on_demand(FoldKind.HANDOVER)
         texts.append(kept.folds()[0].text)
     assert texts[0] == texts[1]
 
 
 async def test_markers_made_meanwhile_do_not_matter_and_other_changes_do() -> None:
     kept = await with_history()
-    situation = kept.steward.current_situation()
+    situation = kept.folding.current_situation()
     plan = FoldPlan(FoldKind.HANDOVER, Span(4, 12), "why")
     reading = gather_material(plan, situation)
     assert is_material_current(reading, kept.conversation.state)
-    await kept.steward.fold_on_demand(FoldKind.MARKER)
+    await kept.folding.fold_on_demand(FoldKind.MARKER)
     assert is_material_current(reading, kept.conversation.state)
     await kept.conversation.append_facts(Pinned(PartRef(30)))
     assert is_material_current(reading, kept.conversation.state)
@@ -270,17 +270,17 @@ async def test_too_little_to_save_is_not_written() -> None:
     await kept.say("the task")
     await worked(kept, 9, 20)
     with pytest.raises(ActionRefused, match="would save less than a tenth"):
-        await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+        await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert not any(isinstance(each.fact, FoldFailed) for each in kept.conversation.state.facts)
     assert all(writer.requests == [] for writer in kept.writers.values())
 
 
 async def test_a_document_inherits_all_of_the_entry_before_it() -> None:
     kept = await with_history()
-    (first,) = await kept.steward.fold_on_demand(FoldKind.TRUNCATION)
+    (first,) = await kept.folding.fold_on_demand(FoldKind.TRUNCATION)
     before = parse_details_entry((await kept.cache.read_content(first.fact.entries[0])).decode())  # type: ignore[union-attr]
     await worked(kept, 12, 300)
-    await kept.steward.fold_on_demand(FoldKind.TRUNCATION)
+    await kept.folding.fold_on_demand(FoldKind.TRUNCATION)
     entry = await kept.cache.read_content(kept.folds()[-1].entries[0])
     assert {detail.text for detail in before} <= {detail.text for detail in parse_details_entry(entry.decode())}
 
@@ -294,7 +294,7 @@ def invents(request: Request) -> str:
 async def test_a_handover_that_claims_what_stands_nowhere_is_written_once_more() -> None:
     kept = await with_history(handover_writer="main")
     kept.writers["main"].answer = invents
-    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     first, again = kept.writers["main"].requests
     assert "src/never_there.py — It is in src/never_there.py." in str(again.messages[-1])
     assert again.messages[:-1] == first.messages[:-1]

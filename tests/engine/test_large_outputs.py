@@ -247,7 +247,7 @@ async def test_a_large_attachment_is_shown_as_an_excerpt_and_a_picture_as_it_is(
     log = await kept.cache.store_content(words(9_000).encode(), EntryOrigin("user", "a.log"))
     picture = await kept.cache.store_content(b"picture", EntryOrigin("user", "a.png", "image/png"))
     said = UserSaid((Text("see", 1), Attachment("a.log", log, 9_000), Attachment("a.png", picture, 9_000)))
-    recorded = await kept.conversation.append_facts(*await kept.steward.excerpt_large_message(said))
+    recorded = await kept.conversation.append_facts(*await kept.folding.excerpt_large_message(said))
     (fold,) = kept.folds(FoldKind.EXCERPT)
     assert fold.cover == PartRef(recorded[0].seq, 1)
     assert "a.log" in fold.text
@@ -258,6 +258,6 @@ async def test_a_message_larger_than_the_window_of_a_later_smaller_model_still_g
     await kept.say(words(2_900))
     await kept.answer("yes")
     await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "small", 2_500))
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     await kept.request()

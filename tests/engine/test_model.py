@@ -1,4 +1,4 @@
-"""A conversation, its journal, its cache and its steward together, against random faults: what must hold at every step.
+"""A conversation, its journal, its cache and its folding together, against random faults: what must hold at every step.
 
 The faults: models that fail, hang, answer nothing or nonsense; a journal and a cache that refuse; cancelled commands;
 a program that ends at any moment and is started again; a user who undoes, pins, excludes, edits, rewinds and switches
@@ -177,16 +177,16 @@ class Shaken:
         await self.kept.end()
 
     async def do_fold(self) -> None:
-        await asyncio.wait_for(self.kept.steward.fold_on_demand(self.random.choice(list(FoldKind))), 60)
+        await asyncio.wait_for(self.kept.folding.fold_on_demand(self.random.choice(list(FoldKind))), 60)
 
     async def do_undo(self) -> None:
         folds = self.kept.conversation.state.branch.folds
         if folds:
             name = self.random.choice(list(folds))
             await (
-                self.kept.steward.unfold(name)
+                self.kept.folding.unfold(name)
                 if name in self.kept.conversation.state.branch.live
-                else self.kept.steward.refold(name)
+                else self.kept.folding.refold(name)
             )
 
     async def do_mark(self) -> None:
@@ -224,13 +224,13 @@ class Shaken:
         await asyncio.wait([task])
         with contextlib.suppress(HelixError, asyncio.CancelledError):
             task.result()
-        await self.kept.steward.aclose()
+        await self.kept.folding.aclose()
         before = self.kept.conversation.current_view()
         await self.open()
         assert self.kept.conversation.current_view() == before
 
     async def do_cancel(self) -> None:
-        self.kept.steward.cancel_fold()
+        self.kept.folding.cancel_fold()
 
     async def do_hang(self) -> None:
         writer = self.random.choice(list(self.writers.values()))
@@ -276,7 +276,7 @@ class Shaken:
     async def fits(self) -> None:
         """With stores that work the next request always fits, unless what is pinned is too long by itself."""
         self.journal.shaky = self.cache.shaky = False
-        await self.kept.steward.apply_due_folds()
+        await self.kept.folding.apply_due_folds()
         self.journal.shaky = self.cache.shaky = True
         said = [fact for fact in self.kept.failures() if "everything that can be folded" in fact.why]
         assert self.kept.conversation.current_meter().request_fits or said
@@ -302,4 +302,4 @@ async def test_whatever_happens(seed: int) -> None:
         state.advance_state(Recorded("shaken", state.last_seq + 1, 0.0, Unfolded(fold.fold)))
     assert body(state.get_view()) == body(without_folds(state.facts).get_view())
     assert len(shaken.kept.folds()) > 10
-    await shaken.kept.steward.aclose()
+    await shaken.kept.folding.aclose()

@@ -14,7 +14,7 @@ from tests.engine.test_automatic_folding import words, worked
 
 
 async def fits(kept: Keeping) -> None:
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert kept.conversation.current_meter().request_fits, kept.conversation.current_meter().format_meter()
     await kept.request()
 
@@ -111,7 +111,7 @@ async def test_pins_are_not_touched_and_what_cannot_be_helped_is_recorded() -> N
     await kept.say("go")
     output = await kept.step(words(3_900))
     await kept.conversation.append_facts(Pinned(PartRef(output)), ModelSet(ModelRole.MAIN, "small", 3_000))
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert not kept.conversation.current_meter().request_fits
     assert "everything that can be folded is already folded" in kept.failures()[-1].why
     assert words(3_900) in await kept.shown()
@@ -122,7 +122,7 @@ async def test_a_system_prompt_larger_than_the_window_ends_in_a_sentence_not_in_
     await kept.say("go")
     await kept.conversation.append_facts(SystemSet("long", 9_000))
     for _ in range(3):
-        await kept.steward.apply_due_folds()
+        await kept.folding.apply_due_folds()
     assert len([f for f in kept.failures() if f.kind is FoldKind.TRUNCATION]) == 1, "said once"
 
 
@@ -132,7 +132,7 @@ async def test_small_windows_are_never_overrun(window: int) -> None:
     await kept.say("go")
     for index in range(40):
         await kept.batch([words(window // 20, f"n{index}")] * (index % 4 + 1))
-        await kept.steward.apply_due_folds()
+        await kept.folding.apply_due_folds()
         assert kept.conversation.current_meter().request_fits
     await kept.settled()
     await kept.request()
@@ -159,7 +159,7 @@ async def test_a_truncation_that_cannot_be_enough_is_left_out() -> None:
     await kept.say("go")
     for index in range(30):
         await kept.step(words(300, f"n{index}"))
-    await kept.steward.apply_due_folds()
+    await kept.folding.apply_due_folds()
     assert len(kept.folds(FoldKind.TRUNCATION)) <= 30
     assert kept.conversation.current_meter().used <= kept.conversation.current_meter().window
     await kept.request()

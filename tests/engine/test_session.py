@@ -95,13 +95,13 @@ async def test_the_states_of_a_turn_are_told_in_order() -> None:
 async def test_a_turn_runs_from_its_beginning_on_also_while_folds_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the window takes it for one that was broken off, and offers to go on with it."""
     at = await world(says("one"))
-    shown, fold = [], at.session.steward.apply_due_folds
+    shown, fold = [], at.session.folding.apply_due_folds
 
     async def fold_for_long(*, overflowed: bool = False) -> None:
         shown.append(at.session.running)
         await fold(overflowed=overflowed)
 
-    monkeypatch.setattr(at.session.steward, "apply_due_folds", fold_for_long)
+    monkeypatch.setattr(at.session.folding, "apply_due_folds", fold_for_long)
     await told(at, "hello")
     assert shown == [ConversationActivity.THINKING]
 
@@ -321,7 +321,7 @@ async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch
         return ()
 
     with monkeypatch.context() as patch:
-        patch.setattr(at.session.steward, "excerpt_large_message", admit_for_ever)
+        patch.setattr(at.session.folding, "excerpt_large_message", admit_for_ever)
         at.session.send_message((Text("hello"),))
         await begun.wait()
         at.session.stop_turn()

@@ -125,7 +125,7 @@ def open_desks(home: Path, routes: AgentRoutes | None = None) -> Workbenches:
         serve=lambda workspace: workspace_access.listen_for_commands(workspace, where),
     )
     if routes is not None:
-        desks.find_route = routes.find_route
+        desks.register_route = routes.register_route
     return desks
 
 

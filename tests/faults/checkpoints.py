@@ -101,7 +101,9 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
                 )
                 done = await change_restoring.restore_paths(
                     checkpoints,
-                    change_restoring.restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
+                    change_restoring.plan_restore_steps(
+                        await change_restoring.plan_undo_of_changes(checkpoints, changes)
+                    ),
                 )
                 found["paths put back"] += len(done.restored)
             found["turns"] += 1
@@ -171,7 +173,7 @@ async def _undo_all(base: Path, seed: int) -> None:
         changes = folder_state.compare_trees(first, checkpoints.folders.known_items())
         await change_restoring.restore_paths(
             checkpoints,
-            change_restoring.restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
+            change_restoring.plan_restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
         )
 
 
@@ -197,7 +199,7 @@ async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> Non
             changes = folder_state.decode_difference(await checkpoints.contents.read_content(fact.difference.digest))
             planned = await change_restoring.plan_undo_of_changes(checkpoints, changes)
             undo = asyncio.ensure_future(  # noqa: TID251
-                change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
+                change_restoring.restore_paths(checkpoints, change_restoring.plan_restore_steps(planned))
             )
             kept = {}
             for path, text in theirs.items():

@@ -30,7 +30,7 @@ from helix_desktop.protocols.openai_chat.chat_client import OpenAIChat
 from helix_desktop.protocols.openai_responses.responses_client import OpenAIResponses
 from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.store import workspace_settings
-from helix_desktop.tools.argument_schema import fit_arguments_to_schema, read_arguments
+from helix_desktop.tools.argument_schema import fit_arguments_to_schema, parse_argument_text
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.peer import Answer
 
@@ -83,7 +83,7 @@ def reading(dialect: ProtocolDialect) -> Callable[[bytes], None]:
 def arguments(data: bytes) -> None:
     """Arguments as a model wrote them: an object that fits, or a sentence for the model."""
     try:
-        values = read_arguments(_text(data))
+        values = parse_argument_text(_text(data))
         checked = fit_arguments_to_schema(values, SCHEMA, "read_file")
     except HelixError:
         return

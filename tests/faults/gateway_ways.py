@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.view_entries import ViewEntriesBuilder
 from tests.faults.store_report import report
@@ -39,7 +39,7 @@ LARGE = "\n".join(f"line {n}: the quick brown fox number {n * 7919}" for n in ra
 STEPS = 6
 FULL = 600  # blocks after which a file grows no more
 UPSTREAM = ("cut", "status 429", "status 529", "status 500", "too long")
-INSIDE = ("full disk", "broken journal", "the steward raises", "the view raises")
+INSIDE = ("full disk", "broken journal", "the folding raises", "the view raises")
 
 
 @dataclass
@@ -110,8 +110,8 @@ def _gateway(way: str, home: Path, upstream: str) -> Iterator[str]:
             file.write_bytes(b"this is no journal" * 300)
         with running(home, upstream) as url:
             yield url
-    elif way == "the steward raises":
-        with _raising(FoldSteward, "apply_due_folds"), running(home, upstream) as url:
+    elif way == "the folding raises":
+        with _raising(ConversationFolding, "apply_due_folds"), running(home, upstream) as url:
             yield url
     elif way == "the view raises":
         with _raising(ViewEntriesBuilder, "build_entries"), running(home, upstream) as url:

@@ -180,7 +180,7 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
                 anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200),
             ]
         sent = await room.receive_request(*arrival(units))
-        await (await made.open_session(sent.ticket.conversation)).steward.fold_on_demand(FoldKind.TRUNCATION)
+        await (await made.open_session(sent.ticket.conversation)).folding.fold_on_demand(FoldKind.TRUNCATION)
         asks = anthropic_gateway.parse_reply(
             WRITERS["anthropic"].whole([Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1")
         )

@@ -225,9 +225,9 @@ async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(t
                 )
             session = await made.open_session(sent.ticket.conversation)
             with pytest.raises(HelixError, match="The key was refused"):
-                await session.steward.fold_on_demand(FoldKind.HANDOVER)
+                await session.folding.fold_on_demand(FoldKind.HANDOVER)
             works.append(True)
-            assert len(await session.steward.fold_on_demand(FoldKind.HANDOVER)) > 0
+            assert len(await session.folding.fold_on_demand(FoldKind.HANDOVER)) > 0
         spent = [each.fact for each in session.conversation.state.facts if isinstance(each.fact, Spent)]
     assert spent[-1].usage.input == 7
     assert {question[0] for question in asked} == {sent.ticket.conversation}
@@ -280,7 +280,7 @@ async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_th
             sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
         session = await made.open_session(sent.ticket.conversation)
         folding = concurrency.OwnedTasks("agents").spawn_task(
-            session.steward.fold_on_demand(FoldKind.HANDOVER), name="fold"
+            session.folding.fold_on_demand(FoldKind.HANDOVER), name="fold"
         )
         await asking.wait()
         await room.aclose()

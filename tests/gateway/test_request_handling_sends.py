@@ -19,7 +19,7 @@ from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_forwarding import RequestForwarder
-from helix_desktop.gateway.request_handling import TOO_LONG_PHRASES, UNREAD_TICKET, AgentExchange
+from helix_desktop.gateway.request_handling import TOO_LONG_PHRASES, UNREAD_TICKET, AgentRequestHandler
 from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.gateway.view_entries import As, Entry, Says
@@ -151,13 +151,13 @@ def exchanged(provider: Provider) -> Exchanged:
 
         clients = ProviderHttpClients()
         client = clients.get_client_for(GatewayRegistration("t", provider.url))
-        exchange = AgentExchange(
+        handler = AgentRequestHandler(
             RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send),
             lambda conversation, _request, body: outcome.sent.append((conversation, body)),
             set() if refused_conversations is None else refused_conversations,
         )
-        await exchange.run_exchange(request, known)
-        for name, tasks in exchange.behind.items():
+        await handler.handle_request(request, known)
+        for name, tasks in handler.behind.items():
             outcome.behind.append(name)
             await tasks.wait_for_all_tasks()
         await clients.aclose()
@@ -355,7 +355,9 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     incoming, request = understood([QUESTION])
     room: Any = Room(fails=fails)
     sending: Any = incoming
-    exchange = AgentExchange(sending, lambda conversation, _request, _body: room.told.append(f"sent {conversation}"))
+    exchange = AgentRequestHandler(
+        sending, lambda conversation, _request, _body: room.told.append(f"sent {conversation}")
+    )
 
     async def say(words: str, turns: int) -> None:
         for _ in range(turns):

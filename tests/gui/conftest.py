@@ -19,7 +19,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
@@ -76,9 +76,9 @@ def _dispose(widget: QWidget) -> None:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, application: QApplication) -> Iterator[WindowMemory]:
+def state_file(tmp_path: Path, application: QApplication) -> Iterator[WindowStateFile]:
     """Gone with its timer on this thread, and not when a later test's thread collects it."""
-    made = WindowMemory(tmp_path / "window.json")
+    made = WindowStateFile(tmp_path / "window.json")
     yield made
     made.deleteLater()
 
@@ -100,11 +100,11 @@ def desk() -> FakeDesk:
 
 @pytest.fixture
 def window(
-    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, desk: FakeDesk
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, desk: FakeDesk
 ) -> MainWindow:
     """The whole window on the desk in memory, the conversation of the pictures open."""
-    memory.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
-    made = MainWindow(theme, memory, settings, doing)
+    state_file.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
+    made = MainWindow(theme, state_file, settings, doing)
     wire_window(made)
     made.set_workspaces_and_start(desk)
     made.resize(1440, 900)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
 from helix_desktop.errors import NotFound
@@ -68,8 +68,8 @@ class FakeCatalogue:
     async def count_entries(self, chosen: EntryFilter) -> int:
         return len(self._fitting(chosen))
 
-    async def compute_figures(self) -> CatalogueFigures:
-        return CatalogueFigures(len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows))
+    async def compute_figures(self) -> CacheEntryFigures:
+        return CacheEntryFigures(len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows))
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
         return [(about.tool, 1) for about in _ABOUT.values()]

@@ -73,7 +73,7 @@ from helix_desktop.histories import session_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, restore_session
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.conversation_sharing import SharingStatus
-from helix_desktop.workbench.repository_copies import CopyContents, FolderCopy
+from helix_desktop.workbench.repository_copies import CopyStatus, FolderCopy
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -183,7 +183,7 @@ class FakeSession(StandIn):
     def conversation(self) -> FakeSession:
         return self
 
-    context = steward = turns = conversation
+    context = folding = turns = conversation
 
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -494,8 +494,8 @@ class FakeCopies(StandIn):
     def find_copy(self, name: str) -> FolderCopy | None:
         return FolderCopy(name, Path(name), is_whole=True)
 
-    async def read_all_contents(self) -> Mapping[str, CopyContents]:
-        return {name: CopyContents(overlaps=dict.fromkeys(each, "x")) for name, each in self.in_other_copies.items()}
+    async def read_status_of_copies(self) -> Mapping[str, CopyStatus]:
+        return {name: CopyStatus(overlaps=dict.fromkeys(each, "x")) for name, each in self.in_other_copies.items()}
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         self.brought_back.append((copy.id, way, message))
@@ -623,7 +623,7 @@ class FakeWorkbench(StandIn):
         assert conversation in {"", *self.sessions}
         return self.file_changes
 
-    async def preview_new_conversation(self) -> FakeSession:
+    async def open_draft_session(self) -> FakeSession:
         session = FakeSession("new", _begin("new"), lambda *_: None)
         session.look_ahead()
         return session

@@ -140,7 +140,7 @@ class FakeServers:
     async def restart_server(self, name: str) -> None:
         raise NotFound(f"There is no MCP server named {name}.")
 
-    async def mark_tool_as_reading(self, name: str, tool: str, *, reads: bool) -> None:
+    async def mark_tool_as_read_only(self, name: str, tool: str, *, reads: bool) -> None:
         self.marked.append((name, tool, reads))
 
 

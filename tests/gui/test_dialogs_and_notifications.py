@@ -16,7 +16,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.gui import chat_action_handling
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
-from helix_desktop.gui.dialogs_and_notifications import WindowServices
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.tour_card import TourStepCard
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
@@ -28,7 +28,7 @@ from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import NOTIFY_DONE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
@@ -42,16 +42,16 @@ def setup() -> FakeSetup:
 
 
 @pytest.fixture
-def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> WindowServices:
-    return WindowServices(window, setup, FakeInstallation(), tmp_path / "tour", now)
+def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> DialogsAndNotifications:
+    return DialogsAndNotifications(window, setup, FakeInstallation(), tmp_path / "tour", now)
 
 
 def test_without_a_workspace_there_is_a_welcome(
-    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
 ) -> None:
-    window = MainWindow(theme, memory, settings, doing)
+    window = MainWindow(theme, state_file, settings, doing)
     wire_window(window)
-    WindowServices(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+    DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
     window.show()
     window.set_workspaces_and_start(FakeDesk(empty=True))
     assert window.showing.page == "welcome"
@@ -76,7 +76,7 @@ def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
 
 
 def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
-    front: WindowServices, setup: FakeSetup, window: MainWindow, bench: FakeWorkbench
+    front: DialogsAndNotifications, setup: FakeSetup, window: MainWindow, bench: FakeWorkbench
 ) -> None:
     bench.main_model_name, setup.listed = "", ()
     QTest.keyClicks(window.chat.composer.text, "Hello")
@@ -90,7 +90,7 @@ def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     assert window.chat.composer.text.toPlainText() == ""
 
 
-def test_where_no_message_waits_none_is_promised_to_be_sent(front: WindowServices, window: MainWindow) -> None:
+def test_where_no_message_waits_none_is_promised_to_be_sent(front: DialogsAndNotifications, window: MainWindow) -> None:
     front.models.open_connect_dialog()
     assert not _says_that_a_message_waits(window.findChildren(ConnectModelDialog)[0])
 
@@ -100,7 +100,7 @@ def _says_that_a_message_waits(dialog: ConnectModelDialog) -> bool:
 
 
 def test_where_models_are_known_the_first_message_asks_which(
-    front: WindowServices, window: MainWindow, bench: FakeWorkbench
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:
     bench.main_model_name = ""
     composer, chooser = window.chat.composer, front.models.chooser
@@ -116,7 +116,7 @@ def test_where_models_are_known_the_first_message_asks_which(
 
 
 def test_a_model_chosen_later_sends_nothing_that_was_given_up(
-    front: WindowServices, window: MainWindow, bench: FakeWorkbench
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:
     bench.main_model_name = ""
     QTest.keyClicks(window.chat.composer.text, "Hello")
@@ -129,7 +129,7 @@ def test_a_model_chosen_later_sends_nothing_that_was_given_up(
 
 
 def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
-    front: WindowServices, window: MainWindow, bench: FakeWorkbench
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:
     chooser, bench.main_model_name = front.models.chooser, SONNET.name
     window.top.model.click()
@@ -159,7 +159,7 @@ def test_what_is_not_known_of_a_model_is_said_and_not_shown_as_nothing(window: M
     dialog.reject()
 
 
-def test_the_settings_are_one_window(front: WindowServices, window: MainWindow) -> None:
+def test_the_settings_are_one_window(front: DialogsAndNotifications, window: MainWindow) -> None:
     window.settings_wanted.emit("policy")
     window.settings_wanted.emit("shortcuts")
     assert front._settings is not None
@@ -169,7 +169,7 @@ def test_the_settings_are_one_window(front: WindowServices, window: MainWindow) 
 
 
 def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_them_stays(
-    front: WindowServices, window: MainWindow
+    front: DialogsAndNotifications, window: MainWindow
 ) -> None:
     window.settings_wanted.emit("storage")
     window.go_to_workspace("parser")
@@ -179,14 +179,14 @@ def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_the
     assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
 
 
-def told(front: WindowServices, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+def told(front: DialogsAndNotifications, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     said: list[tuple[str, str, str]] = []
     monkeypatch.setattr(front._notifier, "show_desktop_notification", lambda *words: said.append(words))
     return said
 
 
 def test_the_desktop_is_told_when_the_window_is_not_in_front(
-    front: WindowServices, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = told(front, monkeypatch)
     window.hide()
@@ -203,14 +203,14 @@ def test_the_desktop_is_told_when_the_window_is_not_in_front(
     assert [words for _, words, _ in said[1:]] == ["The agent stopped: the provider is overloaded"]
 
 
-def test_a_click_on_a_notification_goes_there(front: WindowServices, window: MainWindow) -> None:
+def test_a_click_on_a_notification_goes_there(front: DialogsAndNotifications, window: MainWindow) -> None:
     front._notifier.clicked.emit("helix://workspace/storage-engine/conversation/flaky")
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
 
 
 def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(
-    front: WindowServices, window: MainWindow
+    front: DialogsAndNotifications, window: MainWindow
 ) -> None:
     window.window_actions["tour"].trigger()
     assert window.current_workbench is not None
@@ -223,7 +223,7 @@ def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(
 
 
 def test_a_tour_that_cannot_begin_says_why(
-    front: WindowServices, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications, window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def breaks(_desk: object, _folder: Path) -> FakeWorkbench:
         raise StoreFailed("The disk is full.")
@@ -250,7 +250,9 @@ def test_where_no_desktop_listens_a_notification_is_nothing(
     assert started == []
 
 
-def test_rules_are_shown_before_they_are_followed(front: WindowServices, window: MainWindow, desk: FakeDesk) -> None:
+def test_rules_are_shown_before_they_are_followed(
+    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
+) -> None:
     parser = desk.benches["parser"]
     rules = ProjectItem("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.\u202e", "")
     parser.rules = [rules]
@@ -267,7 +269,7 @@ def test_rules_are_shown_before_they_are_followed(front: WindowServices, window:
 
 
 def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
-    front: WindowServices, window: MainWindow, desk: FakeDesk
+    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
 ) -> None:
     parser = desk.benches["parser"]
     parser.opening_notes = ("A torn log was mended; nothing was lost.",)
@@ -285,7 +287,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
 
 
 def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
-    front: WindowServices, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*, accept: bool) -> None:
         raise StoreFailed("The disk is full.")
@@ -301,7 +303,7 @@ def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
 
 
 def test_a_notification_names_the_conversation_of_a_workspace_behind(
-    front: WindowServices, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+    front: DialogsAndNotifications, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = told(front, monkeypatch)
     window.go_to_workspace("parser")
@@ -314,7 +316,7 @@ def test_a_notification_names_the_conversation_of_a_workspace_behind(
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_turn(
-    front: WindowServices,
+    front: DialogsAndNotifications,
     window: MainWindow,
     bench: FakeWorkbench,
     tmp_path: Path,
@@ -333,7 +335,7 @@ def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_t
 
 
 def test_trying_again_lets_the_keyring_ask_once_more(
-    front: WindowServices, window: MainWindow, setup: FakeSetup
+    front: DialogsAndNotifications, window: MainWindow, setup: FakeSetup
 ) -> None:
     window.window_actions["resume"].trigger()
     chat_action_handling.handle_intent(window, chat_actions.ContinueTurn())

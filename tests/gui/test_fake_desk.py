@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.facts import (
     ConversationChanged,
@@ -28,7 +28,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.file_changes import FileChanges
-from helix_desktop.workbench.mcp_servers import WorkspaceServers
+from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
 from tests.engine.agent import World, calls, says, world
@@ -47,8 +47,8 @@ COMMANDS: dict[str, Act] = {
     "unpin": lambda session: session.context.unpin_part(PartRef(5)),
     "exclude": lambda session: session.context.exclude_part(Span(6, 7)),
     "include": lambda session: session.context.include_part(Span(6, 7)),
-    "undo": lambda session: session.steward.unfold("marker-1"),
-    "redo": lambda session: session.steward.refold("marker-2"),
+    "undo": lambda session: session.folding.unfold("marker-1"),
+    "redo": lambda session: session.folding.refold("marker-2"),
     "edit a document": lambda session: session.context.edit_fold_text("marker-1", "worded anew"),
     "rewind": lambda session: session.rewind_to(5),
     "choose an answer": lambda session: session.switch_to_answer(6),
@@ -107,7 +107,7 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
     [
         (FakeSession, Session),
         (FakeSession, ConversationContext),
-        (FakeSession, FoldSteward),
+        (FakeSession, ConversationFolding),
         (FakeSession, TurnRunner),
         (FakeQueue, MessageQueue),
         (FakeWorkbench, Workbench),
@@ -116,7 +116,7 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
         (FakeChanges, FileChanges),
         (FakeSharing, WorkspaceSharing),
         (FakeSharing, WorkspaceSharingSetup),
-        (FakeServers, WorkspaceServers),
+        (FakeServers, WorkspaceMcpServers),
     ],
 )
 def test_the_methods_of_a_fake_are_called_as_those_of_the_real_class(fake: type, real: type) -> None:

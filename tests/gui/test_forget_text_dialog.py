@@ -45,7 +45,7 @@ def test_what_it_means_is_said_and_the_text_is_hidden(window: MainWindow, bench:
 
 def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow, bench: FakeWorkbench) -> None:
     window.chat.composer.text.setPlainText("my key is sk-live-77, is it?")
-    window.memory.remember_value("history", bench.id, value=["sk-live-77"])
+    window.state_file.remember_value("history", bench.id, value=["sk-live-77"])
     dialog = opened(window)
     dialog.text.setText(" sk-live-77\n")
     press(dialog.forget_button)
@@ -54,7 +54,7 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     assert "line 2: edit that." in words(dialog)
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"
-    assert window.memory.get_remembered("history", bench.id, default=list[str]()) == []
+    assert window.state_file.get_remembered("history", bench.id, default=list[str]()) == []
 
 
 def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindow, bench: FakeWorkbench) -> None:

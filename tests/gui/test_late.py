@@ -21,7 +21,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
@@ -251,11 +251,13 @@ def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, s
 
 
 @pytest.fixture
-def starting(theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> MainWindow:
+def starting(
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner
+) -> MainWindow:
     """A program that starts again where it was left; nothing is opened until it is let."""
-    memory.remember_value("workspace", value="storage-engine")
-    memory.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
-    made = MainWindow(theme, memory, settings, doing)
+    state_file.remember_value("workspace", value="storage-engine")
+    state_file.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
+    made = MainWindow(theme, state_file, settings, doing)
     wire_window(made)
     made.prepare_unopened_conversation(("storage-engine", story.CONVERSATION), "storage-engine")
     made.resize(1440, 900)
@@ -306,7 +308,7 @@ def test_what_is_typed_while_the_program_starts_is_the_draft_of_the_conversation
     assert shown(starting) == ("storage-engine", story.CONVERSATION)
     assert starting.chat.composer.text.toPlainText() == "half a sentence"
     drafts = [
-        starting.memory.get_remembered("draft", "storage-engine", name, default=dict[str, str]()).get("text", "")
+        starting.state_file.get_remembered("draft", "storage-engine", name, default=dict[str, str]()).get("text", "")
         for name in (story.CONVERSATION, "new")
     ]
     assert drafts == ["half a sentence", ""]

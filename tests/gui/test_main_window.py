@@ -65,7 +65,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import RewindConversation
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.tools.permission import PermissionMode
@@ -103,10 +103,10 @@ def test_it_opens_where_it_was_left(window: MainWindow) -> None:
 
 
 def test_a_window_made_with_large_text_fits_again_with_usual_text(
-    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner
 ) -> None:
     theme.set_zoom(2.0)
-    window = MainWindow(theme, memory, settings, doing)
+    window = MainWindow(theme, state_file, settings, doing)
     theme.set_zoom(1.0)
     sides = (window.pages.inspector, window.pages.timeline, window.pages.timeline.panel, window.pages.cache.viewer)
     assert [side.minimumWidth() for side in sides] == [220, 260, 260, 300]
@@ -530,10 +530,10 @@ def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: M
 
 
 def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
-    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
-    window = MainWindow(theme, memory, settings, doing)
+    window = MainWindow(theme, state_file, settings, doing)
     window.block_and_show_why(StoreFailed("Helix Desktop cannot write to /home."))
     wire_window(window)
     window.create_workspace_for_folder(tmp_path)
@@ -736,7 +736,9 @@ def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     assert window.chat.composer.text.toPlainText() == "half a sentence"
 
 
-def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: FakeSession, memory: WindowMemory) -> None:
+def test_the_reader_s_place_survives_a_restart(
+    window: MainWindow, session: FakeSession, state_file: WindowStateFile
+) -> None:
     for number in range(30):
         session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
     window.chat.bridge.emit_waiting_events()
@@ -746,7 +748,7 @@ def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: Fake
     seq, _, follow = view.reading_position()
     window.save_window_state()
     assert not follow
-    again = WindowMemory(memory._file)
+    again = WindowStateFile(state_file._file)
     assert again.get_remembered("place", "storage-engine", story.CONVERSATION, default=list[int]())[0] == seq
     window.go_to_conversation("flaky")
     window.go_to_conversation(story.CONVERSATION)
@@ -793,7 +795,7 @@ def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWin
 
 def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
     theme: Theme,
-    memory: WindowMemory,
+    state_file: WindowStateFile,
     settings: ProgramSettings,
     doing: BackgroundRunner,
     desk: FakeDesk,
@@ -803,7 +805,7 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
         raise StoreBusy(f"{workspace} is open in another program.", remedy="Close it there.")
 
     monkeypatch.setattr(desk, "open_workspace", busy)
-    window = MainWindow(theme, memory, settings, doing)
+    window = MainWindow(theme, state_file, settings, doing)
     window.set_workspaces_and_start(desk)
     assert window.showing.page == "welcome"
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
@@ -907,7 +909,7 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
 
 
 def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
-    window: MainWindow, session: FakeSession, memory: WindowMemory
+    window: MainWindow, session: FakeSession, state_file: WindowStateFile
 ) -> None:
     for text in ("First.", "Second.", "Third."):
         write(window, text)
@@ -924,7 +926,7 @@ def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
 
 
 def test_what_was_attached_to_a_message_that_waited_is_attached_again(
-    window: MainWindow, session: FakeSession, memory: WindowMemory
+    window: MainWindow, session: FakeSession, state_file: WindowStateFile
 ) -> None:
     write(window, "First.")
     composer = window.chat.composer
@@ -939,7 +941,7 @@ def test_what_was_attached_to_a_message_that_waited_is_attached_again(
 
 
 def test_a_message_of_an_older_version_that_waited_is_a_draft(window: MainWindow, session: FakeSession) -> None:
-    window.memory.remember_value(
+    window.state_file.remember_value(
         "waiting", window.current_workbench.id if window.current_workbench else "", session.id, value=["Second."]
     )
     window.show_session_or_new(session)
@@ -1016,7 +1018,7 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
 
 def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWindow, bench: FakeWorkbench) -> None:
     for key in (("draft", bench.id, "flaky"), ("place", bench.id, "flaky"), ("draft", bench.id, "new")):
-        window.memory.remember_value(*key, value=[1, 2])
+        window.state_file.remember_value(*key, value=[1, 2])
     window.sidebar.conversation_action_wanted.emit("trash", "flaky")
     window.sidebar.show_list_place("trashed")
     empty = window.sidebar._empty_trash_link
@@ -1027,8 +1029,8 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     next(each for each in box.buttons() if each.text() == "Delete permanently").click()
     assert "flaky" not in bench.rows
     assert window.notices.shown_text == "1 conversation deleted, 5.0 MB freed."
-    assert [path for path in window.memory._values if "flaky" in path] == [], "nothing of it is remembered"
-    assert window.memory.get_remembered("draft", bench.id, "new", default=list[int]()) == [1, 2]
+    assert [path for path in window.state_file._values if "flaky" in path] == [], "nothing of it is remembered"
+    assert window.state_file.get_remembered("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()
 
 
@@ -1092,7 +1094,7 @@ def test_names_that_others_gave_are_no_mark_up_and_no_keys(window: MainWindow, d
 def test_the_cache_s_columns_and_divider_survive_a_restart(
     window: MainWindow,
     theme: Theme,
-    memory: WindowMemory,
+    state_file: WindowStateFile,
     settings: ProgramSettings,
     doing: BackgroundRunner,
     desk: FakeDesk,
@@ -1103,7 +1105,7 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
     window.pages.cache.table.horizontalHeader().setSortIndicator(1, Qt.SortOrder.AscendingOrder)
     sizes = window.pages.cache._split.sizes()
     window.save_window_state()
-    again = MainWindow(theme, memory, settings, doing)
+    again = MainWindow(theme, state_file, settings, doing)
     again.set_workspaces_and_start(desk)
     again.resize(1440, 900)
     again.switch_to_page("cache")
@@ -1170,9 +1172,9 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
 
 
 def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
-    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
 ) -> None:
-    window = MainWindow(theme, memory, settings, doing)
+    window = MainWindow(theme, state_file, settings, doing)
     wire_window(window)
     window.create_workspace_for_folder(tmp_path)
     assert window.notices.shown_text == ""

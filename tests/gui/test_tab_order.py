@@ -91,7 +91,7 @@ def test_the_tour_can_be_left_and_followed_with_tab(window: MainWindow, theme: T
 
 
 def test_tab_in_the_models_leads_to_the_two_below_and_back(window: MainWindow) -> None:
-    chooser = ModelChooser(window.theme, window.memory, window)
+    chooser = ModelChooser(window.theme, window.state_file, window)
     chooser.open_below(window.top.model, "")
     seen = []
     for _ in range(3):

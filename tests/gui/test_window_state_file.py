@@ -8,37 +8,37 @@ import pytest
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 
 def test_values_survive_a_restart(tmp_path: Path, application: QApplication) -> None:
-    memory = WindowMemory(tmp_path / "window.json")
-    memory.remember_value("layout", "one", "sidebar", value=False)
-    memory.remember_value("draft", "one", "talk", value={"text": "half a sentence"})
-    memory.write_memory_file()
-    again = WindowMemory(tmp_path / "window.json")
+    state_file = WindowStateFile(tmp_path / "window.json")
+    state_file.remember_value("layout", "one", "sidebar", value=False)
+    state_file.remember_value("draft", "one", "talk", value={"text": "half a sentence"})
+    state_file.write_state_file()
+    again = WindowStateFile(tmp_path / "window.json")
     assert again.get_remembered("layout", "one", "sidebar", default=True) is False
     assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {"text": "half a sentence"}
 
 
 def test_half_a_sign_keeps_no_draft_from_the_disk(tmp_path: Path, application: QApplication) -> None:
     """Names of files, and what models write, may hold what is no text in UTF-8."""
-    memory = WindowMemory(tmp_path / "window.json")
-    memory.remember_value("draft", "one", "talk", value={"text": "about \ud83d and caf\udce9"})
-    memory.write_memory_file()
-    again = WindowMemory(tmp_path / "window.json")
+    state_file = WindowStateFile(tmp_path / "window.json")
+    state_file.remember_value("draft", "one", "talk", value={"text": "about \ud83d and caf\udce9"})
+    state_file.write_state_file()
+    again = WindowStateFile(tmp_path / "window.json")
     assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {"text": "about ? and caf?"}
 
 
-def test_a_value_of_another_type_is_not_believed(memory: WindowMemory) -> None:
-    memory.remember_value("layout", "width", value="wide")
-    assert memory.get_remembered("layout", "width", default=252) == 252
+def test_a_value_of_another_type_is_not_believed(state_file: WindowStateFile) -> None:
+    state_file.remember_value("layout", "width", value="wide")
+    assert state_file.get_remembered("layout", "width", default=252) == 252
 
 
-def test_an_empty_value_is_forgotten(memory: WindowMemory) -> None:
-    memory.remember_value("draft", "one", "a", value={"text": "x"})
-    memory.remember_value("draft", "one", "a", value={})
-    assert memory.get_remembered("draft", "one", "a", default={"gone": 1}) == {"gone": 1}
+def test_an_empty_value_is_forgotten(state_file: WindowStateFile) -> None:
+    state_file.remember_value("draft", "one", "a", value={"text": "x"})
+    state_file.remember_value("draft", "one", "a", value={})
+    assert state_file.get_remembered("draft", "one", "a", default={"gone": 1}) == {"gone": 1}
 
 
 @pytest.mark.parametrize("content", [b"{half", b"[]", b"null", b'"words"', b"\xff", b"[" * 100_000])
@@ -48,14 +48,14 @@ def test_a_file_that_cannot_be_read_is_kept_under_another_name_and_said(
     expect("cannot be read and is set aside")
     (tmp_path / "window.damaged").write_text("from an earlier start")
     (tmp_path / "window.json").write_bytes(content)
-    memory = WindowMemory(tmp_path / "window.json")
-    memory.remember_value("window", value="x")
-    memory.write_memory_file()
+    state_file = WindowStateFile(tmp_path / "window.json")
+    state_file.remember_value("window", value="x")
+    state_file.write_state_file()
     assert (tmp_path / "window.damaged1").read_bytes() == content
     assert (tmp_path / "window.damaged").read_text() == "from an earlier start"
-    (mistake,) = memory.mistakes
+    (mistake,) = state_file.mistakes
     assert str(tmp_path / "window.damaged1") in mistake.what
-    again = WindowMemory(tmp_path / "window.json")
+    again = WindowStateFile(tmp_path / "window.json")
     assert (again.get_remembered("window", default=""), again.mistakes) == ("x", [])
     again.forget_remembered_text("half", within="one")
     assert [path.name for path in tmp_path.iterdir()] == ["window.json"]
@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_read_is_kept_under_another_name_and_said(
 def test_drafts_are_on_the_disk_before_writing_counts_as_done(
     tmp_path: Path, application: QApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, synced, sync = WindowMemory(tmp_path / "window.json"), list[int](), os.fsync
+    state_file, synced, sync = WindowStateFile(tmp_path / "window.json"), list[int](), os.fsync
 
     def sync_and_note(handle: int) -> None:
         synced.append(os.fstat(handle).st_size)
@@ -72,9 +72,9 @@ def test_drafts_are_on_the_disk_before_writing_counts_as_done(
 
     monkeypatch.setattr(os, "fsync", sync_and_note)
     for text in ("first", "second"):
-        memory.remember_value("draft", "one", "talk", value={"text": text})
-        memory._write_on_thread()
-    memory.write_memory_file()
+        state_file.remember_value("draft", "one", "talk", value={"text": text})
+        state_file._write_on_thread()
+    state_file.write_state_file()
     size = (tmp_path / "window.json").stat().st_size
     assert synced.count(size) >= 2, "the file's own content, twice the same"
     assert "second" in (tmp_path / "window.json").read_text()
@@ -84,23 +84,23 @@ def test_a_disk_that_refuses_is_only_said(
     tmp_path: Path, application: QApplication, expect: Callable[[str], None]
 ) -> None:
     expect("could not be kept")
-    memory = WindowMemory(tmp_path / "folder" / "window.json")
+    state_file = WindowStateFile(tmp_path / "folder" / "window.json")
     (tmp_path / "folder").write_text("a file where a folder should be")
-    memory.remember_value("window", value="x")
-    memory.write_memory_file()
-    assert memory.get_remembered("window", default="") == "x"
+    state_file.remember_value("window", value="x")
+    state_file.write_state_file()
+    assert state_file.get_remembered("window", default="") == "x"
 
 
 def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, application: QApplication) -> None:
-    memory = WindowMemory(tmp_path / "window.json")
+    state_file = WindowStateFile(tmp_path / "window.json")
     (tmp_path / "window.damaged").write_text("{the key")
     for workspace in ("one", "two"):
-        memory.remember_value(
+        state_file.remember_value(
             "draft", workspace, "talk", value={"text": "use the key here", "attachments": [{"name": "the key"}]}
         )
-        memory.remember_value("history", workspace, value=["hello", "the key"])
-    memory.forget_remembered_text("the key", within="one")
-    again = WindowMemory(tmp_path / "window.json")
+        state_file.remember_value("history", workspace, value=["hello", "the key"])
+    state_file.forget_remembered_text("the key", within="one")
+    again = WindowStateFile(tmp_path / "window.json")
     assert again.get_remembered("draft", "one", "talk", default=dict[str, object]()) == {
         "text": "use  here",
         "attachments": [{"name": ""}],
@@ -110,11 +110,11 @@ def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, appli
     assert not (tmp_path / "window.damaged").exists()
 
 
-def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(memory: WindowMemory, tmp_path: Path) -> None:
+def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(state_file: WindowStateFile, tmp_path: Path) -> None:
     """Each key would put off a timer that begins anew with it."""
-    memory._timer.setInterval(600_000)  # so that it does not run off while a busy machine lets this test wait
-    memory.remember_value("draft", "one", "talk", value={"text": "a"})
-    due = memory._timer.remainingTime()
+    state_file._timer.setInterval(600_000)  # so that it does not run off while a busy machine lets this test wait
+    state_file.remember_value("draft", "one", "talk", value={"text": "a"})
+    due = state_file._timer.remainingTime()
     QTest.qWait(20)
-    memory.remember_value("draft", "one", "talk", value={"text": "ab"})
-    assert memory._timer.remainingTime() < due
+    state_file.remember_value("draft", "one", "talk", value={"text": "ab"})
+    assert state_file._timer.remainingTime() < due

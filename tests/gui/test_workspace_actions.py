@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessa
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.dialogs_and_notifications import WindowServices
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.progress_dialog import ProgressDialog
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
@@ -22,8 +22,8 @@ from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 
 @pytest.fixture
-def front(window: MainWindow, tmp_path: Path) -> WindowServices:
-    return WindowServices(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+def front(window: MainWindow, tmp_path: Path) -> DialogsAndNotifications:
+    return DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
 
 
 def chosen(window: MainWindow, path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
 
 
 def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
-    front: WindowServices, window: MainWindow, desk: FakeDesk, tmp_path: Path
+    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk, tmp_path: Path
 ) -> None:
     desk.left_out = ("The entry 41f3 was damaged in the export and was left out.",)
     (tmp_path / "pairs.helix").write_text("")
@@ -84,7 +84,7 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
 
 @pytest.mark.parametrize(("button", "decided"), [("Allow", [True]), ("Discard", [False]), ("Decide later", [])])
 def test_what_came_along_is_decided_in_three_ways(
-    front: WindowServices, window: MainWindow, desk: FakeDesk, tmp_path: Path, button: str, decided: list[bool]
+    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk, tmp_path: Path, button: str, decided: list[bool]
 ) -> None:
     desk.imports = 'roots = ["/elsewhere"]'
     (tmp_path / "pairs.helix").write_text("")
@@ -98,7 +98,7 @@ def test_what_came_along_is_decided_in_three_ways(
 
 
 def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, desk: FakeDesk) -> None:
-    window.memory.remember_value("draft", "infra", "new", value={"text": "a secret"})
+    window.state_file.remember_value("draft", "infra", "new", value={"text": "a secret"})
     for name in ("parser", "infra"):
         window.rail.workspace_action_wanted.emit("trash", name)
     window.window_actions["workspace-trash"].trigger()
@@ -112,7 +112,7 @@ def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, d
     assert list(desk.trashed) == ["infra"]
     press(box, "Delete permanently")
     assert desk.trashed == {}
-    assert "secret" not in window.memory._file.read_text("utf-8")
+    assert "secret" not in window.state_file._file.read_text("utf-8")
     assert "No workspaces in the trash." in said(trash)
 
 

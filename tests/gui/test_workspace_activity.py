@@ -19,7 +19,7 @@ from helix_desktop.engine.session_events import (
     MessagesQueued,
     ReplyStreamed,
 )
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench
@@ -31,8 +31,8 @@ def bench() -> FakeWorkbench:
 
 
 @pytest.fixture
-def watched(application: QApplication, bench: FakeWorkbench, memory: WindowMemory) -> WorkspaceActivity:
-    return WorkspaceActivity(bench, memory, application)
+def watched(application: QApplication, bench: FakeWorkbench, state_file: WindowStateFile) -> WorkspaceActivity:
+    return WorkspaceActivity(bench, state_file, application)
 
 
 def tell(bench: FakeWorkbench, watched: WorkspaceActivity, *events: Event) -> None:
@@ -127,9 +127,9 @@ def test_many_facts_make_one_list(bench: FakeWorkbench, watched: WorkspaceActivi
     assert changed.count() == 1
 
 
-def test_leaving_ends_it(bench: FakeWorkbench, memory: WindowMemory) -> None:
+def test_leaving_ends_it(bench: FakeWorkbench, state_file: WindowStateFile) -> None:
     parent = QObject()
-    watched = WorkspaceActivity(bench, memory, parent)
+    watched = WorkspaceActivity(bench, state_file, parent)
     watched.stop_watching_workspace()
     assert bench._listeners == []
 
@@ -148,28 +148,30 @@ def test_what_the_recorder_brings_in_is_listed(bench: FakeWorkbench, watched: Wo
 
 
 def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after_a_restart(
-    bench: FakeWorkbench, watched: WorkspaceActivity, memory: WindowMemory, application: QApplication
+    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile, application: QApplication
 ) -> None:
     tell(bench, watched, ActivityChanged("a", ConversationActivity.FAILED, "no answer"))
     watched.mark_failure_seen("a")
     watched.stop_watching_workspace()
-    again = WorkspaceActivity(bench, memory, application)
+    again = WorkspaceActivity(bench, state_file, application)
     assert (again.failed_conversations(), again.most_urgent_state) == (("a",), ConversationActivity.FAILED)
     tell(bench, again, ActivityChanged("a", ConversationActivity.THINKING))
     again.stop_watching_workspace()
-    last = WorkspaceActivity(bench, memory, application)
+    last = WorkspaceActivity(bench, state_file, application)
     assert last.failed_conversations() == ()
     last.stop_watching_workspace()
 
 
 def test_a_message_is_kept_until_the_journal_has_it(
-    bench: FakeWorkbench, watched: WorkspaceActivity, memory: WindowMemory
+    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
 ) -> None:
     """Between the queue and the journal hooks run and long texts are stored."""
     first, second = (Text("first"),), (Text("second"),)
 
     def kept() -> list[str]:
-        return [each["text"] for each in memory.get_remembered("waiting", "one", "a", default=list[dict[str, str]]())]
+        return [
+            each["text"] for each in state_file.get_remembered("waiting", "one", "a", default=list[dict[str, str]]())
+        ]
 
     tell(bench, watched, MessagesQueued("a", (first,)), MessagesQueued("a", ()))
     assert kept() == ["first"]

@@ -14,12 +14,12 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.mcp_server import cache_mcp_server
 from helix_desktop.mcp_server.offered_tools import OFFERS
 from tests.conftest import Expect
-from tests.mcp_server.world import LOG, shelf
+from tests.mcp_server.world import LOG, served
 
 
 @asynccontextmanager
 async def connected(mode: str = "auto") -> AsyncIterator[tuple[mcp.Client, Digest]]:
-    on, digest = await shelf()
+    on, digest = await served()
     async with mcp.Client(cache_mcp_server.build_cache_server(on), mode=mode, cache=None) as client:
         yield client, digest
 

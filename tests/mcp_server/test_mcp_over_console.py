@@ -8,14 +8,14 @@ import pytest
 
 from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 from tests.conftest import Expect
-from tests.mcp_server.world import shelf
+from tests.mcp_server.world import served
 
 INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
 async def exchanged(*sent: bytes, answers: int) -> list[dict[str, Any]]:
     """Send bytes to a server over stdio; the first `answers` messages it writes."""
-    on, _ = await shelf()
+    on, _ = await served()
     pieces = list(sent)
     out: list[dict[str, Any]] = []
     enough = asyncio.Event()

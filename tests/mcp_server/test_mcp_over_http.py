@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from helix_desktop.errors import InvalidInput
 from helix_desktop.mcp_server import cache_mcp_server, mcp_over_http
 from tests.conftest import Expect
-from tests.mcp_server.world import shelf
+from tests.mcp_server.world import served
 
 TOKEN = "token-of-the-test"
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -24,7 +24,7 @@ GOOD = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/ev
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[str]:
-    on, _ = await shelf()
+    on, _ = await served()
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def started(port: int) -> None:
@@ -97,7 +97,7 @@ async def test_space_around_a_header_is_no_part_of_it() -> None:
 
 async def test_a_port_that_is_taken_gets_a_sentence() -> None:
     async with serving() as url:
-        on, _ = await shelf()
+        on, _ = await served()
 
         async def started(port: int) -> None:
             raise AssertionError(port)

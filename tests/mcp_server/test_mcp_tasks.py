@@ -14,7 +14,7 @@ from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 
 from helix_desktop.errors import NotFound
 from helix_desktop.mcp_server.cache_mcp_server import MCP_TASKS, build_cache_server
-from tests.mcp_server.world import shelf
+from tests.mcp_server.world import served
 
 
 class Created(types.Result):
@@ -97,7 +97,7 @@ class Fleet:
 
 @pytest.mark.parametrize(("ends", "text"), [("done", "42"), ("failed", "It broke.")])
 async def test_a_client_that_knows_tasks_gets_one_and_asks_until_it_has_ended(ends: str, text: str) -> None:
-    on, _ = await shelf()
+    on, _ = await served()
     fleet, tasks = Fleet(ends), Tasks()
     server = build_cache_server(replace(on, run_task_command=fleet.run))
     async with mcp.Client(server, extensions=[tasks], cache=None) as client:
@@ -109,7 +109,7 @@ async def test_a_client_that_knows_tasks_gets_one_and_asks_until_it_has_ended(en
 
 
 async def test_it_is_cancelled_and_an_unknown_one_is_refused() -> None:
-    on, _ = await shelf()
+    on, _ = await served()
     fleet = Fleet()
     async with mcp.Client(
         build_cache_server(replace(on, run_task_command=fleet.run)), extensions=[Tasks()], cache=None
@@ -124,7 +124,7 @@ async def test_it_is_cancelled_and_an_unknown_one_is_refused() -> None:
 
 
 async def test_answers_that_no_task_asked_for_are_accepted_and_change_nothing() -> None:
-    on, _ = await shelf()
+    on, _ = await served()
     fleet = Fleet()
     server = build_cache_server(replace(on, run_task_command=fleet.run))
     async with mcp.Client(server, extensions=[Tasks()], cache=None) as client:
@@ -139,7 +139,7 @@ async def test_answers_that_no_task_asked_for_are_accepted_and_change_nothing() 
 
 async def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
     """The extension wants this error of each of its methods; the client was given its task before."""
-    on, _ = await shelf()
+    on, _ = await served()
     fleet = Fleet()
     asked: list[types.Request[Any, Any]] = [
         Get(params=types.GetTaskRequestParams(task_id="0a1b")),
@@ -157,7 +157,7 @@ async def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_any_other_client_gets_the_id(mode: str) -> None:
-    on, _ = await shelf()
+    on, _ = await served()
     async with mcp.Client(
         build_cache_server(replace(on, run_task_command=Fleet().run)), mode=mode, cache=None
     ) as client:

@@ -1,4 +1,4 @@
-"""A shelf on stores in memory, with two entries and a handover."""
+"""A served workspace on stores in memory, with two entries and a handover."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
-from helix_desktop.mcp_server.cache_operations import ContextShelf
+from helix_desktop.mcp_server.cache_operations import ServedWorkspace
 from helix_desktop.store.conversation_rows import StoredConversation, empty_row, row_after
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
@@ -46,7 +46,7 @@ class Journal(MemoryJournal):
         ]
 
 
-class FewFigures(CatalogueFigures):
+class FewFigures(CacheEntryFigures):
     def figures_by_name(self) -> dict[str, int]:
         return {"entries": self.entries}
 
@@ -73,7 +73,7 @@ class Catalogue:
     async def count_entries(self, chosen: EntryFilter) -> int:
         return len(await self.entries_page(chosen, limit=1_000_000))
 
-    async def compute_figures(self) -> CatalogueFigures:
+    async def compute_figures(self) -> CacheEntryFigures:
         return FewFigures(len(list(self.cache.all_contents())), 0, 0)
 
 
@@ -91,8 +91,8 @@ async def run_task_command(words: Sequence[str]) -> Any:
     return ["0a1b"] if words[0] == "add" else [dict.fromkeys(("id", "state", "why", "answer", "text"), words[-1])]
 
 
-async def shelf() -> tuple[ContextShelf, Digest]:
-    """The shelf, and the hash of the long entry on it."""
+async def served() -> tuple[ServedWorkspace, Digest]:
+    """The workspace, and the hash of the long entry in it."""
     cache, journal = MemoryCache(now=lambda: 1.0), Journal(now=lambda: 1.0)
     stored = await cache.store_content(LOG, EntryOrigin("run_command", "make"))
     await cache.store_content(b"\xff\x00binary", EntryOrigin("user", "a.bin", "application/octet-stream"))
@@ -103,7 +103,7 @@ async def shelf() -> tuple[ContextShelf, Digest]:
     await journal.append_to_journal("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
     document = Folded("f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1)
     await journal.append_to_journal("c1", [document])
-    made = ContextShelf(
+    made = ServedWorkspace(
         "w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact, run_task_command
     )
     return made, stored.digest

@@ -43,7 +43,7 @@ async def bench(provider: Provider, folder: Path, tmp_path: Path) -> AsyncIterat
     secrets = SecretStorage(where.key_file, environ={})
     desk = Workbenches(where, secrets, serve=lambda workspace: workspace_access.listen_for_commands(workspace, where))
     routes = AgentRoutes(where)
-    desk.find_route = routes.find_route
+    desk.register_route = routes.register_route
     with routes.holding:
         yield await desk.create_workspace("w", folder)
         await desk.aclose()

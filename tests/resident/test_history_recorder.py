@@ -116,7 +116,7 @@ class HeldBack(history_recorder.ImportingProcess):
 def test_a_slow_import_that_failed_is_tried_again_as_soon_as_one_that_did_not(
     took: float, failures: int, pause: float
 ) -> None:
-    assert history_recorder.pause_after_import(took, failures) == pause
+    assert history_recorder.compute_import_pause(took, failures) == pause
 
 
 def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
     where = program_folders.find_program_folders(tmp_path / "helix")
     ProgramSettings(where.settings_file).change_setting(RECORDER, value=True)
     resident = Resident(where, GatewayKeeper([]), ScheduleKeeper(where.data, []))
-    await asyncio.gather(*(resident.update_recorder() for _ in range(4)))
+    await asyncio.gather(*(resident.start_or_stop_recorder() for _ in range(4)))
     assert [thread.name for thread in threading.enumerate()].count("watch histories") == 1
     await resident.aclose()
     assert "watch histories" not in {thread.name for thread in threading.enumerate()}

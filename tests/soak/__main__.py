@@ -174,9 +174,9 @@ class Soak:
         live = list(session.conversation.state.branch.live) if session else []
         try:
             if session is not None and live:
-                await session.steward.unfold(live[-1])
+                await session.folding.unfold(live[-1])
                 await asyncio.sleep(0.1)
-                await session.steward.refold(live[-1])
+                await session.folding.refold(live[-1])
         except HelixError as error:
             self._allow(error)
 
@@ -203,7 +203,7 @@ class Soak:
 
     def _note(self, run: window_program.WindowProgram) -> None:
         minute = (time.monotonic() - self.begun) / 60
-        counts = (len(QApplication.allWidgets()), _qt_objects(run.shell), len(gc.get_objects()))
+        counts = (len(QApplication.allWidgets()), _qt_objects(run.top_window), len(gc.get_objects()))
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         steps = sum(
             len(session.all_facts)

@@ -11,7 +11,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import cache_entry_queries
-from helix_desktop.store.cache_entry_queries import CatalogueQueries
+from helix_desktop.store.cache_entry_queries import CacheEntryQueries
 from helix_desktop.store.cache_records import CacheRecord, EntryState
 from helix_desktop.store.index_file import IndexFile, connect_for_queries
 from tests.store.test_index_file import ListFeed, finish
@@ -49,9 +49,9 @@ def index(tmp_path: Path) -> Iterator[IndexFile]:
 
 
 @pytest.fixture
-def asked(index: IndexFile, tmp_path: Path) -> Iterator[CatalogueQueries]:
+def asked(index: IndexFile, tmp_path: Path) -> Iterator[CacheEntryQueries]:
     connection = connect_for_queries(tmp_path / "index.sqlite3")
-    yield CatalogueQueries(connection)
+    yield CacheEntryQueries(connection)
     connection.close()
 
 
@@ -90,7 +90,7 @@ def value(row: EntryRow, sort: EntrySort) -> object:
 @pytest.mark.parametrize("few", [0, 10_000], ids=["in order", "then sorted"])
 @pytest.mark.parametrize("name", FILTERS)
 def test_each_filter_in_each_order_is_what_it_says(
-    asked: CatalogueQueries, name: str, few: int, monkeypatch: pytest.MonkeyPatch
+    asked: CacheEntryQueries, name: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_entry_queries, "FEW", few)
     chosen, holds = FILTERS[name]
@@ -109,7 +109,7 @@ def test_each_filter_in_each_order_is_what_it_says(
 @pytest.mark.parametrize("name", ["everything", "unused", "tool"])
 @pytest.mark.parametrize("sort", list(EntrySort))
 def test_a_page_far_down_is_the_page(
-    asked: CatalogueQueries, sort: EntrySort, name: str, monkeypatch: pytest.MonkeyPatch
+    asked: CacheEntryQueries, sort: EntrySort, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_entry_queries, "NEAR", 5)
     monkeypatch.setattr(cache_entry_queries, "STRIDE", 7)
@@ -121,7 +121,7 @@ def test_a_page_far_down_is_the_page(
             assert page == whole[offset : offset + 12], (sort, descending, offset)
 
 
-def test_a_conversation_is_a_filter_too(asked: CatalogueQueries) -> None:
+def test_a_conversation_is_a_filter_too(asked: CacheEntryQueries) -> None:
     rows = asked.entries_page((EntryFilter(conversation="c1"), EntrySort.TIME, True), 0, COUNT)
     assert rows
     assert all(any(use.conversation == "c1" for use in asked.uses_of_entry(row.stored.digest)) for row in rows)
@@ -131,7 +131,7 @@ def test_a_conversation_is_a_filter_too(asked: CatalogueQueries) -> None:
     assert asked.entries_page((EntryFilter(conversation="nobody"), EntrySort.TIME, True), 0, COUNT) == ()
 
 
-def test_counts_follow_what_is_written(asked: CatalogueQueries, index: IndexFile) -> None:
+def test_counts_follow_what_is_written(asked: CacheEntryQueries, index: IndexFile) -> None:
     assert asked.count_entries() == COUNT
     feed = index._feed
     assert isinstance(feed, ListFeed)
@@ -141,7 +141,7 @@ def test_counts_follow_what_is_written(asked: CatalogueQueries, index: IndexFile
     assert asked.entries_page((EntryFilter(), EntrySort.TIME, False), 0, 1)[0].about.source == "source 301"
 
 
-def test_one_entry_and_where_it_is_used(asked: CatalogueQueries) -> None:
+def test_one_entry_and_where_it_is_used(asked: CacheEntryQueries) -> None:
     row = asked.entries_page((EntryFilter(), EntrySort.USES, True), 0, 1)[0]
     assert asked.find_entry_row(row.stored.digest) == row
     uses = asked.uses_of_entry(row.stored.digest)
@@ -150,13 +150,13 @@ def test_one_entry_and_where_it_is_used(asked: CatalogueQueries) -> None:
     assert asked.find_entry_row(Digest.of_content(b"none")) is None
 
 
-def test_tools_with_their_counts(asked: CatalogueQueries) -> None:
+def test_tools_with_their_counts(asked: CacheEntryQueries) -> None:
     tools = dict(asked.count_entries_by_tool())
     assert set(tools) == {"shell", "read_file"}
     assert tools["shell"] == asked.count_entries(EntryFilter(tool="shell"))
 
 
-def test_figures_of_the_whole(asked: CatalogueQueries) -> None:
+def test_figures_of_the_whole(asked: CacheEntryQueries) -> None:
     rows = asked.entries_page(NEWEST, 0, COUNT)
     stats = asked.catalogue_figures()
     assert (stats.entries, stats.size, stats.tokens) == (
@@ -169,14 +169,14 @@ def test_figures_of_the_whole(asked: CatalogueQueries) -> None:
     assert stats.repeated == sum(row.uses - 1 for row in rows if row.uses > 1)
 
 
-def test_what_collection_takes_first(asked: CatalogueQueries) -> None:
+def test_what_collection_takes_first(asked: CacheEntryQueries) -> None:
     rows = {row.stored.digest: row for row in asked.entries_page(NEWEST, 0, COUNT)}
     first = [rows[digest] for digest in asked.unused_entries()]
     assert [row.time for row in first] == sorted(row.time for row in first)
     assert all(row.uses == 0 and row.about.tool and not row.pinned and not row.gone for row in first)
 
 
-def test_what_ought_to_be_there_comes_in_pages(asked: CatalogueQueries) -> None:
+def test_what_ought_to_be_there_comes_in_pages(asked: CacheEntryQueries) -> None:
     found: list[Digest] = []
     while page := asked.digests_expected_here(found[-1].raw if found else b"", 17):
         found += page

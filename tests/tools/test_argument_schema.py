@@ -37,11 +37,11 @@ OWN: dict[str, Any] = {
 )
 def test_arguments_that_are_no_object_get_a_sentence(text: str, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        argument_schema.read_arguments(text)
+        argument_schema.parse_argument_text(text)
 
 
 def test_no_arguments_at_all_are_none() -> None:
-    assert argument_schema.read_arguments("") == argument_schema.read_arguments(" {} ") == {}
+    assert argument_schema.parse_argument_text("") == argument_schema.parse_argument_text(" {} ") == {}
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_an_argument_given_for_the_sake_of_completeness_is_left_out(none: object
 
 @pytest.mark.parametrize("text", ['{"content": "a\nb\tc"}', json.dumps('{"content": "a\\nb\\tc"}')])
 def test_an_object_is_understood_where_it_is_one_beyond_doubt(text: str) -> None:
-    assert argument_schema.read_arguments(text) == {"content": "a\nb\tc"}
+    assert argument_schema.parse_argument_text(text) == {"content": "a\nb\tc"}
 
 
 @pytest.mark.parametrize("text", ['{"path": "\\uD83d"}', '{"path": "\ud83d"}', '{"a": [{"\\udc00": 1}]}'])
 def test_half_of_a_character_gets_a_sentence_and_a_whole_one_does_not(text: str) -> None:
     with pytest.raises(InvalidInput, match="half of a character"):
-        argument_schema.read_arguments(text)
-    assert argument_schema.read_arguments('{"path": "\\ud83d\\ude00 \\\\ud83d"}') == {"path": "\U0001f600 \\ud83d"}
+        argument_schema.parse_argument_text(text)
+    assert argument_schema.parse_argument_text('{"path": "\\ud83d\\ude00 \\\\ud83d"}') == {"path": "\U0001f600 \\ud83d"}
 
 
 @given(

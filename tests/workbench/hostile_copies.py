@@ -128,7 +128,7 @@ class HostileCopy:
                 planted.unlink()
             (copy.folder / "0" / "inc").unlink(missing_ok=True)
         try:
-            await bench.copies.read_contents(copy)
+            await bench.copies.read_copy_status(copy)
             await bench.copies.bring_back(copy, way, "theirs")
         except ActionRefused:
             return "copied"

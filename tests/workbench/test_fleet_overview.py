@@ -56,7 +56,7 @@ async def test_a_closed_workspace_is_read_and_changed_without_being_opened(desks
     await desk.close_workspace(bench.id)
     (found,) = await seen(desk.fleet, bool)
     assert (found["workspace"], found["workers"], found["waiting"][0]["text"]) == (bench.id, {"build 1.1": 0}, "one")
-    assert await desk.fleet.change_tasks(bench.id, lambda tasks: tasks.cancel_fleet_task(task))
+    assert await desk.fleet.run_on_task_list(bench.id, lambda tasks: tasks.cancel_fleet_task(task))
     await seen(desk.fleet, lambda found: found[0]["tasks"]["cancelled"] == 1)
     assert [one.id for one in desk.opened_workbenches()] == [other.id]
     assert not (other.workspace.folder / NAME).exists()

@@ -80,7 +80,7 @@ async def test_the_card_names_the_agent_that_does_the_tasks(desks: Desks, folder
         asked.append(question.preview)
         return PermissionAnswer(allowed=False)
 
-    box = bench.kit.build_toolbox(others=build_fleet_tools(bench.workspace, bench.fences))
+    box = bench.kit.build_toolbox(others=build_fleet_tools(bench.workspace, bench.claims))
     given = json.dumps({"tasks": ["deploy"], "agent": "Deployer"})
     await box.run_tool_call(ToolCall("1", "add_fleet_tasks", given), CallContext("c", refuse, lambda _: None))
     assert asked == ["Agent: Deployer\n\ndeploy"]

@@ -22,7 +22,7 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage
 from helix_desktop.store import workspace_settings
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.mcp_servers import WorkspaceServers
+from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from tests.conftest import Expect
 from tests.mcp_client.signing_server import signing
 from tests.mcp_client.test_oauth_sign_in import Browser
@@ -69,7 +69,7 @@ async def page(_address: str) -> None: ...
     ids=["sign in", "test"],
 )
 async def test_nobody_waits_for_a_server_longer_than_the_workspace_is_open(
-    ask: Callable[[WorkspaceServers], Coroutine[Any, Any, object]], tmp_path: Path
+    ask: Callable[[WorkspaceMcpServers], Coroutine[Any, Any, object]], tmp_path: Path
 ) -> None:
     desk = desk_at(tmp_path)
     bench = await desk.create_workspace("Pairs", tmp_path)

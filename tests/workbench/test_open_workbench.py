@@ -102,7 +102,7 @@ async def test_after_closing_everything_is_there_again(desks: Desks, folder: Pat
 
 async def test_what_a_first_message_goes_with_is_known_and_nothing_of_it_is_stored(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
-    unbegun = await bench.preview_new_conversation()
+    unbegun = await bench.open_draft_session()
     assert unbegun.context.next_request_meter().used > 500
     assert bench.list_conversations() == []
     assert await bench.workspace.journal.list_conversations() == ()
@@ -125,7 +125,7 @@ async def test_what_is_chosen_since_the_last_request_is_in_every_figure_of_the_n
     assert (before.window, meter.window) == (32_000, 200_000)
     assert row is not None
     assert (row.parts, row.window) == (meter.parts, meter.window)
-    assert "200,000" in session.steward.forecast_folds()
+    assert "200,000" in session.folding.forecast_folds()
     assert session.conversation.expected_state.settings.policy == PolicySet("none", ())
     assert session.context.next_message_cost() is not None
     assert list(session.all_facts) == facts

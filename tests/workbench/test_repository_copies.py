@@ -193,7 +193,7 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     (work / "a").write_text("committed\n")
     git(work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "theirs")
     (work / "b").write_text("not committed\n")
-    found = await bench.copies.read_contents(copy)
+    found = await bench.copies.read_copy_status(copy)
     assert (found.uncommitted, found.commits, found.problem) == (("b",), 1, "")
     said = await bench.copies.bring_back(copy, "discard")
     assert not copy.folder.exists()
@@ -260,7 +260,7 @@ async def test_a_copy_that_an_agent_made_lead_elsewhere_is_not_used(desks: Desks
     for way in ("merge", "rebase", "apply", "discard"):
         with pytest.raises(ActionRefused, match="leads elsewhere"):
             await bench.copies.bring_back(copy, way, "x")
-    assert "leads elsewhere" in (await bench.copies.read_contents(copy)).problem
+    assert "leads elsewhere" in (await bench.copies.read_copy_status(copy)).problem
     assert git(project, "for-each-ref") == before
 
 
@@ -459,7 +459,7 @@ async def test_the_same_file_changed_in_two_copies_is_said(desks: Desks, project
     (project / "b").unlink()
     one, two = [await copy_in(bench, with_changes=True) for _ in range(2)]
     child = await bench.copies.create_copy("child", with_changes=True, parent=one.id)
-    found = await bench.copies.read_all_contents()
+    found = await bench.copies.read_status_of_copies()
     assert [contents.changed for contents in found.values()] == [(), (), ()]  # what was carried over is the user's
     (one.folder / "0" / "a").write_text("by one\n")
     (one.folder / "0" / "alone").write_text("by one\n")
@@ -467,7 +467,7 @@ async def test_the_same_file_changed_in_two_copies_is_said(desks: Desks, project
     git(two.folder / "0", "commit", "-qam", "two")
     (child.folder / "0" / "b").write_text("by the child\n")
     (two.folder / "0" / "b").write_text("by two\n")
-    found = await bench.copies.read_all_contents()
+    found = await bench.copies.read_status_of_copies()
     assert {name: contents.overlaps for name, contents in found.items()} == {
         one.id: {str(project / "a"): [two.id]},
         two.id: {str(project / "a"): [one.id], str(project / "b"): ["child"]},
@@ -626,7 +626,7 @@ async def test_nothing_runs_whatever_both_repositories_name(
             (folder / ".git/hooks" / hook).write_text(f"#!/bin/sh\n{run}\n")
             (folder / ".git/hooks" / hook).chmod(0o755)
     (work / "a").write_text("theirs\n")
-    assert (await bench.copies.read_contents(copy)).uncommitted == ("a",)
+    assert (await bench.copies.read_copy_status(copy)).uncommitted == ("a",)
     said = await bench.copies.bring_back(copy, way, "theirs")
     assert said != ("There are no changes to bring back.",)
     assert (project / "a").read_text() == ("one\n" if way == "discard" else "theirs\n")

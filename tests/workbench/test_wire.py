@@ -69,7 +69,7 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
         folds = [each.fact for each in session.all_facts if isinstance(each.fact, Folded)]
         assert FoldKind.MARKER in {fold.kind for fold in folds}
         for fold in folds:
-            await session.steward.unfold(fold.fold)
+            await session.folding.unfold(fold.fold)
         await said(session, "and after the undo?")
         await first.aclose()
         second = desk()

@@ -1,7 +1,7 @@
 """What every strategy looks at, and what it wants done.
 
 A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`.
-What a model must write is asked for and checked by the steward, the same way for all.
+What a model must write is asked for and checked by `FoldDocumentWriter`, the same way for all.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Admission: what is shown of a large output on arrival. Pure functions; the steward asks the models."""
+"""Admission: what is shown of a large output on arrival. Pure functions; `OutputAdmission` asks the models."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -7,7 +7,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
-from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.search_query import split_filters, stem_of_word
 from helix_desktop.errors import HelixError
@@ -267,7 +267,7 @@ class CachePage(QWidget):
             self._shown.run_if_shown(self._shown.catalogue.index.compute_figures(), self._show_cache_figures)
             self._shown.run_if_shown(self._shown.catalogue.index.count_tools(), self.bar.set_tools)
 
-    def _show_cache_figures(self, stats: CatalogueFigures) -> None:
+    def _show_cache_figures(self, stats: CacheEntryFigures) -> None:
         if self.model.shows_search_hits:
             return
         parts = [

@@ -21,7 +21,7 @@ from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session
 
 MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
@@ -36,14 +36,14 @@ class ChatPage(QWidget):
     def __init__(
         self,
         theme: Theme,
-        memory: WindowMemory,
+        state_file: WindowStateFile,
         transcript: TranscriptPane,
         doing: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._memory = memory
+        self._state_file = state_file
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
@@ -58,7 +58,7 @@ class ChatPage(QWidget):
         self.approvals = PermissionQuestionPanel(theme, self)
         self.way_on = TurnEndHelpLine(theme, self)
         self.rewrite_cost = RewriteCostLine(theme, doing, self)
-        self.composer = Composer(theme, memory, self)
+        self.composer = Composer(theme, state_file, self)
         self.foreign = ForeignWriterLine(theme, self)
         self.approvals.left.connect(self.composer.text.setFocus)
         self.empty = EmptyConversationPanel(theme, self)
@@ -111,7 +111,7 @@ class ChatPage(QWidget):
     def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
         """Shows its transcript where the reader was; an empty one without a session."""
         self.session = session
-        kept = self._memory.get_remembered("place", *place, default=list[int]())
+        kept = self._state_file.get_remembered("place", *place, default=list[int]())
         known = session is not None and len(kept) == 2 and all(isinstance(n, int) for n in kept)
         history = session.conversation.state if session else ConversationState()
         self.transcript.open_transcript(history, (kept[0], kept[1], False) if known else None)
@@ -127,7 +127,7 @@ class ChatPage(QWidget):
         if self.session is not None:
             seq, below, follow = self.transcript.view.reading_position()
             place = self.composer.draft_place[0], self.session.id
-            self._memory.remember_value("place", *place, value=[] if follow else [seq, below])
+            self._state_file.remember_value("place", *place, value=[] if follow else [seq, below])
 
     def show_transcript(self) -> None:
         self._above.setCurrentWidget(self.transcript)

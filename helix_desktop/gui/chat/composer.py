@@ -23,7 +23,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 BAR, MOST_BAR = 60, 132  # The least and the greatest width of the context meter, in pixels.
 LEAST_BAR = 20  # The least width in pixels of the meter's bar when its figures have no room.
@@ -43,11 +43,11 @@ class Composer(QWidget):
     attach_wanted = Signal()
     mode_chosen = Signal(str)
 
-    def __init__(self, theme: Theme, memory: WindowMemory, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._memory = memory
-        self.drafts = MessageDrafts(memory)
+        self._state_file = state_file
+        self.drafts = MessageDrafts(state_file)
         self.draft_place: DraftPlace = ("", "")
         self._begun_from_new: DraftPlace | None = None
         self._running = ConversationActivity.IDLE
@@ -138,7 +138,7 @@ class Composer(QWidget):
         if words != self.text.toPlainText():
             self.text.setPlainText(words)
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
-        self.text.set_sent_messages(self._memory.get_remembered("history", workspace, default=list[str]()))
+        self.text.set_sent_messages(self._state_file.get_remembered("history", workspace, default=list[str]()))
         self.draft_place = place
         self._on_draft_changed()
 
@@ -253,8 +253,8 @@ class Composer(QWidget):
 
     def restore_waiting_messages(self) -> None:
         """Messages that waited here when the program ended: they are a draft now, and sent by nobody but the user."""
-        waited = self._memory.get_remembered("waiting", *self.draft_place, default=list[object]())
-        self._memory.remember_value("waiting", *self.draft_place, value=[])
+        waited = self._state_file.get_remembered("waiting", *self.draft_place, default=list[object]())
+        self._state_file.remember_value("waiting", *self.draft_place, value=[])
         self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
 
     def is_message_of(self, place: DraftPlace) -> bool:
@@ -278,10 +278,10 @@ class Composer(QWidget):
 
     def _add_to_sent_history(self, words: str) -> None:
         workspace, _ = self.draft_place
-        history = self._memory.get_remembered("history", workspace, default=list[str]())
+        history = self._state_file.get_remembered("history", workspace, default=list[str]())
         if words.strip() and (not history or history[-1] != words):
             history = [*history, words][-200:]
-            self._memory.remember_value("history", workspace, value=history)
+            self._state_file.remember_value("history", workspace, value=history)
         self.text.set_sent_messages(history)
 
     def _on_draft_changed(self) -> None:

@@ -1,11 +1,11 @@
-"""Keeps the words of message boxes in the window's memory: drafts, edits of earlier messages, messages that are not sent yet."""
+"""Keeps the words of message boxes in the window's state file: drafts, edits of earlier messages, messages that are not sent yet."""
 
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import UserPart
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 DraftPlace = tuple[str, str]  # A workspace's id, and a conversation's id or "new".
 Parts = tuple[UserPart, ...]
@@ -29,26 +29,26 @@ class UnsentMessage:
 
 
 class MessageDrafts:
-    """Keeps drafts in the window's memory, which is saved within a second."""
+    """Keeps drafts in the window's state file, which is saved within a second."""
 
-    def __init__(self, memory: WindowMemory) -> None:
-        self._memory = memory
+    def __init__(self, state_file: WindowStateFile) -> None:
+        self._state_file = state_file
 
     def get_draft(self, place: DraftPlace) -> Parts:
-        return decode_message_parts(self._memory.get_remembered("draft", *place, default=dict[str, object]()))
+        return decode_message_parts(self._state_file.get_remembered("draft", *place, default=dict[str, object]()))
 
     def save_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> None:
         message = encode_message_parts(parts)
-        self._memory.remember_value("draft", *place, value=message if any(message.values()) else {})
+        self._state_file.remember_value("draft", *place, value=message if any(message.values()) else {})
 
     def get_edited_message(self, place: DraftPlace) -> EditedMessage | None:
-        kept = self._memory.get_remembered("edit", *place, default=dict[str, object]())
+        kept = self._state_file.get_remembered("edit", *place, default=dict[str, object]())
         seq = kept.get("seq")
         return EditedMessage(seq, decode_message_parts(kept.get("aside"))) if isinstance(seq, int) and seq > 0 else None
 
     def save_edited_message(self, place: DraftPlace, edited: EditedMessage | None) -> None:
         value = {"seq": edited.seq, "aside": encode_message_parts(edited.interrupted_draft)} if edited else {}
-        self._memory.remember_value("edit", *place, value=value)
+        self._state_file.remember_value("edit", *place, value=value)
 
     def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
         self.save_draft(after, (*self.get_draft(after), *self.get_draft(before)))
@@ -58,18 +58,18 @@ class MessageDrafts:
 class UnsentMessages:
     """Messages whose conversation is not open yet. A program that ends meanwhile brings them back as a draft."""
 
-    def __init__(self, memory: WindowMemory) -> None:
-        self._memory = memory
+    def __init__(self, state_file: WindowStateFile) -> None:
+        self._state_file = state_file
         self._held: dict[DraftPlace, list[UnsentMessage]] = {}
 
     def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
         self._held.setdefault(place, []).append(message)
-        self._memory.remember_value(
+        self._state_file.remember_value(
             "waiting", *place, value=[*self._remembered_messages_of(place), encode_message_parts(message.parts)]
         )
 
     def add_remembered_messages(self, place: DraftPlace, messages: Sequence[object]) -> None:
-        """Adds messages of the window's memory, as `encode_message_parts` wrote them."""
+        """Adds messages of the window's state file, as `encode_message_parts` wrote them."""
         self._held.setdefault(place, []).extend(UnsentMessage(decode_message_parts(each)) for each in messages)
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
@@ -86,8 +86,8 @@ class UnsentMessages:
             if (kept := encode_message_parts(message.parts)) in waiting:
                 waiting.remove(kept)
         if taken:
-            self._memory.remember_value("waiting", *place, value=waiting)
+            self._state_file.remember_value("waiting", *place, value=waiting)
         return taken
 
     def _remembered_messages_of(self, place: DraftPlace) -> list[object]:
-        return list(self._memory.get_remembered("waiting", *place, default=list[object]()))
+        return list(self._state_file.get_remembered("waiting", *place, default=list[object]()))

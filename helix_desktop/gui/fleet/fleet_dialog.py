@@ -22,7 +22,7 @@ from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
-from helix_desktop.resident.schedules import ScheduleChange, WorkSchedule, create_schedule, parse_days, read_schedules
+from helix_desktop.resident.schedules import ScheduleChange, WorkSchedule, build_schedule, parse_days, read_schedules
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
 MARGINS = (20, 14, 20, 16)
@@ -152,7 +152,7 @@ class FleetDialog(TransientDialog):
 
     def _stop_chosen_task(self) -> None:
         _, one, task = self._chosen_task()
-        work = self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
+        work = self._fleet.run_on_task_list(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
         self._run_fleet_work(work)
 
     def _retry_chosen_task(self, *allowed: str) -> None:
@@ -165,7 +165,7 @@ class FleetDialog(TransientDialog):
         for one in self._found:
             if "trouble" not in one:
                 act = (lambda tasks: tasks.resume_all_tasks()) if is_stopped else (lambda tasks: tasks.stop_all_tasks())
-                self._run_fleet_work(self._fleet.change_tasks(one["workspace"], act))
+                self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], act))
 
     def _ask_for_task(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
@@ -247,7 +247,7 @@ class FleetDialog(TransientDialog):
         def add(values: Mapping[str, Any]) -> None:
             when = values["at"], values["zone"], parse_days(values["days"])
             options = tuple(word for what in values["allowed"].split() for word in ("--allow", what))
-            made = create_schedule(values["workspace"], values["text"], *when, options=options)
+            made = build_schedule(values["workspace"], values["text"], *when, options=options)
             self._save_schedules(lambda known: [*known, made])
 
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
@@ -269,7 +269,7 @@ class FleetDialog(TransientDialog):
 
     def _drain_chosen_worker(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
-        self._run_fleet_work(self._fleet.change_tasks(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
+        self._run_fleet_work(self._fleet.run_on_task_list(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
 
     def _do_tasks_here(self) -> None:
         for one in self._found:

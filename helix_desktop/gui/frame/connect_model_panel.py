@@ -28,7 +28,7 @@ DEMO_MODEL = "demo/demo"
 OTHER_PROVIDER = "other"
 
 
-class ConnectPanel(QWidget):
+class ConnectModelPanel(QWidget):
     """`chosen` carries the name of a ready model; `added` the title of a provider whose model is chosen next."""
 
     chosen = Signal(str)

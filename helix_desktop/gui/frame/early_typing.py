@@ -10,7 +10,7 @@ from typing import Any
 
 from PySide6.QtGui import QKeyEvent
 
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 # Four values of Qt.Key. Importing Qt's enum would delay the start by 25 ms.
 RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E
@@ -22,18 +22,18 @@ class EarlyTyping:
     Enter so far, oldest first, in the form of drafts; it is sent once its conversation is open.
     """
 
-    def __init__(self, memory: WindowMemory) -> None:
-        self._memory = memory
-        workspace = memory.get_remembered("workspace", default="")
-        conversation = memory.get_remembered("conversation", workspace, default="") or "new"
+    def __init__(self, state_file: WindowStateFile) -> None:
+        self._state_file = state_file
+        workspace = state_file.get_remembered("workspace", default="")
+        conversation = state_file.get_remembered("conversation", workspace, default="") or "new"
         self.draft_owner = (workspace, conversation)
-        box = memory.get_remembered("box", default=dict[str, object]())
+        box = state_file.get_remembered("box", default=dict[str, object]())
         name = box.get("name", "")
         self.name = name if isinstance(name, str) else ""
-        page = memory.get_remembered("layout", workspace, "page", default="chat")
+        page = state_file.get_remembered("layout", workspace, "page", default="chat")
         self.has_box = bool(workspace) and page == "chat" and box.get("is_shown", True) is True
-        self.enter_sends = not memory.get_remembered("newline-with-enter", default=False)
-        self.is_edit = bool(memory.get_remembered("edit", *self.draft_owner, default=dict[str, object]()))
+        self.enter_sends = not state_file.get_remembered("newline-with-enter", default=False)
+        self.is_edit = bool(state_file.get_remembered("edit", *self.draft_owner, default=dict[str, object]()))
         self.sent_messages: list[dict[str, Any]] = []
         self.sent_by_conversation = {self.draft_owner: self.sent_messages}
 
@@ -70,17 +70,17 @@ class EarlyTyping:
     def _queue_typed_message(self) -> None:
         """Saves the message as waiting. A waiting message that is not sent becomes a draft again."""
         message = {**self._saved_draft, "text": self.typed_text.strip()}
-        waiting = self._memory.get_remembered("waiting", *self.draft_owner, default=list[object]())
-        self._memory.remember_value("waiting", *self.draft_owner, value=[*waiting, message])
-        self._memory.remember_value("draft", *self.draft_owner, value={})
+        waiting = self._state_file.get_remembered("waiting", *self.draft_owner, default=list[object]())
+        self._state_file.remember_value("waiting", *self.draft_owner, value=[*waiting, message])
+        self._state_file.remember_value("draft", *self.draft_owner, value={})
         self.sent_messages.append(message)
 
     @property
     def _saved_draft(self) -> dict[str, Any]:
-        return self._memory.get_remembered("draft", *self.draft_owner, default=dict[str, Any]())
+        return self._state_file.get_remembered("draft", *self.draft_owner, default=dict[str, Any]())
 
     def _save_draft_text(self, text: str) -> None:
         held = self._saved_draft.get("attachments", [])
-        self._memory.remember_value(
+        self._state_file.remember_value(
             "draft", *self.draft_owner, value={"text": text, "attachments": held} if text or held else {}
         )

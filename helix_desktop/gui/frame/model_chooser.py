@@ -17,7 +17,7 @@ from helix_desktop.gui.shared.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
 STAR, WINDOW, PRICE = 24, 110, 106  # The widths of the columns in pixels.
@@ -181,9 +181,9 @@ class ModelChooser(SearchPopup):
     opened = Signal()
     closed_without_choice = Signal()
 
-    def __init__(self, theme: Theme, memory: WindowMemory, parent: QWidget) -> None:
+    def __init__(self, theme: Theme, state_file: WindowStateFile, parent: QWidget) -> None:
         super().__init__(theme, parent)
-        self._memory = memory
+        self._state_file = state_file
         self._models: Sequence[ModelChoice] = ()
         self._current = ""
         self._anchor: QWidget | None = None
@@ -253,7 +253,7 @@ class ModelChooser(SearchPopup):
         model = self.highlighted_model()
         if model is not None:
             recent = [model.name, *(name for name in self._remembered_model_names("recent") if name != model.name)]
-            self._memory.remember_value("models", "recent", value=recent[:RECENT])
+            self._state_file.remember_value("models", "recent", value=recent[:RECENT])
             super().dismiss_popup()
             self.chosen.emit(model.name)
 
@@ -273,7 +273,7 @@ class ModelChooser(SearchPopup):
             return
         names = self._remembered_model_names("favourites")
         changed = [name for name in names if name != model.name] if model.name in names else [*names, model.name]
-        self._memory.remember_value("models", "favourites", value=changed)
+        self._state_file.remember_value("models", "favourites", value=changed)
         self._refill_models(keep=model.name)
 
     def _request_connect(self) -> None:
@@ -281,7 +281,7 @@ class ModelChooser(SearchPopup):
         self.connect_wanted.emit()
 
     def _remembered_model_names(self, list_name: str) -> list[str]:
-        kept: list[object] = self._memory.get_remembered("models", list_name, default=[])
+        kept: list[object] = self._state_file.get_remembered("models", list_name, default=[])
         return [name for name in kept if isinstance(name, str)]
 
     # --- Keys and mouse clicks in the popup

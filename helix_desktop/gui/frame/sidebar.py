@@ -168,7 +168,7 @@ class Sidebar(QWidget):
         self._shared.setToolTip(safe_tooltip(whole))
         self._shared.setVisible(bool(words))
 
-    def list_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
+    def show_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
         self._rows = rows
         self._refill_conversation_list()
 

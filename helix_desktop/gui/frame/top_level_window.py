@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QMainWindow, QWidget
 
 from helix_desktop.gui.colours import DARK, LIGHT
 from helix_desktop.gui.frame.early_typing import EarlyTyping
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 FIRST_SIZE = QSize(1440, 900)
 # Room for the window's frame and, under Wayland, for the desktop's panels, whose size is unknown.
@@ -34,14 +34,14 @@ class WindowPlaceholder(QWidget):
     the real content is there. The theme does not exist yet.
     """
 
-    def __init__(self, memory: WindowMemory) -> None:
+    def __init__(self, state_file: WindowStateFile) -> None:
         super().__init__()
-        look = memory.get_remembered("look", default=dict[str, object]())
+        look = state_file.get_remembered("look", default=dict[str, object]())
         zoom = look.get("zoom", 1.0)
         self._zoom = float(zoom) if isinstance(zoom, int | float) else 1.0
         self._tokens = DARK if look.get("dark", look.get("scheme") == "dark") else LIGHT
-        self._sidebar = round(SIDEBAR_WIDTH * self._zoom) if memory.get_remembered("workspace", default="") else 0
-        self.early_typing = EarlyTyping(memory)
+        self._sidebar = round(SIDEBAR_WIDTH * self._zoom) if state_file.get_remembered("workspace", default="") else 0
+        self.early_typing = EarlyTyping(state_file)
         self.was_painted = False
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -89,18 +89,18 @@ class WindowPlaceholder(QWidget):
             painter.drawText(QPoint(x, bottom - at * metrics.lineSpacing()), line)
 
 
-class WindowShell(QMainWindow):
+class TopLevelWindow(QMainWindow):
     """`closing`: the user closed the window. It stays open until all has stopped."""
 
     closing = Signal()
 
-    def __init__(self, memory: WindowMemory, title: str) -> None:
+    def __init__(self, state_file: WindowStateFile, title: str) -> None:
         super().__init__()
-        self._memory = memory
+        self._state_file = state_file
         self.is_closing = False  # Set even if nothing is connected to `closing` yet.
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
-        self.placeholder = WindowPlaceholder(memory)
+        self.placeholder = WindowPlaceholder(state_file)
         self.setCentralWidget(self.placeholder)
         self._restore_window_geometry()
 
@@ -119,11 +119,11 @@ class WindowShell(QMainWindow):
             super().keyPressEvent(event)
 
     def save_window_geometry(self) -> None:
-        self._memory.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
+        self._state_file.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
 
     def _restore_window_geometry(self) -> None:
         """Restores the window's position, or centres it; it is never placed off all screens."""
-        kept = QByteArray.fromBase64(self._memory.get_remembered("window", default="").encode())
+        kept = QByteArray.fromBase64(self._state_file.get_remembered("window", default="").encode())
         if not kept.isEmpty() and self.restoreGeometry(kept) and self._is_on_a_screen():
             return
         screen = QGuiApplication.primaryScreen().availableGeometry()

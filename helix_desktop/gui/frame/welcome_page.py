@@ -8,7 +8,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.frame.connect_model_panel import ConnectPanel
+from helix_desktop.gui.frame.connect_model_panel import ConnectModelPanel
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.shared import widgets
@@ -159,7 +159,7 @@ class ConnectModelDialog(widgets.TransientDialog):
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget, *, message_waits: bool) -> None:
         super().__init__(tr("Connect a model"), parent, 560, 460)
         waits = tr("Your message will be sent as soon as a model is connected.")
-        self.panel = ConnectPanel(setup, doing, self)
+        self.panel = ConnectModelPanel(setup, doing, self)
         for heard, passed_on in ((self.panel.chosen, self.chosen), (self.panel.added, self.added)):
             heard.connect(passed_on)
             heard.connect(self.accept)

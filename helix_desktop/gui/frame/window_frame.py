@@ -1,7 +1,7 @@
 """Lays out the window: rail, sidebar, top bar, pages and the panel at the right. It knows where
 they are and how wide, and nothing about their content.
 
-Widths and hidden parts are saved for each workspace in `WindowMemory`.
+Widths and hidden parts are saved for each workspace in `WindowStateFile`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
@@ -35,10 +35,10 @@ class WindowFrame(QWidget):
     is first shown; so are the panels beside the pages.
     """
 
-    def __init__(self, theme: Theme, memory: WindowMemory) -> None:
+    def __init__(self, theme: Theme, state_file: WindowStateFile) -> None:
         super().__init__()
         self.theme = theme
-        self.memory = memory
+        self.state_file = state_file
         self.showing = ShownState(self)
         self._workspace = ""
         self._wants_sidebar = True
@@ -110,7 +110,7 @@ class WindowFrame(QWidget):
         self.top.setVisible(name in PAGES)
         if name in PAGES:
             self.top.mark_open_page(name)
-            self.memory.remember_value("layout", self._workspace, "page", value=name)
+            self.state_file.remember_value("layout", self._workspace, "page", value=name)
         self._update_visible_sides()
 
     @property
@@ -156,7 +156,7 @@ class WindowFrame(QWidget):
 
     def _distribute_widths(self) -> None:
         """Gives the sides their saved widths and the page the rest, never less than it needs."""
-        kept, whole = self.memory.get_remembered, self._splitter.width()
+        kept, whole = self.state_file.get_remembered, self._splitter.width()
         widest = max(round(whole * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
         usual = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, widest)
         first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.is_sidebar_shown else 0
@@ -184,13 +184,13 @@ class WindowFrame(QWidget):
     def restore_window_layout(self, workspace: str) -> None:
         """The widths, sides and page of a workspace, as they were left."""
         self._workspace = workspace
-        get = self.memory.get_remembered
+        get = self.state_file.get_remembered
         self._wants_sidebar = get("layout", workspace, "sidebar", default=True)
         self._wants_side = get("layout", workspace, "side-panel", default=False)
         self.switch_to_page(get("layout", workspace, "page", default="chat"))
 
     def save_window_layout(self) -> None:
-        put = self.memory.remember_value
+        put = self.state_file.remember_value
         first, _, last = self._splitter.sizes()
         put("layout", self._workspace, "sidebar", value=self._wants_sidebar)
         put("layout", self._workspace, "side-panel", value=self._wants_side)

@@ -18,7 +18,7 @@ from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class WindowPages(QObject):
     page_made = Signal(str, object)
 
     def __init__(
-        self, theme: Theme, doing: BackgroundRunner, showing: ShownState, memory: WindowMemory, parent: QWidget
+        self, theme: Theme, doing: BackgroundRunner, showing: ShownState, state_file: WindowStateFile, parent: QWidget
     ) -> None:
         super().__init__(parent)
         self._page_arguments = theme, doing, parent
-        self._memory = memory
+        self._state_file = state_file
         self._showing = showing
         self._stop_watching_limit: Callable[[], object] = lambda: None
         self.inspector = ContextInspector(theme, doing, parent)
@@ -100,7 +100,7 @@ class WindowPages(QObject):
         page.intent_wanted.connect(self.wanted)
         self.page_made.emit(name, page)
 
-    def is_page_made(self, name: str) -> bool:
+    def is_page_built(self, name: str) -> bool:
         return name in vars(self)
 
     def _show_workspace_cache(self, page: CachePage) -> None:
@@ -108,7 +108,7 @@ class WindowPages(QObject):
         bench = self._showing.bench
         if bench is None:
             return
-        page.restore_cache_layout(self._memory.get_remembered("layout", bench.id, "cache", default=""))
+        page.restore_cache_layout(self._state_file.get_remembered("layout", bench.id, "cache", default=""))
         self._stop_watching_limit()
         self._stop_watching_limit = bench.size_limit.watch_cache_size(page.show_bytes_over_limit)
         page.show_bytes_over_limit(bench.size_limit.over)
@@ -120,27 +120,27 @@ class WindowPages(QObject):
         page.show_changes_of(bench.file_changes_of(shown) if bench else None, shown)
 
     def _on_workspace_changed(self) -> None:
-        if self.is_page_made("cache"):
+        if self.is_page_built("cache"):
             self._show_workspace_cache(self.cache)
 
     def _on_conversation_changed(self) -> None:
         session, bench = self._showing.session, self._showing.bench
         self.inspector.inspect_conversation(session, bench)
-        if self.is_page_made("timeline"):
+        if self.is_page_built("timeline"):
             self.timeline.show_timeline_of(session, bench)
-        if self.is_page_made("changes"):
+        if self.is_page_built("changes"):
             self._show_conversation_changes(self.changes)
 
     def save_page_layouts(self) -> None:
         bench = self._showing.bench
-        if bench is not None and self.is_page_made("cache"):
-            self._memory.remember_value("layout", bench.id, "cache", value=self.cache.encode_cache_layout())
+        if bench is not None and self.is_page_built("cache"):
+            self._state_file.remember_value("layout", bench.id, "cache", value=self.cache.encode_cache_layout())
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
         self.inspector.update_inspector_from_events(events)
-        if self.is_page_made("timeline"):
+        if self.is_page_built("timeline"):
             self.timeline.update_timeline_from_events(events)
-        if self.is_page_made("changes"):
+        if self.is_page_built("changes"):
             self.changes.refresh_after_events(events)
-        if self.is_page_made("cache") and any(isinstance(event, FactAppended) for event in events):
+        if self.is_page_built("cache") and any(isinstance(event, FactAppended) for event in events):
             self.cache.refresh_entries_soon()

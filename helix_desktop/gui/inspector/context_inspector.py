@@ -230,7 +230,7 @@ class ContextInspector(QWidget):
             words = tr("Fold in progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
             yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
-            yield build_note_box(ink, width, translate_sentences(self._session.steward.forecast_folds()), gap=6)
+            yield build_note_box(ink, width, translate_sentences(self._session.folding.forecast_folds()), gap=6)
         yield ActionLineBox(ink, width, tr("Fold now…"), AskToFold(), gap=4)
 
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
@@ -287,7 +287,7 @@ class ContextInspector(QWidget):
             menu.addAction(tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest)))
         if block.fold:
             menu.addAction(tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold)))
-            offer_change(tr("Restore the original"), lambda: session.steward.unfold(block.fold))
+            offer_change(tr("Restore the original"), lambda: session.folding.unfold(block.fold))
         if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
             if block.pinned:
                 offer_change(tr("Unpin"), lambda: session.context.unpin_part(ref))

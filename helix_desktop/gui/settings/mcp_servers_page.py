@@ -86,7 +86,7 @@ class McpServersPage(SettingsPage):
         acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": servers.switch_server,
             "switch_tool": servers.switch_server_tool,
-            "mark_reading": servers.mark_tool_as_reading,
+            "mark_reading": servers.mark_tool_as_read_only,
             "limit": servers.set_server_timeouts,
             "test": partial(program.test_mcp_server, self._bench),
             "restart": servers.restart_server,

@@ -72,7 +72,7 @@ class ModelsPage(WorkspaceSettingsPage):
         """Opens a new chooser each time: an old one would ask for a list nobody sees."""
         if self._chooser is not None:
             self._chooser.deleteLater()
-        chooser = self._chooser = ModelChooser(self._window.theme, self._window.memory, self.window())
+        chooser = self._chooser = ModelChooser(self._window.theme, self._window.state_file, self.window())
         chooser.hide_connect_and_edit()
         chooser.chosen.connect(lambda name: self._choose_role_model(role, name))
         chooser.open_below(anchor, current)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFormLayout, QLabel, QLineEdit, QPushButton, QWidg
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.frame.connect_model_panel import ConnectPanel, KeyPlaceButtons
+from helix_desktop.gui.frame.connect_model_panel import ConnectModelPanel, KeyPlaceButtons
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
 from helix_desktop.gui.question_dialogs import ask_to_confirm
@@ -67,7 +67,7 @@ class ProvidersPage(SettingsPage):
         self._rows = build_column(spacing=4)
         self.add_page_layout(self._rows)
         self.add_heading(tr("Add a provider"))
-        self._panel = self.add_page_widget(ConnectPanel(setup, doing, self.page_content))
+        self._panel = self.add_page_widget(ConnectModelPanel(setup, doing, self.page_content))
         for heard in (self._panel.chosen, self._panel.added):
             heard.connect(lambda _name: self.refresh_providers())
         self._panel.chosen.connect(self.model_chosen)

@@ -41,7 +41,7 @@ class FoldNowDialog(widgets.TransientDialog):
 
     def _show_fold_cost(self) -> None:
         kind = FoldKind(self.kind.currentData())
-        cost = self._session.steward.estimate_fold_cost(kind)
+        cost = self._session.folding.estimate_fold_cost(kind)
         words = tr("A model writes this for about {price}.", price=format_dollars(cost or 0))
         if cost is None:
             words = tr("A model writes this, which its provider may bill. No price is known.")

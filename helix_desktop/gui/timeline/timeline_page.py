@@ -273,7 +273,7 @@ class TimelinePage(QWidget):
     def _change_shown_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: Session) -> None:
             for fold in folds:
-                await (session.steward.unfold if change == "undo_fold" else session.steward.refold)(fold)
+                await (session.folding.unfold if change == "undo_fold" else session.folding.refold)(fold)
 
         self._run_fold_command(change_each)
 

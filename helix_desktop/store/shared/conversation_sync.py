@@ -38,7 +38,7 @@ _NEW = 400  # Content named in this many of the newest received facts is fetched
 class OpenConversations:
     """Knows who has conversations open, and tells them of changed facts. This base class knows nobody."""
 
-    async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work`, which appends facts, while nobody else does."""
         await work()
 
@@ -292,7 +292,7 @@ class ConversationSync:
             nonlocal together
             together = await self.thread.run_there(self._append_if_compatible, seen, taken, after, anew=anew)
 
-        await self.open_conversations.append_alone(seen.conversation, append_or_note_conflict)
+        await self.open_conversations.append_facts_of_others(seen.conversation, append_or_note_conflict)
         self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, taken[-_NEW:]))
         if together:
             return

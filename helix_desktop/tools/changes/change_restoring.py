@@ -85,7 +85,7 @@ async def store_merged_version(checkpoints: Checkpoints, content: bytes, like: T
     return TreeItem(PathKind.FILE, like.mode, stored.size, stored.digest.raw)
 
 
-def restore_steps(
+def plan_restore_steps(
     planned: Sequence[PlannedUndo], chosen: Mapping[str, TreeItem | None] = {}
 ) -> tuple[RestoreStep, ...]:
     """Return what to restore: everything that can be, and for conflicts the user's `chosen` versions."""

@@ -76,7 +76,7 @@ class CheckpointCoverage:
         return tuple(rule for rule in self._parsed_rules if rule.has_wildcards)
 
     @functools.cached_property
-    def build_file_name_check(self) -> Callable[[str], object]:
+    def file_name_check(self) -> Callable[[str], object]:
         """Return a quick test of whether any rule for files could apply to a name."""
         wild = [fnmatch.translate(rule.name) for rule in self._parsed_rules if not rule.folder]
         return re.compile("|".join(wild)).match if wild else lambda name: None  # noqa: ARG005

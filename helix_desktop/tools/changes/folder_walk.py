@@ -107,7 +107,7 @@ class FolderWalk:
         self._enter = enter
         self._seen = {} if seen is None else seen
         self._began = time.time_ns()
-        self._may_leave_out = coverage.build_file_name_check
+        self._may_leave_out = coverage.file_name_check
         self.found = WalkResult()
 
     def walk_all_roots(self) -> WalkResult:

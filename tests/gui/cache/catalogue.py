@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
@@ -79,9 +79,9 @@ class MemoryCatalogue(StandIn):
     async def count_entries(self, chosen: EntryFilter) -> int:
         return len(self._chosen(chosen))
 
-    async def compute_figures(self) -> CatalogueFigures:
+    async def compute_figures(self) -> CacheEntryFigures:
         total = sum(line.stored.size for line in self.lines)
-        return CatalogueFigures(len(self.lines), total, total // 4, repeated=2)
+        return CacheEntryFigures(len(self.lines), total, total // 4, repeated=2)
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
         names = sorted({line.about.tool for line in self.lines})

@@ -19,7 +19,7 @@ from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import WindowAction, declare_actions
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from tests.gui import story
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
@@ -27,8 +27,8 @@ ONE = encode_message_parts((FILE,))["attachments"][0]
 
 
 @pytest.fixture
-def composer(theme: Theme, memory: WindowMemory) -> Composer:
-    made = Composer(theme, memory)
+def composer(theme: Theme, state_file: WindowStateFile) -> Composer:
+    made = Composer(theme, state_file)
     made.resize(800, 300)
     made.show_draft_of("one", "talk", "one")
     made.show()
@@ -158,8 +158,8 @@ def test_drafts_are_kept_per_conversation_over_a_restart(composer: Composer, the
     composer.show_draft_of("one", "another", "one")
     assert composer.text.toPlainText() == ""
     assert composer.attachments.listed_attachments == ()
-    composer._memory.write_memory_file()
-    again = Composer(theme, WindowMemory(tmp_path / "window.json"))
+    composer._state_file.write_state_file()
+    again = Composer(theme, WindowStateFile(tmp_path / "window.json"))
     again.show_draft_of("one", "talk", "one")
     assert again.text.toPlainText() == "half a sen"
     assert again.attachments.listed_attachments == (FILE,)
@@ -389,8 +389,8 @@ def test_an_edit_outlives_the_program_and_still_replaces_its_message(
     composer.put_message_back((Text("half a sentence"), FILE))
     composer.edit_earlier_message(14, (Text("as it was"),))
     QTest.keyClicks(composer.text, ", but better")
-    composer._memory.write_memory_file()
-    again = Composer(theme, WindowMemory(tmp_path / "window.json"))
+    composer._state_file.write_state_file()
+    again = Composer(theme, WindowStateFile(tmp_path / "window.json"))
     again.show_draft_of("one", "talk", "one")
     resent = QSignalSpy(again.resent)
     QTest.keyClick(again.text, Qt.Key.Key_Return)

@@ -59,8 +59,8 @@ class Fleet(StandIn):
     async def follow_fleet(self, show: Callable[[Sequence[Any]], object]) -> None:
         show(FOUND)
 
-    async def change_tasks(self, workspace: str, change: Callable[[Any], Awaitable[object]]) -> bool:
-        await change(Changes(workspace, self.asked))
+    async def run_on_task_list(self, workspace: str, work: Callable[[Any], Awaitable[object]]) -> bool:
+        await work(Changes(workspace, self.asked))
         return True
 
     async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:

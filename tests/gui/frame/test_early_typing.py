@@ -4,84 +4,88 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.gui.frame.top_level_window import WindowShell
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.frame.top_level_window import TopLevelWindow
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 PLACE = ("one", "talk")
 
 
 @pytest.fixture
-def shell(memory: WindowMemory) -> WindowShell:
-    memory.remember_value("workspace", value="one")
-    memory.remember_value("conversation", "one", value="talk")
-    memory.remember_value("draft", *PLACE, value={"text": "begun ", "attachments": []})
-    made = WindowShell(memory, "Helix Desktop")
+def top_window(state_file: WindowStateFile) -> TopLevelWindow:
+    state_file.remember_value("workspace", value="one")
+    state_file.remember_value("conversation", "one", value="talk")
+    state_file.remember_value("draft", *PLACE, value={"text": "begun ", "attachments": []})
+    made = TopLevelWindow(state_file, "Helix Desktop")
     made.show()
     return made
 
 
-def draft(memory: WindowMemory) -> str:
-    return memory.get_remembered("draft", *PLACE, default=dict[str, str]()).get("text", "")
+def draft(state_file: WindowStateFile) -> str:
+    return state_file.get_remembered("draft", *PLACE, default=dict[str, str]()).get("text", "")
 
 
 def test_what_is_typed_before_the_window_is_furnished_goes_on_the_draft(
-    shell: WindowShell, memory: WindowMemory
+    top_window: TopLevelWindow, state_file: WindowStateFile
 ) -> None:
-    QTest.keyClicks(shell, "helo")
-    QTest.keyClick(shell, Qt.Key.Key_Backspace)
-    QTest.keyClicks(shell, "lo")
-    QTest.keyClick(shell, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
-    QTest.keyClicks(shell, "there")
-    QTest.keyClick(shell, Qt.Key.Key_W, Qt.KeyboardModifier.AltModifier)
-    assert draft(memory) == "begun hello\nthere"
-    assert shell.placeholder.early_typing.sent_messages == []
+    QTest.keyClicks(top_window, "helo")
+    QTest.keyClick(top_window, Qt.Key.Key_Backspace)
+    QTest.keyClicks(top_window, "lo")
+    QTest.keyClick(top_window, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClicks(top_window, "there")
+    QTest.keyClick(top_window, Qt.Key.Key_W, Qt.KeyboardModifier.AltModifier)
+    assert draft(state_file) == "begun hello\nthere"
+    assert top_window.placeholder.early_typing.sent_messages == []
 
 
-def test_enter_takes_the_message_out_of_the_draft_and_keeps_it(shell: WindowShell, memory: WindowMemory) -> None:
-    QTest.keyClicks(shell, "hello")
-    QTest.keyClick(shell, Qt.Key.Key_Return)
-    QTest.keyClick(shell, Qt.Key.Key_Return)
-    QTest.keyClicks(shell, "next")
+def test_enter_takes_the_message_out_of_the_draft_and_keeps_it(
+    top_window: TopLevelWindow, state_file: WindowStateFile
+) -> None:
+    QTest.keyClicks(top_window, "hello")
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    QTest.keyClicks(top_window, "next")
     sent = [{"text": "begun hello", "attachments": []}]
-    assert shell.placeholder.early_typing.sent_messages == sent
-    assert memory.get_remembered("waiting", *PLACE, default=list[object]()) == sent
-    assert draft(memory) == "next"
+    assert top_window.placeholder.early_typing.sent_messages == sent
+    assert state_file.get_remembered("waiting", *PLACE, default=list[object]()) == sent
+    assert draft(state_file) == "next"
 
 
-def test_what_is_typed_after_control_n_belongs_to_a_new_conversation(shell: WindowShell, memory: WindowMemory) -> None:
-    QTest.keyClick(shell, Qt.Key.Key_Return)
-    QTest.keyClick(shell, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
-    QTest.keyClicks(shell, "hello")
-    QTest.keyClick(shell, Qt.Key.Key_Return)
+def test_what_is_typed_after_control_n_belongs_to_a_new_conversation(
+    top_window: TopLevelWindow, state_file: WindowStateFile
+) -> None:
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    QTest.keyClick(top_window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+    QTest.keyClicks(top_window, "hello")
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
     sent = {
         place: [each["text"] for each in some]
-        for place, some in shell.placeholder.early_typing.sent_by_conversation.items()
+        for place, some in top_window.placeholder.early_typing.sent_by_conversation.items()
     }
     assert sent == {PLACE: ["begun"], ("one", "new"): ["hello"]}
-    assert draft(memory) == ""
+    assert draft(state_file) == ""
 
 
-def test_where_enter_breaks_the_line_only_with_control_it_sends(memory: WindowMemory) -> None:
-    memory.remember_value("newline-with-enter", value=True)
-    memory.remember_value("workspace", value="one")
-    memory.remember_value("conversation", "one", value="talk")
-    shell = WindowShell(memory, "Helix Desktop")
-    shell.show()
-    QTest.keyClicks(shell, "a")
-    QTest.keyClick(shell, Qt.Key.Key_Return)
-    QTest.keyClicks(shell, "b")
-    assert draft(memory) == "a\nb"
-    QTest.keyClick(shell, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert [each["text"] for each in shell.placeholder.early_typing.sent_messages] == ["a\nb"]
+def test_where_enter_breaks_the_line_only_with_control_it_sends(state_file: WindowStateFile) -> None:
+    state_file.remember_value("newline-with-enter", value=True)
+    state_file.remember_value("workspace", value="one")
+    state_file.remember_value("conversation", "one", value="talk")
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
+    top_window.show()
+    QTest.keyClicks(top_window, "a")
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    QTest.keyClicks(top_window, "b")
+    assert draft(state_file) == "a\nb"
+    QTest.keyClick(top_window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert [each["text"] for each in top_window.placeholder.early_typing.sent_messages] == ["a\nb"]
 
 
 @pytest.mark.parametrize("why", ["another page", "no box"])
-def test_where_no_message_box_was_shown_nothing_is_kept(memory: WindowMemory, why: str) -> None:
-    memory.remember_value("workspace", value="one")
+def test_where_no_message_box_was_shown_nothing_is_kept(state_file: WindowStateFile, why: str) -> None:
+    state_file.remember_value("workspace", value="one")
     if why == "another page":
-        memory.remember_value("layout", "one", "page", value="cache")
+        state_file.remember_value("layout", "one", "page", value="cache")
     else:
-        memory.remember_value("box", value={"name": "one", "is_shown": False})
-    shell = WindowShell(memory, "Helix Desktop")
-    QTest.keyClicks(shell, "hello")
-    assert memory.get_remembered("draft", "one", "new", default=dict[str, str]()) == {}
+        state_file.remember_value("box", value={"name": "one", "is_shown": False})
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
+    QTest.keyClicks(top_window, "hello")
+    assert state_file.get_remembered("draft", "one", "new", default=dict[str, str]()) == {}

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window, group_models
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 SONNET = ModelChoice("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
 OLDER = ModelChoice("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")
@@ -27,10 +27,10 @@ MODELS = [SONNET, OLDER, ROUTED, LOCAL]
 
 
 @pytest.fixture
-def chooser(theme: Theme, memory: WindowMemory) -> ModelChooser:
+def chooser(theme: Theme, state_file: WindowStateFile) -> ModelChooser:
     parent = QWidget()
     parent.resize(1200, 800)
-    made = ModelChooser(theme, memory, parent)
+    made = ModelChooser(theme, state_file, parent)
     made.opened.connect(lambda: made.show_known_models(MODELS))
     parent.show()
     assert QTest.qWaitForWindowActive(parent)
@@ -86,11 +86,11 @@ def test_the_model_in_use_is_there_even_when_no_provider_lists_it(chooser: Model
     assert chooser.highlighted_model() == ModelChoice("peer/unlisted", provider="peer")
 
 
-def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, memory: WindowMemory) -> None:
+def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, state_file: WindowStateFile) -> None:
     chooser.open_below(chooser.box, LOCAL.name)
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert names(chooser)[:2] == ["— Favorites", LOCAL.name]
-    assert memory.get_remembered("models", "favourites", default=[""]) == [LOCAL.name]
+    assert state_file.get_remembered("models", "favourites", default=[""]) == [LOCAL.name]
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert "— Favorites" not in names(chooser)
 

@@ -23,7 +23,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import OpenConversation
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held
@@ -117,7 +117,7 @@ def test_what_is_about_the_conversation_is_about_the_one_with_the_focus(
     assert window.current_session is bench.sessions[story.CONVERSATION]
     assert window.windowTitle().startswith("Extract the lock manager")
     assert window.sidebar.list.selected_conversation_id() == story.CONVERSATION
-    assert window.memory.get_remembered("conversation", WORKSPACE, default="") == story.CONVERSATION
+    assert window.state_file.get_remembered("conversation", WORKSPACE, default="") == story.CONVERSATION
     assert left.composer._figures.text() == "34% full · $0.060"
     left.composer.context_button.click()
     assert window.context_panel.isVisible()
@@ -128,7 +128,7 @@ def test_what_is_about_the_conversation_is_about_the_one_with_the_focus(
     assert not window.context_panel.isVisible()
 
 
-def test_drafts_are_kept_for_each(window: MainWindow, sides: list[ChatPage], memory: WindowMemory) -> None:
+def test_drafts_are_kept_for_each(window: MainWindow, sides: list[ChatPage], state_file: WindowStateFile) -> None:
     left, right = sides
     write(left, "draft one")
     write(right, "draft two")
@@ -314,12 +314,17 @@ def held() -> Held:
 
 @pytest.fixture
 def late_window(
-    theme: Theme, memory: WindowMemory, settings: ProgramSettings, bench: FakeWorkbench, desk: FakeDesk, held: Held
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    bench: FakeWorkbench,
+    desk: FakeDesk,
+    held: Held,
 ) -> MainWindow:
     """Two conversations; nothing more is opened or begun before the test lets it."""
     bench.rows["other"] = Row("other", "Wind the clock", 0.0)
-    memory.remember_value("conversation", WORKSPACE, value=story.CONVERSATION)
-    window = MainWindow(theme, memory, settings, BackgroundRunner(held))
+    state_file.remember_value("conversation", WORKSPACE, value=story.CONVERSATION)
+    window = MainWindow(theme, state_file, settings, BackgroundRunner(held))
     wire_window(window)
     window.set_workspaces_and_start(desk)
     window.resize(1440, 900)
@@ -418,8 +423,8 @@ def test_what_was_open_beside_a_conversation_is_there_again(
 ) -> None:
     write(sides[1], "half a sentence")
     window.go_to_other_side()
-    window.memory.write_memory_file()
-    kept = {key: value for key, value in json.loads(window.memory._file.read_text()).items() if "beside" in key}
+    window.state_file.write_state_file()
+    kept = {key: value for key, value in json.loads(window.state_file._file.read_text()).items() if "beside" in key}
     assert kept == {"beside/storage-engine": "other"}
     window.bring_workspace_to_front(bench)
     QApplication.processEvents()

@@ -26,7 +26,7 @@ def sidebar(theme: Theme) -> Sidebar:
     made = Sidebar(theme)
     made.resize(252, 600)
     made.show_workspace_title("storage-engine", Path.home() / "code" / "storage-engine")
-    made.list_conversation_rows(ROWS)
+    made.show_conversation_rows(ROWS)
     made.show()
     return made
 
@@ -42,7 +42,7 @@ def test_the_words_of_an_empty_list_stand_below_the_search_box(theme: Theme) -> 
     """Put into the program's window, the label lost its margins, and the words touched the rail."""
     made = Sidebar(theme)
     made.resize(252, 600)
-    made.list_conversation_rows([])
+    made.show_conversation_rows([])
     words = made._empty_list_label
     words.setContentsMargins(0, 0, 0, 0)
     made.show()
@@ -80,7 +80,7 @@ def test_what_is_not_there_says_what_to_do(sidebar: Sidebar) -> None:
     QTest.keyClicks(sidebar.search, "zebra")
     assert "Press Enter to search messages" in sidebar._empty_list_label.text()
     sidebar.search.clear()
-    sidebar.list_conversation_rows([])
+    sidebar.show_conversation_rows([])
     assert sidebar._empty_list_label.text() == "Your conversations appear here. Write a message to start one."
 
 

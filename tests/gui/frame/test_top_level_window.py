@@ -8,51 +8,51 @@ from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop.gui.colours import LIGHT
-from helix_desktop.gui.frame.top_level_window import SMALLEST_SIZE, WindowShell
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.frame.top_level_window import SMALLEST_SIZE, TopLevelWindow
+from helix_desktop.gui.window_state_file import WindowStateFile
 
 
-def test_the_surfaces_are_painted_before_anything_stands_on_them(memory: WindowMemory) -> None:
-    memory.remember_value("workspace", value="storage-engine")
-    shell = WindowShell(memory, "Helix Desktop")
-    shell.resize(1000, 600)
-    image = shell.grab().toImage()
+def test_the_surfaces_are_painted_before_anything_stands_on_them(state_file: WindowStateFile) -> None:
+    state_file.remember_value("workspace", value="storage-engine")
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
+    top_window.resize(1000, 600)
+    image = top_window.grab().toImage()
     expected = {20: LIGHT["rail"], 200: LIGHT["window"], 700: LIGHT["panel"], 307: LIGHT["line"]}
     assert {x: image.pixelColor(x, 300).name() for x in expected} == expected
     inside = QLabel("here")
-    shell.setCentralWidget(inside)
-    assert shell.centralWidget() is inside
+    top_window.setCentralWidget(inside)
+    assert top_window.centralWidget() is inside
 
 
-def test_closing_is_asked_for_and_left_to_the_program(memory: WindowMemory) -> None:
-    shell = WindowShell(memory, "Helix Desktop")
-    shell.show()
-    closing = QSignalSpy(shell.closing)
-    shell.close()
+def test_closing_is_asked_for_and_left_to_the_program(state_file: WindowStateFile) -> None:
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
+    top_window.show()
+    closing = QSignalSpy(top_window.closing)
+    top_window.close()
     assert closing.count() == 1
-    assert shell.isVisible()
+    assert top_window.isVisible()
 
 
-def test_it_stands_where_it_stood(memory: WindowMemory) -> None:
-    first = WindowShell(memory, "Helix Desktop")
+def test_it_stands_where_it_stood(state_file: WindowStateFile) -> None:
+    first = TopLevelWindow(state_file, "Helix Desktop")
     first.setGeometry(8, 9, 880, 520)
     first.save_window_geometry()
-    again = WindowShell(memory, "Helix Desktop")
+    again = TopLevelWindow(state_file, "Helix Desktop")
     assert again.geometry().size() == first.geometry().size()
 
 
-def test_a_place_outside_of_all_screens_is_not_believed(memory: WindowMemory) -> None:
-    memory.remember_value("window", value="bm9uc2Vuc2U=")
-    shell = WindowShell(memory, "Helix Desktop")
+def test_a_place_outside_of_all_screens_is_not_believed(state_file: WindowStateFile) -> None:
+    state_file.remember_value("window", value="bm9uc2Vuc2U=")
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
     screen = QApplication.primaryScreen().availableGeometry()
-    assert screen.intersects(shell.geometry())
-    assert shell.minimumSize() == SMALLEST_SIZE
+    assert screen.intersects(top_window.geometry())
+    assert top_window.minimumSize() == SMALLEST_SIZE
 
 
-def test_the_first_window_leaves_room_for_what_the_system_puts_around_it(memory: WindowMemory) -> None:
-    shell = WindowShell(memory, "Helix Desktop")
+def test_the_first_window_leaves_room_for_what_the_system_puts_around_it(state_file: WindowStateFile) -> None:
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
     screen = QApplication.primaryScreen().availableGeometry()
-    assert shell.height() <= screen.height() - 60 or shell.height() == SMALLEST_SIZE.height()
+    assert top_window.height() <= screen.height() - 60 or top_window.height() == SMALLEST_SIZE.height()
 
 
 def test_painting_it_needs_nothing_heavy() -> None:

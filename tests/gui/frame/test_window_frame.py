@@ -7,13 +7,13 @@ from PySide6.QtWidgets import QApplication, QLabel
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH, WindowFrame
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.gui.window_state_file import WindowStateFile
 from tests.turns import qt_works
 
 
 @pytest.fixture
-def frame(theme: Theme, memory: WindowMemory) -> WindowFrame:
-    made = WindowFrame(theme, memory)
+def frame(theme: Theme, state_file: WindowStateFile) -> WindowFrame:
+    made = WindowFrame(theme, state_file)
     made.add_page("chat", QLabel("chat"), QLabel("inspector"))
     made.add_page("cache", QLabel("cache"))
     made.add_page("timeline", QLabel("timeline"), QLabel("fold"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
-from helix_desktop.gui.dialogs_and_notifications import WindowServices
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
@@ -20,7 +20,7 @@ from tests.gui.fake_setup import FakeInstallation, FakeSetup
 @pytest.fixture
 def program(window: MainWindow, tmp_path: Path) -> FakeInstallation:
     made = FakeInstallation()
-    WindowServices(window, FakeSetup(), made, tmp_path / "tour", now)
+    DialogsAndNotifications(window, FakeSetup(), made, tmp_path / "tour", now)
     return made
 
 

@@ -77,7 +77,7 @@ class Desk(OpenConversations):
         self.working: set[str] = set()
         self.parted_: list[tuple[str, str]] = []
 
-    async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         if conversation in self.working:
             raise ActionRefused("The agent works.")
         await work()

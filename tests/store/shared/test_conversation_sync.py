@@ -1176,7 +1176,7 @@ async def test_nobody_has_conversations_open_unless_somebody_says_so() -> None:
     async def work() -> None:
         worked.append("c")
 
-    await open_here.append_alone("c", work)
+    await open_here.append_facts_of_others("c", work)
     async with open_here.hold_for_change("c"):
         worked.append("changed")
     assert worked == ["c", "changed"]

@@ -53,7 +53,9 @@ class Net:
         changes = folder_state.decode_difference(await self.cache.read_content(fact.difference.digest))
         planned = await change_restoring.plan_undo_of_changes(self.checkpoints, changes)
         chosen = {one.path: one.before for one in planned if (choose or {}).get(one.path) == "before"}
-        return await change_restoring.restore_paths(self.checkpoints, change_restoring.restore_steps(planned, chosen))
+        return await change_restoring.restore_paths(
+            self.checkpoints, change_restoring.plan_restore_steps(planned, chosen)
+        )
 
 
 Read = dict[bytes, tuple[tuple[int, ...], bytes]]  # by path: what its times and inode were, and its bytes

@@ -100,7 +100,7 @@ async def lost(base: Path, line: str) -> list[str]:
             changes = folder_state.decode_difference(await workspace.cache.read_content(fact.difference.digest))
             planned = await change_restoring.plan_undo_of_changes(checkpoints, changes)
             left = (
-                await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
+                await change_restoring.restore_paths(checkpoints, change_restoring.plan_restore_steps(planned))
             ).paths_left_alone
         return [f"{name} ({left})" for name, content in contents.items() if not _is(folder / name, content)]
     finally:

@@ -187,7 +187,7 @@ async def test_what_somebody_changed_between_two_steps_is_not_overwritten(net: N
     whole, broken = folder_state.merge_changes_per_path([*differences[0], *differences[1]])
     (planned,) = await change_restoring.plan_undo_of_changes(net.checkpoints, whole, broken)
     assert planned.how is UndoOutlook.CONFLICT
-    assert change_restoring.restore_steps([planned]) == ()
+    assert change_restoring.plan_restore_steps([planned]) == ()
     (without,) = await change_restoring.plan_undo_of_changes(net.checkpoints, differences[1])
     assert without.how is UndoOutlook.RESTORE
 
@@ -264,7 +264,7 @@ async def test_what_somebody_put_back_before_the_undo_is_in_its_fact(net: Net) -
     changes = folder_state.decode_difference(await net.cache.read_content(fact.difference.digest))
     planned = await change_restoring.plan_undo_of_changes(net.checkpoints, changes)
     assert [one.how for one in planned] == [UndoOutlook.ALREADY, UndoOutlook.RESTORE]
-    steps = change_restoring.restore_steps(planned)
+    steps = change_restoring.plan_restore_steps(planned)
     done = await change_restoring.restore_paths(net.checkpoints, steps, already=planned)
     assert done.restored == ["0/b"]
     assert done.fact is not None
@@ -302,7 +302,7 @@ async def test_what_changes_after_the_plan_was_made_stays(net: Net) -> None:
     )
     assert fact is not None
     changes = folder_state.decode_difference(await net.cache.read_content(fact.difference.digest))
-    steps = change_restoring.restore_steps(await change_restoring.plan_undo_of_changes(net.checkpoints, changes))
+    steps = change_restoring.plan_restore_steps(await change_restoring.plan_undo_of_changes(net.checkpoints, changes))
     for name in ("folder", "file", "new"):
         (net.folder / name).write_text("mine")
     done = await change_restoring.restore_paths(net.checkpoints, steps)

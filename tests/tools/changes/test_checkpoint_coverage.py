@@ -34,8 +34,8 @@ def test_a_condition_holds_or_not() -> None:
 def test_files_by_a_pattern() -> None:
     assert left_out("my *.iso", "my disk.iso", folder=False) == "my *.iso"
     assert left_out("*.iso", "disk.img", folder=False) == ""
-    assert CheckpointCoverage(leave_out=("*.iso",)).build_file_name_check("a.iso")
-    assert not CheckpointCoverage().build_file_name_check("a.iso")
+    assert CheckpointCoverage(leave_out=("*.iso",)).file_name_check("a.iso")
+    assert not CheckpointCoverage().file_name_check("a.iso")
 
 
 def test_a_folder_that_says_it_is_a_cache() -> None:
