@@ -191,7 +191,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
     await resident.read_installed_registrations()  # Read before the resident answers requests.
     owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_caller)
-    keeping.spawn_task(schedules.add_due_until_cancelled(), name="keep schedules")
+    keeping.spawn_task(schedules.add_due_tasks_until_cancelled(), name="keep schedules")
     try:
         listens()
         await resident.start_or_stop_recorder()

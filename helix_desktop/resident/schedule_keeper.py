@@ -36,7 +36,7 @@ class ScheduleKeeper:
             self.schedules = []
         self._changed.set()
 
-    async def add_due_until_cancelled(self) -> None:
+    async def add_due_tasks_until_cancelled(self) -> None:
         """Add due tasks again and again."""
         while True:
             self._changed.clear()

@@ -44,7 +44,7 @@ class WorkSchedule:
     def is_on(self) -> bool:
         return self.handled < _OFF
 
-    def switch_schedule(self) -> "WorkSchedule":
+    def toggled_schedule(self) -> "WorkSchedule":
         """Return the schedule switched on or off. Times at which it was off are not made up for."""
         return replace(self, handled=_OFF if self.is_on else time.time())
 

@@ -135,7 +135,7 @@ class CacheEntryQueries:
         )
         return tuple(cache_entry_rows.EntryUse(*row) for row in rows)
 
-    def catalogue_figures(self) -> CacheEntryFigures:
+    def entry_figures(self) -> CacheEntryFigures:
         """Return the figures, computed once for each state of the index: 0.5 s for a million entries."""
         version = self._data_version()
         if self._stats is None or self._stats[0] != version:

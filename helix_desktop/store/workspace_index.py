@@ -218,7 +218,7 @@ class WorkspaceIndex:
         return await self._run_query(lambda asked: asked.uses_of_entry(digest))
 
     async def compute_figures(self) -> cache_entry_rows.CacheEntryFigures:
-        return await self._run_query(CacheEntryQueries.catalogue_figures, slow=True)
+        return await self._run_query(CacheEntryQueries.entry_figures, slow=True)
 
     async def measure_kept_bytes(self) -> int:
         """Return the bytes of all entries on disk, including new ones, or what is known during a rebuild."""

@@ -31,7 +31,7 @@ from helix_desktop.tools.background_command import ADDRESS_PATTERN, NO_NETWORK_N
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
-from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
+from helix_desktop.tools.hidden_path_hint import describe_hidden_paths
 from helix_desktop.tools.home_access import OPENING_NAMES, CommandOpenings, titles_of_openings
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind
@@ -250,7 +250,7 @@ def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
 
 def _hidden_hint(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
     folders = [str(folder) for folder in commands.sandbox.folders]
-    return hint_about_hidden_paths(line, output, opened, folders, commands.environment, network=network)
+    return describe_hidden_paths(line, output, opened, folders, commands.environment, network=network)
 
 
 def _action_of_command(

@@ -19,7 +19,7 @@ _MOST_PATHS, _NAMED = 200, 3
 _WAY = "in Settings > Permissions"
 
 
-def hint_about_hidden_paths(
+def describe_hidden_paths(
     line: str,
     output: str,
     opened: CommandOpenings,

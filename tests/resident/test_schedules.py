@@ -106,7 +106,7 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_a
     schedules.write_schedules(tmp_path, [gone, replace(gone, id="good", zone="UTC", text="the secret plan")])
     keeper.reread_schedules()
     owned = OwnedTasks("trial")
-    owned.spawn_task(keeper.add_due_until_cancelled(), name="keep schedules")
+    owned.spawn_task(keeper.add_due_tasks_until_cancelled(), name="keep schedules")
     async with asyncio.timeout(60):
         while not (said.exists() and "--drain" in said.read_text()):
             await asyncio.sleep(0.02)
@@ -151,11 +151,11 @@ def test_one_that_is_off_adds_nothing_and_nothing_afterwards_for_the_time_in_bet
     one = schedule("Europe/Berlin", "08:00")
     later = one.next_due(one.handled) + 1
     assert one.advance_past_due(later)[1]
-    off = one.switch_schedule()
+    off = one.toggled_schedule()
     assert (one.is_on, off.is_on) == (True, False)
     assert off.advance_past_due(later) == (off, 0.0)
     schedules.write_schedules(tmp_path, [one, off])
     assert schedules.read_schedules(tmp_path) == [one, off]
-    on = off.switch_schedule()
+    on = off.toggled_schedule()
     assert on.is_on
     assert on.advance_past_due(time.time()) == (on, 0.0)

@@ -158,7 +158,7 @@ def test_tools_with_their_counts(asked: CacheEntryQueries) -> None:
 
 def test_figures_of_the_whole(asked: CacheEntryQueries) -> None:
     rows = asked.entries_page(NEWEST, 0, COUNT)
-    stats = asked.catalogue_figures()
+    stats = asked.entry_figures()
     assert (stats.entries, stats.size, stats.tokens) == (
         COUNT,
         sum(row.stored.size for row in rows),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
+from helix_desktop.tools.hidden_path_hint import describe_hidden_paths
 from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings
 
 
@@ -18,7 +18,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def _hint(home: Path, line: str, output: str, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = True) -> str:
-    return hint_about_hidden_paths(
+    return describe_hidden_paths(
         line, output, opened, [str(home.parent / "work")], {"HOME": str(home)}, network=network
     )
 

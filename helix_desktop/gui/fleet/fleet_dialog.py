@@ -237,7 +237,7 @@ class FleetDialog(TransientDialog):
 
     def _switch_chosen_schedule(self) -> None:
         chosen = self._schedule_list.chosen_row()
-        self._save_schedules(lambda known: [one.switch_schedule() if one.id == chosen else one for one in known])
+        self._save_schedules(lambda known: [one.toggled_schedule() if one.id == chosen else one for one in known])
 
     def _remove_chosen_schedule(self) -> None:
         chosen = self._schedule_list.chosen_row()
