@@ -38,7 +38,7 @@ class _Listed(FakeChanges):
         super().fill(files)
         self._listed = super()._files()
 
-    def _files(self) -> list[FileChange]:
+    def _files(self, *, undo: bool = False) -> list[FileChange]:
         return self._listed
 
 
