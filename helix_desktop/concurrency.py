@@ -70,6 +70,14 @@ class OwnedTasks:
         return tuple(stuck)
 
 
+async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
+    """The result of `work`; TimeoutError after `seconds`. Python 3.11's `asyncio.wait_for` loses a cancellation that
+    comes as the work ends.
+    """
+    async with asyncio.timeout(seconds):
+        return await work
+
+
 async def finish_making(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
     """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that it does not leak."""
     task = asyncio.get_running_loop().create_task(making)

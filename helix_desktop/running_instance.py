@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.atomic_files import ensure_private_folder, lock_open_file, write_file_atomically
-from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.concurrency import OwnedTasks, wait_with_limit
 from helix_desktop.console import PIECE, Console
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, StoppedByUser
 
@@ -140,7 +140,7 @@ class RequestListener:
         self._stop_listening()
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._tasks.wait_for_all_tasks(), self._patience)
+                await wait_with_limit(self._tasks.wait_for_all_tasks(), self._patience)
         finally:
             await self._tasks.aclose(limit=2)
 

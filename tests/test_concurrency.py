@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,3 +165,26 @@ async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
 
     with pytest.raises(FileNotFoundError):
         await concurrency.finish_making(asyncio.create_subprocess_exec("/no such folder/program"), end)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost(turns: int) -> None:
+    """As it is by `asyncio.wait_for` of Python 3.11."""
+    woken = asyncio.Event()
+    waiting = OwnedTasks("test").spawn_task(concurrency.wait_with_limit(woken.wait(), 60), name="wait")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    woken.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_over = waiting.done()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled() is not was_over
+    with pytest.raises(TimeoutError):
+        await concurrency.wait_with_limit(asyncio.Event().wait(), 0.01)
+
+
+def test_the_package_waits_without_losing_a_cancellation() -> None:
+    files = Path(concurrency.__file__).parent.rglob("*.py")
+    assert [file.name for file in files if "asyncio.wait_for(" in file.read_text("utf-8")] == []

@@ -17,6 +17,7 @@ from acp import RequestError
 from acp.connection import Connection
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.json_values import object_at, objects_at, parse_object, text_at
@@ -105,7 +106,7 @@ class AgentConnection:
     async def request(self, method: str, params: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
         """What it answers. ModelFailed where it has ended or takes longer."""
         try:
-            answer = await asyncio.wait_for(self._link.send_request(method, params), seconds)
+            answer = await wait_with_limit(self._link.send_request(method, params), seconds)
         except TimeoutError as error:
             raise ModelFailed(f"{self._name} did not respond to {method} within {seconds:.0f} s.") from error
         except ConnectionError as error:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from acp import RequestError
 
 from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Decided, ToolCall
@@ -314,7 +315,7 @@ class AgentRequests:
         whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
         with suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(terminal.asked.wait(), SHOW_SECONDS)
+            await wait_with_limit(terminal.asked.wait(), SHOW_SECONDS)
         await self.recorder.add_finished_command(name, call, outcome)
         return outcome
 

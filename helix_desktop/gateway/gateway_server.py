@@ -92,7 +92,7 @@ async def serve_gateway(
         collecting.cancel()
         with contextlib.suppress(TimeoutError):
             # Waits for a workspace that is being opened, so that it is not left half open.
-            await asyncio.wait_for(here.wait_for_all_tasks(), 2)
+            await concurrency.wait_with_limit(here.wait_for_all_tasks(), 2)
         await here.aclose(limit=1)
         for opening in made:
             await opening.aclose()

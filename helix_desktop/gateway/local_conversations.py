@@ -255,7 +255,7 @@ class LocalAgentConversations:
         end waits for this, except for long histories, which take a millisecond a message.
         """
         with suppress(TimeoutError):
-            await asyncio.wait_for(track.is_wanted.wait(), AHEAD_SECONDS)
+            await concurrency.wait_with_limit(track.is_wanted.wait(), AHEAD_SECONDS)
         try:
             await self._append_unrecorded_messages(follower, track, arrival, messages)
             track.newest_fact_sent = follower.conversation.state.last_seq

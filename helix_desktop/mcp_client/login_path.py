@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.processes.starter import DEVNULL, CommandAuthor, Process, ProcessLaunch, start_process
 
 SECONDS = 5.0
@@ -75,5 +76,5 @@ async def _end_shell_process(process: Process) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GONE)
+            await wait_with_limit(process.wait(), _GONE)
             return

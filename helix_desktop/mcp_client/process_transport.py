@@ -19,6 +19,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
@@ -150,7 +151,7 @@ async def _end_server_process(command: RunningCommand) -> None:
         if act is not None:
             act()
         try:
-            await asyncio.wait_for(process.wait(), _ASK if act is None else _FORCE)
+            await wait_with_limit(process.wait(), _ASK if act is None else _FORCE)
             break
         except TimeoutError:
             continue
@@ -159,7 +160,7 @@ async def _end_server_process(command: RunningCommand) -> None:
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             with suppress(TimeoutError):  # To the end, as a pipe that nobody reads is never closed.
-                await asyncio.wait_for(_read_until_empty(stream), _FORCE)
+                await wait_with_limit(_read_until_empty(stream), _FORCE)
 
 
 def _kill_server_and_children(keeper: int) -> None:

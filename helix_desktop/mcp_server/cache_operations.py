@@ -4,11 +4,11 @@ The agent's own tools do the same by `engine/content_recall.py`. Names of entrie
 are only looked up in this workspace, so another one's hash does not exist here.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
@@ -163,7 +163,7 @@ async def show_tasks(served: ServedWorkspace, *, tasks: Sequence[str] = (), wait
     words = ["show", "--", *tasks] if tasks else ["list"]
     if tasks and wait_seconds:
         with suppress(TimeoutError):
-            await asyncio.wait_for(served.run_task_command(["wait", *words[1:]]), wait_seconds)
+            await wait_with_limit(served.run_task_command(["wait", *words[1:]]), wait_seconds)
     found = await served.run_task_command(words)
     return {"tasks": [{name: task[name] for name in ("id", "state", "why", "answer", "text")} for task in found]}
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from helix_desktop.concurrency import finish_making
+from helix_desktop.concurrency import finish_making, wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jobs_windows, starter
 from helix_desktop.processes.jail import jail_command_line, list_descendants
@@ -103,10 +103,10 @@ class RunningCommand:
         self.kill_process_tree()
         if not self.is_reading:  # A pipe that nobody reads is never closed and would delay the end of the process.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._drain_output(), _GRACE)
+                await wait_with_limit(self._drain_output(), _GRACE)
         while True:
             try:
-                return await asyncio.wait_for(self.process.wait(), _GRACE)
+                return await wait_with_limit(self.process.wait(), _GRACE)
             except TimeoutError:  # The process that watches the command is late or was stopped by it: kill from here.
                 kill_descendants(self.process.pid)
 

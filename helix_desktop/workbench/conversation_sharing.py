@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Protocol
 
-from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.concurrency import OwnedTasks, wait_with_limit
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
@@ -185,7 +185,7 @@ class WorkspaceSharing:
     async def wait_until_sent(self) -> None:
         """Returns when the store has what was done here; Away where that takes too long."""
         try:
-            await asyncio.wait_for(self._send_facts_now(), SEND_PATIENCE)
+            await wait_with_limit(self._send_facts_now(), SEND_PATIENCE)
         except TimeoutError as error:
             raise _unconfirmed_error() from error
 
@@ -244,7 +244,7 @@ class WorkspaceSharing:
                 await task
         if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
-                await asyncio.wait_for(conversations.send_and_release_leases(), limit_seconds)
+                await wait_with_limit(conversations.send_and_release_leases(), limit_seconds)
         if self._task is None:  # If it is not None, syncing has started again meanwhile.
             self._bench.workspace.journal.asked = allow_any_writer
             self.sharing_state = SharingStatus()
@@ -283,7 +283,7 @@ class WorkspaceSharing:
             reached = await self._sync_once()
             pause = EVERY if reached else min(pause * 2, SLOWER)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._poke.wait(), pause)
+                await wait_with_limit(self._poke.wait(), pause)
             if self._poke.is_set():
                 await asyncio.sleep(SOON if reached else EVERY)
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 from functools import partial
 
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Spent, Stop, Text, TurnEnd, TurnEnded
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
@@ -222,7 +223,7 @@ class AgentWorkforce:
         seconds = self.limits().agents_seconds
         try:
             if seconds:
-                await asyncio.wait_for(session.wait_until_idle(), max(self._cost_left(team), 0.001))
+                await wait_with_limit(session.wait_until_idle(), max(self._cost_left(team), 0.001))
             else:
                 await session.wait_until_idle()
         except TimeoutError:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionQuestion
 from helix_desktop.engine.session_events import Event, FoldProgress, QuestionAsked
@@ -188,7 +189,7 @@ class HookRunner:
             start = self._start_users_hook if hook.is_of_user else self._start_hook_in_sandbox
             command = await start(hook, _hook_environment(hook, payload), watched, given.fileno())
         try:
-            printed, complained, code = await asyncio.wait_for(_wait_for_hook_output(command), hook.seconds)
+            printed, complained, code = await wait_with_limit(_wait_for_hook_output(command), hook.seconds)
         finally:
             command.kill_process_tree()
             await asyncio.shield(command.end_and_wait())

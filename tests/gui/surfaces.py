@@ -437,7 +437,7 @@ class Tour:
                 each.reject()
         self.pop()
         self.window.palette_box.dismiss_popup()
-        chooser = self.front._front.models.chooser
+        chooser = self.front._dialogs.models.chooser
         if chooser.isVisible():
             chooser.dismiss_popup()
         await asyncio.sleep(0.3)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended
@@ -371,3 +372,18 @@ async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(
     assert facts(there, seen)[: len(session.all_facts)] == facts(here, session)
     assert said(seen, "and now together")
     assert not said(seen, "zebra: read src/pairs.py")
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_sharing_ends_also_when_it_is_stopped_just_as_a_fact_wakes_it(
+    homes: tuple[Home, Home], turns: int
+) -> None:
+    """The defect: `asyncio.wait_for` loses a cancellation that comes as its work ends, so that closing hung for ever."""
+    sharing = homes[0].bench.sharing
+    await until(lambda: sharing.sharing_state.state == "in step")
+    sharing._poke.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stopping = OwnedTasks("test").spawn_task(sharing.stop_conversation_sync(), name="stop")
+    done, _ = await asyncio.wait([stopping], timeout=20)
+    assert done

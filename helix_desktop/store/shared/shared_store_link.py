@@ -146,7 +146,7 @@ class SharedStoreLink:
         if self.acknowledge != SHARED:
             return
         try:
-            await asyncio.wait_for(self.send_waiting_content(), CALL_TIMEOUT_SECONDS)
+            await concurrency.wait_with_limit(self.send_waiting_content(), CALL_TIMEOUT_SECONDS)
         except TimeoutError as error:
             raise SharedStoreUnreachable(
                 "The shared store did not confirm in time that it received the content.",
@@ -157,7 +157,7 @@ class SharedStoreLink:
         """Fetch entries into the cache. Return those that arrived. Raises if the store is unreachable."""
         carrying = await self._ensure_transfer()
         try:
-            return await asyncio.wait_for(carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3)
+            return await concurrency.wait_with_limit(carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3)
         except TimeoutError as error:
             raise SharedStoreUnreachable(
                 "The shared store is taking too long to respond.", remedy="Try again later."
@@ -256,7 +256,7 @@ class SharedStoreLink:
                 self._set_store_reached()
                 pause = LOOK_EVERY_SECONDS
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), pause)
+                await concurrency.wait_with_limit(self._woken.wait(), pause)
 
     def _set_store_reached(self) -> None:
         before, self.away, self.trouble = self.away, 0.0, ""
