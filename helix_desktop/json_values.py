@@ -104,11 +104,11 @@ def checked_text_at(value: object, *path: str | int) -> str:
 
 
 def number_at(value: object, *path: str | int) -> int:
-    """A count; 0 where it is none."""
+    """A count; 0 where it is none. One too large for any machine becomes the largest that another one accepts."""
     found = value_at(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found or found < 0:  # noqa: PLR0124 (NaN)
         return 0
-    return int(min(found, 10**15))
+    return int(min(found, 10**11))
 
 
 def list_at(value: object, *path: str | int) -> list[Any]:

@@ -71,7 +71,7 @@ def test_a_value_of_another_shape_is_an_empty_one() -> None:
 
 @pytest.mark.parametrize(
     ("given", "read"),
-    [(7, 7), (7.9, 7), (True, 0), (False, 0), (-1, 0), ("7", 0), (float("nan"), 0), (float("inf"), 10**15), (0, 0)],
+    [(7, 7), (7.9, 7), (True, 0), (False, 0), (-1, 0), ("7", 0), (float("nan"), 0), (float("inf"), 10**11), (0, 0)],
 )
 def test_a_count_is_a_number_that_can_be_counted(given: Any, read: int) -> None:
     assert json_values.number_at({"n": given}, "n") == json_values.number_at(given) == read

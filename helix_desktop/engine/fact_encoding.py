@@ -33,10 +33,11 @@ LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a 
 _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
 _AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
+_ANY_NUMBER = frozenset({"exit_code", "modified"})  # Negative for a signal; nanoseconds since 1970.
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
     str: lambda content: type(content) is str,  # Also for digests and enums, which check their text.
     bool: lambda content: type(content) is bool,
-    int: lambda content: type(content) is int and abs(content) < _AMOUNT_LIMIT,
+    int: lambda content: type(content) is int and 0 <= content < _AMOUNT_LIMIT,
     float: lambda content: type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT,  # False for NaN.
     types.NoneType: lambda content: content is None,
 }
@@ -116,9 +117,13 @@ def _has_valid_fields(kind: type, body: typing.Any) -> bool:
 @functools.cache
 def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
     checks = {name: _check_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
-    if "modified" in checks:  # Nanoseconds since 1970.
-        checks["modified"] = lambda content: type(content) is int and abs(content) < 2**63
+    for name in _ANY_NUMBER & checks.keys():
+        checks[name] = functools.partial(_is_number_or_fits, checks[name])
     return list(checks.items())
+
+
+def _is_number_or_fits(fits: _Check, content: typing.Any) -> bool:
+    return fits(content) or (type(content) is int and abs(content) < 2**63)
 
 
 def _check_for_hint(hint: typing.Any) -> _Check:

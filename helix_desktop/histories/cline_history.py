@@ -36,7 +36,7 @@ def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
     read = [list(_read_cline_row(row, told)) for row in _tagged_calls_as_blocks(rows)]
     made = [message for each in read for message in each]
     beside = objects_at(_load_json_beside(path, "ui_messages.json"))
-    begun = parse_time(number_at(int(path.parent.name))) if path.parent.name.isdecimal() else 0.0
+    begun = parse_time(int(path.parent.name)) if path.parent.name.isdecimal() else 0.0
     times = _build_time_spreader(beside, begun)
     timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
     title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")

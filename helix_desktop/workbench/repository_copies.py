@@ -134,7 +134,8 @@ class RepositoryCopies:
         async with self._opening:
             if name not in self._kits:
                 copy = await asyncio.to_thread(self.find_copy, name)
-                self._kits[name] = await self._open_copy_tools(copy or FolderCopy(name, self._folder / name))
+                # The name of a copy that is not here may be any text of another machine, which a path may not contain.
+                self._kits[name] = await self._open_copy_tools(copy or FolderCopy(name, self._folder / "none"))
         return self._kits[name]
 
     def tools_of_copy(self, name: str) -> WorkspaceTools:

@@ -161,3 +161,14 @@ def test_a_field_of_a_later_version_and_a_whole_number_for_a_time_are_no_reason_
     text = '{"fact":"TurnEnded","version":1,"reason":"done","why":"C:\\\\users \\ud83d\\ude00","later":[{"x":null}]}'
     assert decode_fact(text, is_foreign=True) == decode_fact(text)
     assert decode_fact('{"fact":"BroughtIn","version":1,"origin":{},"run":"r","cost":2}', is_foreign=True)
+
+
+def test_a_foreign_number_of_things_is_not_negative_but_the_code_of_a_signal_is() -> None:
+    output = {"digest": DIGEST.hex, "size": 1}
+    returned = {"fact": "ToolReturned", "version": 1, "call": "a", "output": output, "tokens": 1}
+    brought = {"fact": "BroughtIn", "version": 1, "origin": {}, "run": "r"}
+    for right in (returned | {"exit_code": -9}, returned | {"exit_code": None}, brought | {"modified": 17 * 10**17}):
+        assert decode_fact(json.dumps(right), is_foreign=True)
+    for wrong in (returned | {"tokens": -1}, {"fact": "ConversationStarted", "version": 1, "forked_at": -5}):
+        with pytest.raises(JournalCorrupt):
+            decode_fact(json.dumps(wrong), is_foreign=True)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
+from helix_desktop.engine.facts import Purpose, Spent
 from helix_desktop.gateway.request_handling import recall_tools_to_add
 from helix_desktop.protocols.gateway_message import PieceEdit, PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
@@ -64,3 +66,13 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
 def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
     body = wire.with_added_tools({FIELDS[wire.NAME]: [wire.user_message("look")]}, recall_tools_to_add())
     assert {tool.name for tool in wire.parse_head(body).tools} == {tool.name for tool in recall_tools_to_add()}
+
+
+@each
+@pytest.mark.parametrize("count", [2**63 - 1, -1])
+def test_no_count_of_a_provider_makes_a_fact_that_another_machine_refuses(wire: Any, count: int) -> None:
+    """A server that says "unlimited" as the largest number, or "unknown" as -1, must not stop the sharing."""
+    names = "input_tokens cache_read_input_tokens cache_creation_input_tokens prompt_tokens promptTokenCount toolUsePromptTokenCount"
+    fact = Spent(Purpose.TITLE, "m", wire.parse_usage(dict.fromkeys(names.split(), count)))
+    assert (fact.usage.input > 0) is (count > 0)
+    assert decode_fact(encode_fact(fact), is_foreign=True) == fact

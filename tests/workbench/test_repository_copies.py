@@ -212,6 +212,17 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     assert fork.conversation.state.own_copy == ""
 
 
+@pytest.mark.parametrize("name", ["/", "no-such-copy", "a\0b", "a" * 300])
+async def test_a_copy_that_is_not_here_has_no_folder_whatever_its_name_is(
+    desks: Desks, project: Path, name: str
+) -> None:
+    """Another machine's conversation names its copy. A null byte in the name kept the conversation from being opened."""
+    bench = await bench_on(desks, project)
+    assert (await bench.copies.get_or_open_tools(name)).resources.roots.folders == ()
+    with pytest.raises(ActionRefused, match="on another computer"):
+        bench.copies.check_copy_is_there(name)
+
+
 async def test_what_a_crash_left_is_listed_and_hinders_nothing(desks: Desks, project: Path) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
