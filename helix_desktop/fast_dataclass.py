@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import partial
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -76,7 +77,7 @@ def _init_source(cls: Any, fields: Fields, known: Known, *, frozen: bool) -> str
     named = [_parameter_source(each, known) for each in fields if each.init and each.kw_only]
     wanted = ", ".join(["self", *given, *(["*", *named] if named else [])])
     lines = [
-        _assignment_source(each, known, frozen=frozen)
+        _assignment_source(cls, each, known, frozen=frozen)
         for each in fields
         if each.init or _default_of_field(each) is not MISSING
     ]
@@ -95,13 +96,17 @@ def _parameter_source(field: Field[Any], known: Known) -> str:
     return f"{field.name}={'__missing' if field.default is MISSING else f'_d_{field.name}'}"
 
 
-def _assignment_source(field: Field[Any], known: Known, *, frozen: bool) -> str:
+def _assignment_source(cls: Any, field: Field[Any], known: Known, *, frozen: bool) -> str:
     name = value = field.name
+    if frozen and (slot := getattr(cls, name, None)).__class__ is MemberDescriptorType:
+        known[f"_s_{name}"] = slot.__set__  # Takes two thirds of the time of `object.__setattr__`.
     if not field.init:
         known[f"_d_{name}"], value = _default_of_field(field), f"_d_{name}"
     if field.default_factory is not MISSING:
         value = f"_d_{name}() if {name} is __missing else {name}" if field.init else f"_d_{name}()"
-    return f"__set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}"
+    if frozen:
+        return f"_s_{name}(self, {value})" if f"_s_{name}" in known else f"__set(self, {name!r}, {value})"
+    return f"self.{name} = {value}"
 
 
 def _eq_source(_cls: Any, fields: Fields, _known: Known) -> str:

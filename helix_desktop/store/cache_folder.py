@@ -149,9 +149,7 @@ class CacheFolder:
             (b"h" + raw, cache_records.encode_entry_place(record)),
             (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)),
         )
-        marks: Sequence[Write] = ()
-        if any(self.reader.marked.values()):
-            marks = [(kind + raw, None) for kind, marked in self.reader.marked.items() if raw in marked]
+        marks = [(kind + raw, None) for kind, marked in self.reader.marked.items() if raw in marked]
         staged = StagedEntry(record, (*writes, *known, *marks))
         self._staged[raw] = staged
         return staged

@@ -27,7 +27,7 @@ class CacheReader:
 
     def __init__(self, level: LevelDatabase) -> None:
         self._level = level
-        self._decompressor = zstandard.ZstdDecompressor()
+        self._decompress = zstandard.ZstdDecompressor().decompress
         self.marked = {
             kind: {key[1:] for key in level.keys_in_range(kind, key_range_end(kind))}
             for kind in (QUARANTINED, FORGOTTEN)
@@ -98,9 +98,7 @@ class CacheReader:
         return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
 
     def _unpack_chunk(self, value: bytes) -> bytes:
-        if value[0] == cache_records.RAW:
-            return value[1:]
-        return self._decompressor.decompress(value[1:], max_output_size=CHUNK)
+        return value[1:] if value[0] == cache_records.RAW else self._decompress(value[1:], CHUNK)
 
     def read_part(self, digest: Digest, start: int, length: int) -> bytes:
         """Return a part of the content. Only the chunks that contain it are read and checked."""
