@@ -34,6 +34,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByU
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
+NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
 RETRY_AFTER = 60.0  # A strategy that failed is not tried again for this many seconds.
 TO_WRITE = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
@@ -160,7 +161,7 @@ class ConversationFolding:
             return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
         plan = self._plan_on_demand(kind, wish)
         if plan is None:
-            raise ActionRefused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
+            raise ActionRefused(NOTHING_TO_FOLD)
         await self._discard_ready_fold()
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."

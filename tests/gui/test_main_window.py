@@ -29,6 +29,8 @@ from helix_desktop.engine.facts import (
     Attachment,
     FoldKind,
     ModelReplied,
+    ModelRole,
+    ModelSet,
     Stop,
     Text,
     TurnEnd,
@@ -638,12 +640,23 @@ def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
     assert session.done == ["fold marker" if way == "free" else "fold handover"]
 
 
-def test_a_fold_without_a_known_price_says_so(window: MainWindow, session: FakeSession) -> None:
-    session.fold_cost = None
+@pytest.mark.parametrize(
+    ("model", "cost", "words"),
+    [
+        ("own/scripted", None, "No price is known"),
+        ("ollama/llama", None, "costs nothing"),
+        ("own/scripted", 0.0, "nothing to fold yet"),
+    ],
+)
+def test_a_fold_without_a_price_says_why(
+    window: MainWindow, session: FakeSession, model: str, cost: float | None, words: str
+) -> None:
+    session.fold_cost = cost
+    session.append(ModelSet(ModelRole.MAIN, model, 32_000))
     window.window_actions["fold-observations"].trigger()
     (dialog,) = window.findChildren(FoldNowDialog)
     assert dialog.kind.currentData() == FoldKind.OBSERVATIONS
-    assert "No price is known" in dialog.cost.text()
+    assert words in dialog.cost.text()
     dialog.reject()
     assert session.done == []
 

@@ -2,9 +2,12 @@
 
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.automatic_folding import NOTHING_TO_FOLD
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
@@ -43,9 +46,15 @@ class FoldNowDialog(widgets.TransientDialog):
         kind = FoldKind(self.kind.currentData())
         cost = self._session.folding.estimate_fold_cost(kind)
         words = tr("A model writes this for about {price}.", price=format_dollars(cost or 0))
-        if cost is None:
+        if kind is FoldKind.MARKER:
+            words = tr("This costs nothing: no model is asked.")
+        elif cost == 0:
+            words = translate_sentences(NOTHING_TO_FOLD)
+        elif cost is None and lacks_price(self._session.conversation.state):
             words = tr("A model writes this, which its provider may bill. No price is known.")
-        self.cost.setText(tr("This costs nothing: no model is asked.") if kind is FoldKind.MARKER else words)
+        elif cost is None:
+            words = tr("This costs nothing: the model runs on this computer.")
+        self.cost.setText(words)
 
     def accept(self) -> None:
         folding = self._session.start_fold(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())

@@ -157,8 +157,18 @@ class TranscriptItems:
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
     def open_group_hiding_item(self, index: int) -> ItemChanges | None:
-        """Open the group that hides an item somebody wants to see."""
-        return self.toggle_call_group(index) if self.groups.is_in_collapsed_group(index) else None
+        """Open the group and the rewinds that hide an item somebody wants to see."""
+        rewinds = frozenset[int]()
+        if self.is_hidden_as_replaced(index):
+            later = (at for at in range(index + 1, len(self.all)) if self.all[at].kind is TranscriptItemKind.REWOUND)
+            rewinds = frozenset(at for at in later if self.rewound_range_of(at)[0] <= index)
+            self._opened.update(self.all[at].fact_seq for at in rewinds)
+            self._hidden_ranges = None
+        if self.groups.is_in_collapsed_group(index):
+            self.toggle_call_group(index)
+        elif not rewinds:
+            return None
+        return ItemChanges(len(self.all), rewinds, is_visibility_changed=True)
 
     def is_item_hidden(self, index: int) -> bool:
         """Whether an item is set aside, or its group is collapsed."""

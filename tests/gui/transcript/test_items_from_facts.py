@@ -207,6 +207,21 @@ def test_a_rewind_sets_aside_and_restores_the_folds_of_its_time() -> None:
     assert not any(items.is_item_hidden(i) for i in range(len(items.all)))
 
 
+def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
+    told = Told()
+    told.user("one")
+    told.user("two")
+    told.add(Rewound(1))
+    told.user("another way")
+    items = grown(told.facts)
+    assert items.is_item_hidden(1)
+    change = items.open_group_hiding_item(1)
+    assert change is not None
+    assert change.is_visibility_changed
+    assert not items.is_item_hidden(1)
+    assert items.open_group_hiding_item(1) is None
+
+
 def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
     """The defect: the first rewind went on hiding what the second one brought back, and the fold counted as undone."""
     told = Told()
