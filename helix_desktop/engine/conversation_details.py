@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from helix_desktop.engine import important_sentences, tool_call_outcomes
 from helix_desktop.engine.facts import FileChanged
@@ -122,12 +122,9 @@ class Detail:
 
 def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
     """Return each detail of the sources once, in the order first seen. `between` is called after each source."""
-    collecting = _DetailCollector()
-    for source in sources:
-        collecting.read_source(source)
-        between()
-    collecting.finish_collecting()
-    return list(collecting.found.values())
+    collecting = DetailCollector()
+    collecting.collect_from_sources(sources, between)
+    return collecting.finish_collecting()
 
 
 Known = dict[tuple[str, str], "Detail"]
@@ -152,8 +149,9 @@ def combine_with_inherited(
     before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> list[Detail]:
     """Combine a document's details with later ones. Only the current task list is kept."""
-    standing = [detail for detail in before if detail.kind != "todo"]
-    return merge_details([*standing, *fresh, *(Detail("todo", text, 0) for text, state in todo if state != "done")])
+    standing = (detail for detail in before if detail.kind != "todo")
+    tasks = (Detail("todo", text, 0) for text, state in todo if state != "done")
+    return merge_details(chain(standing, fresh, tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +164,7 @@ class _AttemptedCall:
     paths: tuple[str, ...] = ()
 
 
-class _DetailCollector:
+class DetailCollector:
     """Collects details in one pass over the sources.
 
     A failure waits for its solution and then becomes a lesson. Details for which an entry would
@@ -189,7 +187,12 @@ class _DetailCollector:
         # The last list of tasks, "given" by a call or "said" by the agent: its fact number, and the open tasks.
         self._open: dict[str, tuple[int, list[str]]] = {}
 
-    def read_source(self, source: DetailSource) -> None:
+    def collect_from_sources(self, sources: Iterable[DetailSource], between: Callable[[], None]) -> None:
+        for source in sources:
+            self._read_source(source)
+            between()
+
+    def _read_source(self, source: DetailSource) -> None:
         if source.role == "call":
             self._remember_attempted_call(source)
             source = replace(source, text=format_argument_values(source.text))
@@ -202,7 +205,7 @@ class _DetailCollector:
         take[source.role](source)
         self._collect_references(source)
 
-    def finish_collecting(self) -> None:
+    def finish_collecting(self) -> list[Detail]:
         self._collect_from_answer()
         for tried in self._tried.values():
             self._collect_written_paths(tried)
@@ -211,6 +214,8 @@ class _DetailCollector:
         for seq, tasks in self._open.values():
             for text in tasks:
                 self._add_detail_line("todo", text, seq)
+        found, self.found = list(self.found.values()), {}
+        return found
 
     def _add_detail_line(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
         line = text.strip()

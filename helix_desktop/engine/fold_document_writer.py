@@ -7,25 +7,30 @@ what a model wrote is never rejected: it is shortened, completed, and given the 
 """
 
 import asyncio
-import itertools
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TypeVar
 
 from helix_desktop.engine import conversation_details, facts, request_building
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, DetailSource, sort_details
+from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, DetailCollector, DetailSource, sort_details
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
-from helix_desktop.engine.span_as_text import SpanText, details_of_stored_entries, read_detail_sources, read_span_texts
+from helix_desktop.engine.span_as_text import (
+    AT_ONCE,
+    SpanText,
+    details_of_stored_entries,
+    read_detail_sources,
+    read_span_texts,
+)
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fold_covers import covers_overlap
 from helix_desktop.engine.state.view_items import ViewItem
@@ -48,6 +53,7 @@ STRETCH = 0.002  # After computing for this many seconds, a short pause lets oth
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
+Sources = Callable[[], Awaitable[list[DetailSource]]]
 T = TypeVar("T")
 
 
@@ -151,11 +157,9 @@ class FoldDocumentWriter:
         number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
         making = DocumentPlan(reading.plan, fold, number, found, entry, critical, limit)
         failures, asking = [], ModelInquiry(spent.append, self._set_time_of_model_activity)
-        dated = STRATEGIES[reading.plan.kind].dated
-        passages = await read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._writing_attempts(reading):
             try:
-                text, claims = await self._ask_until_supported(rung, reading, passages, known, asking, seconds)
+                text, claims = await self._ask_until_supported(rung, reading, known, asking, seconds)
                 answer = _answer_limit_tokens(reading.situation, rung.role)
                 made = await self._build_document(rung, making, text, answer, asking, seconds)
             except ModelFailed as error:
@@ -219,8 +223,10 @@ class FoldDocumentWriter:
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
-    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, list[DetailSource]]:
-        """Return all details to keep, inherited and new, their entry, and everything that a document may say."""
+    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, Sources]:
+        """Return the details a document may name, inherited and new, the entry of all, and what reads everything that
+        a document may say: the texts of a long history are never all in memory.
+        """
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
@@ -229,12 +235,23 @@ class FoldDocumentWriter:
                 seqs.extend(reading.branch.covered_by(item) if item.fold else (item.first,))
             else:
                 before += entry
-        sources = await read_detail_sources(reading.branch, seqs, self.cache)
+        collecting = DetailCollector()
+        for at in range(0, len(seqs), AT_ONCE):
+            sources = await read_detail_sources(reading.branch, seqs[at : at + AT_ONCE], self.cache)
+            await asyncio.to_thread(_collect_with_pauses, collecting, sources)
         stored = details_of_stored_entries(reading.branch, seqs)
-        found, text = await asyncio.to_thread(_combine_details, before, sources, stored, reading.todo)
+        found, text = await asyncio.to_thread(_combine_details, before, collecting, stored, reading.todo)
         kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
-        inherited = (DetailSource(each.seq, "user", each.text) for each in before)
-        return found, kept.digest, [*sources, *inherited]
+
+        async def read_known_texts() -> list[DetailSource]:
+            inherited = (DetailSource(each.seq, "user", each.text) for each in before)
+            return [*await read_detail_sources(reading.branch, seqs, self.cache), *inherited]
+
+        return found, kept.digest, read_known_texts
+
+    def _read_passages(self, reading: DocumentMaterial) -> AsyncIterator[SpanText]:
+        dated = STRATEGIES[reading.plan.kind].dated
+        return read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
         """Return the details of the document in this place; None for messages, or if its entry is gone."""
@@ -289,19 +306,18 @@ class FoldDocumentWriter:
         self,
         rung: WritingAttempt,
         reading: DocumentMaterial,
-        passages: Sequence[SpanText],
-        known: Sequence[DetailSource],
+        read_known_texts: Sources,
         asking: ModelInquiry,
         seconds: float,
     ) -> tuple[str, int]:
         """Return the text, and the number of unsupported claims for which it was rewritten."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
-        text = await self._ask_attempt_for_text(rung, reading, passages, question, asking, seconds)
+        text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
         if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
             return text, 0
-        shown = (DetailSource(0, "output", passage.text) for passage in passages)
-        known = [*known, *shown, DetailSource(0, "user", question)]
+        known = [*await read_known_texts(), DetailSource(0, "user", question)]
+        known += [DetailSource(0, "output", passage.text) async for passage in self._read_passages(reading)]
         claims = await asyncio.to_thread(find_unsupported_claims, text, known)
         if claims and rung.way == "prefix":  # This writer also saw the messages after the span.
             seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
@@ -310,14 +326,13 @@ class FoldDocumentWriter:
         if claims:
             question += handover.unsupported_claims_question(claims)
             with suppress(ModelFailed):
-                text = await self._ask_attempt_for_text(rung, reading, passages, question, asking, seconds)
+                text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
         return text, len(claims)
 
     async def _ask_attempt_for_text(
         self,
         rung: WritingAttempt,
         reading: DocumentMaterial,
-        passages: Sequence[SpanText],
         question: str,
         asking: ModelInquiry,
         seconds: float,
@@ -335,11 +350,10 @@ class FoldDocumentWriter:
                 # Instead of a summary, the model wrote the next message of the conversation.
                 raise ModelFailed("The model's reply was not a handover document.")
             return text
-        pieces = _join_passages_to_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1))
-        if rung.way == "transcript" and len(two := list(itertools.islice(pieces, 2))) > 1:
+        if rung.way == "transcript" and reading.shown > room:
             raise ModelFailed(f"The messages to fold don't fit in the window of {rung.client.model_name}.")
-        text = ""
-        for piece in two if rung.way == "transcript" else pieces:
+        text, size = "", room if rung.way == "transcript" else min(room, room // 2 + 1)
+        async for piece in _join_passages_to_pieces(self._read_passages(reading), size):
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
             request = build_material_request(material, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
@@ -389,13 +403,19 @@ def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
     return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME
 
 
+def _collect_with_pauses(collecting: DetailCollector, sources: Sequence[DetailSource]) -> None:
+    collecting.collect_from_sources(sources, between=_InterpreterPauses().sleep_after_long_stretch)
+
+
 def _combine_details(
-    before: Sequence[Detail], sources: Sequence[DetailSource], stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
+    before: Sequence[Detail], collecting: DetailCollector, stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
-    """Merge details of entries and new messages, and format the entry. Slow, so run in a thread."""
-    fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().sleep_after_long_stretch)
-    found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
-    return found, format_details_entry(found)
+    """Merge details of entries and new messages, and format the entry. Slow, so run in a thread. What a document
+    does not name is only in the entry.
+    """
+    fresh = collecting.finish_collecting()
+    found = conversation_details.combine_with_inherited(before, chain(fresh, stored), todo)
+    return [each for each in found if each.is_critical or each.kind == "stored"], format_details_entry(found)
 
 
 class _InterpreterPauses:
@@ -417,11 +437,11 @@ def _require_text(text: str) -> str:
     return text
 
 
-def _join_passages_to_pieces(passages: Sequence[SpanText], room: int) -> Iterator[str]:
+async def _join_passages_to_pieces(passages: AsyncIterator[SpanText], room: int) -> AsyncIterator[str]:
     """Yield the transcript in pieces of at most `room` tokens, split between messages if possible."""
     held: list[str] = []
     left = room
-    for passage in passages:
+    async for passage in passages:
         for part in _split_passage(passage, room):
             if part.tokens > left and held:
                 yield "\n\n".join(held)

@@ -4,7 +4,7 @@ Writers read what the view shows, so a summary costs no more than the context; t
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
 from helix_desktop.engine import facts
@@ -44,9 +44,10 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
 
 async def read_span_texts(
     branch: ConversationBranch, span: facts.Span, cache: ContentCache, *, dated: bool = False
-) -> list[SpanText]:
-    """Return what the view shows of the span, by message. `dated`: with each one's minute."""
-    return [await _text_of_item(branch, item, cache, dated=dated) for item in branch.items_in_span(span)]
+) -> AsyncIterator[SpanText]:
+    """Yield what the view shows of the span, by message. `dated`: with each one's minute."""
+    for item in branch.items_in_span(span):
+        yield await _text_of_item(branch, item, cache, dated=dated)
 
 
 async def _text_of_item(branch: ConversationBranch, item: ViewItem, cache: ContentCache, *, dated: bool) -> SpanText:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -256,13 +257,27 @@ async def test_markers_made_meanwhile_do_not_matter_and_other_changes_do() -> No
     assert not is_material_current(reading, kept.conversation.state)
 
 
-def test_pieces_are_cut_between_messages_and_in_long_ones() -> None:
+async def test_pieces_are_cut_between_messages_and_in_long_ones() -> None:
     passages = [SpanText("a" * 10, 10), SpanText("b" * 10, 10), SpanText("c" * 100, 100), SpanText("d", 1)]
-    pieces = list(_join_passages_to_pieces(passages, 25))
+    pieces = [piece async for piece in _join_passages_to_pieces(_yield_all(passages), 25)]
     assert pieces[0] == "a" * 10 + "\n\n" + "b" * 10
     assert "".join(piece.replace("\n", "") for piece in pieces) == "a" * 10 + "b" * 10 + "c" * 100 + "d"
     assert all(len(piece) <= 30 for piece in pieces)
-    assert list(_join_passages_to_pieces([], 25)) == []
+    assert [piece async for piece in _join_passages_to_pieces(_yield_all([]), 25)] == []
+
+
+async def test_only_so_many_messages_are_read_as_the_next_piece_needs() -> None:
+    read: list[SpanText] = []
+    pieces = _join_passages_to_pieces(_yield_all([SpanText("a" * 10, 10)] * 9, read), 20)
+    assert await anext(pieces) == "a" * 10 + "\n\n" + "a" * 10
+    assert len(read) == 3
+
+
+async def _yield_all(passages: Sequence[SpanText], read: list[SpanText] | None = None) -> AsyncIterator[SpanText]:
+    for passage in passages:
+        if read is not None:
+            read.append(passage)
+        yield passage
 
 
 async def test_too_little_to_save_is_not_written() -> None:
