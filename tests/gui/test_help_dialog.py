@@ -62,6 +62,7 @@ def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     QTest.keyClicks(dialog.search, "sandbox")
     second = dialog._found.stringList()[1]
     popup = dialog.search.completer().popup()
+    assert popup is not None
     assert popup.isVisible()
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return):
         QTest.keyClick(popup, key)
