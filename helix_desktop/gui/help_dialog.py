@@ -4,7 +4,7 @@ import functools
 import re
 
 from PySide6.QtCore import QStringListModel, QUrl
-from PySide6.QtGui import QKeySequence, QShortcut, QTextDocument
+from PySide6.QtGui import QKeySequence, QShortcut, QTextCursor, QTextDocument, QTextFormat, QTextLength
 from PySide6.QtWidgets import QCompleter, QTextBrowser, QWidget
 
 from helix_desktop.gui.deep_links import open_in_browser
@@ -15,6 +15,7 @@ from helix_desktop.resources import resources_folder
 
 _CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\): (.+)")
 CONTENTS = "index.md"
+PARAGRAPH_SPACING = 6  # In pixels.
 
 
 @functools.cache
@@ -42,6 +43,32 @@ def find_help_pages(words: str) -> dict[str, str]:
     return {line: file for *_, line, file in sorted(ranked, key=lambda page: page[:2])}
 
 
+class HelpPage(QTextBrowser):
+    """A page of the help. Its pictures are never wider than the page, and its paragraphs stand apart."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setOpenLinks(False)
+        self.setAccessibleName(tr("Help"))
+        self.sourceChanged.connect(self._shape_page)  # It is also emitted on the way back.
+
+    def _shape_page(self) -> None:
+        self.document().setDocumentMargin(16)
+        block, cursor = self.document().begin(), QTextCursor(self.document())
+        while block.isValid():
+            shape = block.blockFormat()
+            if not shape.hasProperty(QTextFormat.Property.BlockCodeFence):
+                shape.setBottomMargin(PARAGRAPH_SPACING)
+                QTextCursor(block).setBlockFormat(shape)
+            for piece in [each.fragment() for each in block if each.fragment().charFormat().isImageFormat()]:
+                picture = piece.charFormat().toImageFormat()
+                picture.setMaximumWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
+                cursor.setPosition(piece.position())
+                cursor.movePosition(QTextCursor.MoveOperation.Right, QTextCursor.MoveMode.KeepAnchor, piece.length())
+                cursor.setCharFormat(picture)
+            block = block.next()
+
+
 class HelpDialog(TransientDialog):
     def __init__(self, file: str, parent: QWidget) -> None:
         super().__init__(tr("Help"), parent, 880, 720)
@@ -49,6 +76,7 @@ class HelpDialog(TransientDialog):
         self.search.setClearButtonEnabled(True)
         self._found = QStringListModel(self)
         choices = QCompleter(self._found, self)
+        choices.popup().setProperty("look", "bordered")
         choices.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
         choices.activated.connect(self._open_found_page)
         self.search.setCompleter(choices)
@@ -57,9 +85,7 @@ class HelpDialog(TransientDialog):
             lambda: self._open_found_page(next(iter(find_help_pages(self.search.text())), ""))
         )
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
-        self.page = QTextBrowser(self)
-        self.page.setOpenLinks(False)
-        self.page.setAccessibleName(tr("Help"))
+        self.page = HelpPage(self)
         self.page.anchorClicked.connect(lambda link: self._open_page(self.page.source().resolved(link)))
         back = build_push_button(tr("Back"), self, self.page.backward)
         back.setEnabled(False)
@@ -82,6 +108,5 @@ class HelpDialog(TransientDialog):
     def _open_page(self, page: QUrl) -> None:
         if page.isLocalFile():
             self.page.setSource(page, QTextDocument.ResourceType.MarkdownResource)
-            self.page.document().setDocumentMargin(16)
         else:
             open_in_browser(page.toString())

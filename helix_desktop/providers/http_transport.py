@@ -358,7 +358,10 @@ def _build_no_connection_error(error: BaseException, provider: str, url: str, li
     if isinstance(error, ConnectionRefusedError):
         return NoConnection(f"No connection to {provider}{there}: connection refused.", remedy=CHECK)
     if isinstance(error, socket.gaierror):
-        return NoConnection(f"No connection to {provider}{there}: host not found.", remedy=CHECK)
+        return NoConnection(
+            f"No connection to {provider}{there}: host not found.",
+            remedy="Check the address and the network connection.",
+        )
     return NoConnection(f"No connection to {provider}{there}: {library_message}.", remedy=CHECK)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
 
@@ -67,3 +68,16 @@ def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return):
         QTest.keyClick(popup, key)
     assert dialog.page.source().fileName() == find_help_pages("")[second]
+
+
+def test_pictures_fit_into_the_window_and_paragraphs_stand_apart(theme: Theme) -> None:
+    window = QWidget()
+    dialog = HelpDialog("cache.md", window)
+    dialog.show()
+    dialog.page.setSource(QUrl("glossary.md"), QTextDocument.ResourceType.MarkdownResource)
+    for width in (880, 600):
+        dialog.page.backward()
+        dialog.resize(width, 600)
+        assert dialog.page.source().fileName() == "cache.md"
+        assert dialog.page.horizontalScrollBar().maximum() == 0
+        assert dialog.page.document().begin().next().blockFormat().bottomMargin() > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import resource
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -109,6 +110,12 @@ async def test_a_host_that_is_not_there_is_a_sentence(connections: ProviderConne
             "/models", 2.0
         ):
             raise AssertionError("nobody answers there")
+    lost = httpx.ConnectError("All connection attempts failed")
+    lost.__cause__ = socket.gaierror(-2, "Name or service not known")
+    wrong = http_transport.error_of_lost_connection(lost, "peer")
+    assert "host not found" in str(wrong)
+    assert isinstance(wrong, ProviderUnreachable)
+    assert wrong.remedy == "Check the address and the network connection."
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------

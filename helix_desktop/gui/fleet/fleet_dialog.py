@@ -82,8 +82,8 @@ class FleetDialog(TransientDialog):
         words = tr("Filter: agent, computer, state, words")
         self._filter = widgets.build_line_edit(words, words, page)
         columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
-                   (tr("Now"), 260), (tr("Age"), 100), (tr("Cost"), 80))  # fmt: skip
-        words = tr("To give an agent work, choose New task….")
+                   (tr("Now"), 260), (tr("Age"), 115), (tr("Cost"), 80))  # fmt: skip
+        words = tr("To give an agent work, choose “New task…”.")
         self._task_list = FleetList(tr("Tasks"), columns, page, [len(columns) - 1], words)
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())

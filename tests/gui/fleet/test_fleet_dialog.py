@@ -274,7 +274,7 @@ def test_only_what_can_act_on_what_is_chosen_is_enabled(
 def test_an_empty_page_says_once_what_to_do(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     dialog._show_fleet([])
-    assert dialog._task_list.accessibleDescription() == "To give an agent work, choose New task…."
+    assert dialog._task_list.accessibleDescription() == "To give an agent work, choose “New task…”."
     assert not dialog._card.isVisible()
     dialog._conversation_list.show_rows({})
     words = dialog._conversation_list.accessibleDescription()
