@@ -15,6 +15,7 @@ from helix_desktop.resources import resources_folder
 
 _CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\): (.+)")
 CONTENTS = "index.md"
+PICTURE = "\ufffc"  # The character that stands for a picture in a text.
 PARAGRAPH_SPACING = 6  # In pixels.
 
 
@@ -54,19 +55,18 @@ class HelpPage(QTextBrowser):
 
     def _shape_page(self) -> None:
         self.document().setDocumentMargin(16)
-        block, cursor = self.document().begin(), QTextCursor(self.document())
+        block, cursor = self.document().begin(), self.document().find(PICTURE)
         while block.isValid():
             shape = block.blockFormat()
             if not shape.hasProperty(QTextFormat.Property.BlockCodeFence):
                 shape.setBottomMargin(PARAGRAPH_SPACING)
                 QTextCursor(block).setBlockFormat(shape)
-            for piece in [each.fragment() for each in block if each.fragment().charFormat().isImageFormat()]:
-                picture = piece.charFormat().toImageFormat()
-                picture.setMaximumWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
-                cursor.setPosition(piece.position())
-                cursor.movePosition(QTextCursor.MoveOperation.Right, QTextCursor.MoveMode.KeepAnchor, piece.length())
-                cursor.setCharFormat(picture)
             block = block.next()
+        while not cursor.isNull():
+            picture = cursor.charFormat().toImageFormat()
+            picture.setMaximumWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
+            cursor.setCharFormat(picture)
+            cursor = self.document().find(PICTURE, cursor)
 
 
 class HelpDialog(TransientDialog):
@@ -76,7 +76,8 @@ class HelpDialog(TransientDialog):
         self.search.setClearButtonEnabled(True)
         self._found = QStringListModel(self)
         choices = QCompleter(self._found, self)
-        choices.popup().setProperty("look", "bordered")
+        if (popup := choices.popup()) is not None:
+            popup.setProperty("look", "bordered")
         choices.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
         choices.activated.connect(self._open_found_page)
         self.search.setCompleter(choices)
