@@ -240,8 +240,7 @@ class WorkspaceSharing:
         reached = self.sharing_state.state in ("in step", "waiting")
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task], timeout=limit_seconds)
         if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
                 await wait_with_limit(conversations.send_and_release_leases(), limit_seconds)
