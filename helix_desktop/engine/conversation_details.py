@@ -127,7 +127,7 @@ def collect_details(sources: Iterable[DetailSource], between: Callable[[], None]
     return collecting.finish_collecting()
 
 
-Known = dict[tuple[str, str], "Detail"]
+Known = dict[str, dict[str, "Detail"]]  # By kind and text. A key of both would take as much memory as a detail.
 
 
 def merge_details(found: Iterable[Detail]) -> list[Detail]:
@@ -135,14 +135,18 @@ def merge_details(found: Iterable[Detail]) -> list[Detail]:
     known: Known = {}
     for detail in found:
         _merge_into_known_details(known, detail)
-    return list(known.values())
+    return _list_known_details(known)
+
+
+def _list_known_details(known: Known) -> list[Detail]:
+    return [detail for alike in known.values() for detail in alike.values()]
 
 
 def _merge_into_known_details(known: Known, detail: Detail) -> None:
-    key = (detail.kind, detail.text)
-    if before := known.get(key):
-        detail = Detail(*key, max(before.seq, detail.seq), before.times + detail.times)
-    known[key] = detail
+    alike = known.setdefault(detail.kind, {})
+    if before := alike.get(detail.text):
+        detail = Detail(detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times)
+    alike[detail.text] = detail
 
 
 def combine_with_inherited(
@@ -214,8 +218,8 @@ class DetailCollector:
         for seq, tasks in self._open.values():
             for text in tasks:
                 self._add_detail_line("todo", text, seq)
-        found, self.found = list(self.found.values()), {}
-        return found
+        found, self.found = self.found, {}
+        return _list_known_details(found)
 
     def _add_detail_line(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
         line = text.strip()
@@ -226,9 +230,10 @@ class DetailCollector:
 
     def _add_detail_within_limit(self, detail: Detail) -> None:
         _merge_into_known_details(self.found, detail)
-        if len(self.found) >= MOST * 3 // 2:
-            kept = set(sort_details(self.found.values())[:MOST])
-            self.found = {key: detail for key, detail in self.found.items() if detail in kept}
+        if sum(map(len, self.found.values())) >= MOST * 3 // 2:
+            kept = set(sort_details(_list_known_details(self.found))[:MOST])
+            for kind, alike in self.found.items():
+                self.found[kind] = {text: each for text, each in alike.items() if each in kept}
 
     def _collect_from_user(self, source: DetailSource) -> None:
         self._collect_from_answer()

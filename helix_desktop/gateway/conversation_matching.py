@@ -33,6 +33,7 @@ class KnownMessages:
 
     `newest_fact_sent` is the newest fact in the last request that was recorded after being
     sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody waits for that.
+    `left`: the last facts of messages that it was rewound from, by hash. `alone`: only this one.
     """
 
     conversation: str
@@ -44,9 +45,18 @@ class KnownMessages:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_recorded: asyncio.Event = field(default_factory=asyncio.Event)
     is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    left: dict[str, int] = field(default_factory=dict)
+    alone: "tuple[KnownMessages, ...]" = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_recorded.set()
+        self.alone = (self,)  # The index of a long history holds this for each message, which takes no memory.
+
+    def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
+        """Go on from these messages, and remember the last facts of the others."""
+        first = len(chain) if self.chain[: len(chain)] == list(chain) else 0
+        self.left.update(zip(self.chain[first:], self.seqs[first:], strict=True))
+        self.chain[:], self.seqs[:] = chain, seqs
 
     @asynccontextmanager
     async def lock_once_recorded(self) -> AsyncIterator[None]:
@@ -85,7 +95,7 @@ class ConversationMatcher:
     """The conversations of connected agents that were read so far."""
 
     def __init__(self) -> None:
-        self._lines_by_hash: dict[str, tuple[tuple[KnownMessages, int], ...]] = {}
+        self._lines_by_hash: dict[str, tuple[KnownMessages, ...]] = {}
         self._lines_by_session: dict[str, list[KnownMessages]] = {}
         self._all_lines: list[KnownMessages] = []
 
@@ -96,36 +106,38 @@ class ConversationMatcher:
         self._all_lines.append(track)
         if track.session:
             self._lines_by_session.setdefault(track.session, []).append(track)
-        for hashed, seq in zip(track.chain, track.seqs, strict=True):
-            self._index_message(track, hashed, seq)
+        for hashed in track.chain:
+            self._index_message(track, hashed)
 
     def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
-        for hashed, entries in list(self._lines_by_hash.items()):
-            self._lines_by_hash[hashed] = tuple(each for each in entries if each[0].conversation != conversation)
-            if not self._lines_by_hash[hashed]:
+        for hashed, tracks in list(self._lines_by_hash.items()):
+            rest = tuple(each for each in tracks if each.conversation != conversation)
+            if not rest:
                 del self._lines_by_hash[hashed]
+            elif len(rest) < len(tracks):
+                self._lines_by_hash[hashed] = rest
         for session, tracks in self._lines_by_session.items():
             self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]
 
     def append_message_hash(self, track: KnownMessages, hashed: str, seq: int) -> None:
         track.chain.append(hashed)
         track.seqs.append(seq)
-        self._index_message(track, hashed, seq)
+        self._index_message(track, hashed)
 
     def assign_session_name(self, track: KnownMessages, session: str) -> None:
         if session and track not in self._lines_by_session.get(session, ()):
             self._lines_by_session.setdefault(session, []).append(track)
             track.session = session
 
-    def _index_message(self, track: KnownMessages, hashed: str, seq: int) -> None:
-        others = (entry for entry in self._lines_by_hash.get(hashed, ()) if entry[0] is not track)
-        self._lines_by_hash[hashed] = (*others, (track, seq))
+    def _index_message(self, track: KnownMessages, hashed: str) -> None:
+        others = tuple(each for each in self._lines_by_hash.get(hashed, ()) if each is not track)
+        self._lines_by_hash[hashed] = (*others, track) if others else track.alone
 
     def find_request_position(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> RequestPosition:
         """Return a request's position. `parent`: the name of the conversation whose sub-agent sent it."""
         for at in range(len(chain) - 1, -1, -1):
-            for track, _ in reversed(self._lines_by_hash.get(chain[at], ())):
+            for track in reversed(self._lines_by_hash.get(chain[at], ())):
                 if self._may_continue_known_messages(track, session, chain, at, is_below=bool(parent)):
                     return self._position_in_known_messages(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
@@ -146,6 +158,6 @@ class ConversationMatcher:
         on_line = at < len(track.chain) and track.chain[at] == chain[at]
         if on_line:
             return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
-        known = (self._lines_by_hash.get(hashed, ()) for hashed in chain[: at + 1])
-        seqs = [next((seq for one, seq in entries if one is track), 0) for entries in known]
-        return RequestPosition(track, at + 1, tuple(seqs), is_on_current_line=False)
+        seqs = {**track.left, **dict(zip(track.chain, track.seqs, strict=True))}
+        known = tuple(seqs.get(hashed, 0) for hashed in chain[: at + 1])
+        return RequestPosition(track, at + 1, known, is_on_current_line=False)

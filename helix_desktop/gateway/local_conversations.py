@@ -279,7 +279,7 @@ class LocalAgentConversations:
         if _belongs_to_same_session(arrival, track):
             follower = await self._get_open_conversation(track)
             await follower.rewind_and_keep_exclusions(seq)
-            track.chain[:], track.seqs[:] = arrival.chain[: place.known_count], place.seqs[: place.known_count]
+            track.rewind_known_messages(arrival.chain[: place.known_count], place.seqs[: place.known_count])
             return track
         row = self._bench.conversation_row(track.conversation)
         kept_out = (await self._get_open_conversation(track)).exclusions_made_after(seq)

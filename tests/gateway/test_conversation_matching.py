@@ -85,12 +85,12 @@ def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> No
     before, after = (compute_message_hashes("anthropic", said("a", text)) for text in ("b", "c"))
     line = KnownMessages("one", "first", "head", list(before), [1, 2])
     tracks.add_known_messages(line)
-    del line.chain[1:], line.seqs[1:]
+    line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, after[1], 3)
     assert position(tracks, "a", "b", "x", session="new") == ""
     assert position(tracks, "a", "c", "x", session="new") == "one"
     assert position(tracks, "a", "b", "x", session="first") == "one", "in its own session it goes on from there"
-    del line.chain[1:], line.seqs[1:]
+    line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     assert position(tracks, "a", "b", "x", session="new") == position(tracks, "a", "c", "x", session="new") == ""
 
 
@@ -122,7 +122,7 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     tracks = ConversationMatcher()
     line = line_of("one", "a", "b", "c", session="s")
     tracks.add_known_messages(line)
-    del line.chain[1:], line.seqs[1:]
+    line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, hashes("a", "x")[1], 9)
     place = tracks.find_request_position(hashes("a", "b", "c", "d"), "s", "head")
     assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (3, (1, 2, 3), False, False)
@@ -138,11 +138,11 @@ def test_a_message_that_was_said_again_stands_for_its_last_fact() -> None:
     line, other = line_of("one", "a", "b", session="s"), line_of("two", "a", "b", session="t")
     tracks.add_known_messages(line)
     tracks.add_known_messages(other)
-    del line.chain[1:], line.seqs[1:]
+    line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, hashes("a", "b")[1], 9)
     assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
     assert tracks.find_request_position(hashes("a", "b"), "t", "head").seqs == (1, 2)
-    del line.chain[:], line.seqs[:]
+    line.rewind_known_messages([], [])
     assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
 
 

@@ -34,7 +34,6 @@ class ConversationBranch(LiveFolds):
     batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply, by its number.
     running_calls: list[PendingCall] = field(default_factory=list)
     turn: CurrentTurn = field(default_factory=CurrentTurn)
-    steps: list[int] = field(default_factory=list)  # The fact numbers of the replies.
     step_times: list[float] = field(default_factory=list)
     unfolded: int = 0  # How many tokens the view would have without any folds.
     plain_tokens: int = 0  # The tokens of the view's messages, without the documents of folds.
@@ -126,7 +125,6 @@ class ConversationBranch(LiveFolds):
                 text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
                 self.notes[fact.by] = (recorded.seq, text)
         self.order.append(recorded.seq)
-        self.born[recorded.seq] = len(self.steps)
         self.token_sums.append_number(0)
         self.freed_sums.append_number(0)
         item = self.build_message_item(recorded.seq)

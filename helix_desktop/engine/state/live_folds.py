@@ -4,7 +4,7 @@ Two folds over the same: the younger shows. A span inside another live span is h
 out beats a pin, and a pin beats a fold; what a longer fold leaves word for word stands behind its document.
 """
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -57,7 +57,7 @@ class LiveFolds(ViewItems):
     kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # The parts that each fold leaves unchanged.
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
-    born: dict[int, int] = field(default_factory=dict)  # How many steps came before each message.
+    steps: list[int] = field(default_factory=list)  # The fact numbers of the replies; of a past moment, none.
     fold_born: dict[str, int] = field(default_factory=dict)
 
     def message_at(self, seq: int) -> Recorded:
@@ -177,7 +177,7 @@ class LiveFolds(ViewItems):
     def build_message_item(self, seq: int, without: str = "") -> ViewItem:
         """Build a message as shown if no span hides it."""
         blocks = self.shown_blocks(seq, without)
-        return ViewItem(seq, seq, blocks, sum(block.tokens for block in blocks), self.born.get(seq, 0))
+        return ViewItem(seq, seq, blocks, sum(block.tokens for block in blocks), bisect_right(self.steps, seq))
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
         fold_of = partial(self.fold_shown_for_part, without=without) if without else self.fold_shown_for_part
