@@ -40,7 +40,7 @@ def _replay_options() -> Options:
         "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},
         "--policy P": {"default": "layered", "help": "the preset: helix, observational, layered (default), keeps_most or none"},
         "--compare P,Q": "compare several presets side by side",
-        "--window N": {"type": window, "default": 128_000, "help": "the model's window in tokens"},
+        "--window N": {"type": window, "default": 128_000, "help": "the model's context window in tokens"},
         "--set KEY=VALUE...": "set one threshold of the preset",
         "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},

@@ -37,7 +37,7 @@ def add_worker_command(nouns: Subparsers) -> None:
     worker = nouns.add_parser("worker", help="run tasks that were added with `task add`")
     worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; can be repeated (default: all workspaces)")  # fmt: skip
     worker.add_argument("--at-once", type=int, default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
-    worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs more ends as needs-you")  # fmt: skip
+    worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs further permissions stops with the status needs-you")  # fmt: skip
     worker.add_argument("--keep", type=int, default=0, metavar="N", help="in a shared workspace, keep about N conversations from finished tasks on this computer and remove older ones once the shared store has them (default: keep all)")  # fmt: skip
     worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
     worker.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")

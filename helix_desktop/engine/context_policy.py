@@ -17,11 +17,11 @@ from helix_desktop.fast_dataclass import dataclass
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the window is nearly full. Short sessions can cost more than without folding.",
+    "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the context window is nearly full. Short sessions can cost more than without folding.",
     "observational": "When a large output arrives, the agent is asked what it needs from it. Older messages are condensed into a dated list of observations, and long lists are merged.",
     "layered": "Large outputs become excerpts, old outputs become one-line markers, and older messages become a handover document, each only when this saves money at the model's prices.",
-    "keeps_most": "Like the layered preset, but keeps more text in the context, and writes a handover document only when half of a large window is full. This preset costs more.",
-    "none": "Nothing is folded. A conversation ends when the window is full.",
+    "keeps_most": "Like the layered preset, but keeps more text in the context, and writes a handover document only when half of a large context window is full. This preset costs more.",
+    "none": "Nothing is folded. When the context window is full, the conversation cannot be continued.",
 }
 DEFAULT_PRESET = "layered"
 
@@ -106,7 +106,7 @@ class Policy:
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
-        0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored in full, but only an excerpt is sent.",
+        0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the context window are stored in full, but only an excerpt is sent.",
         group="Large outputs", none=1.0, within=(0.05, 1),
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ class Policy:
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declare_threshold(
-        4_000, "Minimum tokens freed by replacing outputs", "Old outputs are replaced to save money only if that frees at least this much, or an eighth of the window if that is less.",
+        4_000, "Minimum tokens freed by replacing outputs", "Old outputs are replaced to save money only if that frees at least this much, or an eighth of the context window if that is less.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declare_threshold(
@@ -144,20 +144,20 @@ class Policy:
         group="Observations", observational=True,
     )  # fmt: skip
     observation_share: float = _declare_threshold(
-        0.30, "Condense messages that take up more than", "At the end of a turn, older messages that exceed this share of the window are condensed into dated observations.",
+        0.30, "Condense messages that take up more than", "At the end of a turn, older messages that exceed this share of the context window are condensed into dated observations.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
     reflection_share: float = _declare_threshold(
-        0.50, "Merge observations that take up more than", "Observations that exceed this share of the window are merged into a shorter list, a reflection.",
+        0.50, "Merge observations that take up more than", "Observations that exceed this share of the context window are merged into a shorter list, a reflection.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
 
     handover: str = _declare_threshold(
-        "pays", "Write handover documents", "When a handover document replaces older messages: never, only when the next request wouldn't fit, when a set share of the window is full, or when it saves money.",
+        "pays", "Write handover documents", "When a handover document replaces older messages: never, only when the next request wouldn't fit, when a set share of the context window is full, or when it saves money.",
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declare_threshold(
-        0.85, "Always write a handover document at", "When the model's window is this full, a handover document always replaces older messages.",
+        0.85, "Always write a handover document at", "When the model's context window is this full, a handover document always replaces older messages.",
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
@@ -165,12 +165,12 @@ class Policy:
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
-        0.30, "Minimum context for a handover document (share of the window)", "A handover document is written to save money only if the conversation is longer than this share of the model's context window or than the size in the previous setting, whichever is smaller.",
+        0.30, "Minimum context for a handover document (share of the context window)", "A handover document is written to save money only if the conversation is longer than this share of the model's context window or than the size in the previous setting, whichever is smaller.",
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
         6, "Minimum records that a handover document replaces", "A handover document is written only if it replaces at least this many records, such as messages and outputs.",
-        group="Handover", within=(1, 1_000), unit="facts",
+        group="Handover", within=(1, 1_000), unit="records",
     )  # fmt: skip
     handover_cooldown: float = _declare_threshold(
         60.0, "Time between handover documents", "Minimum time between two handover documents.",
@@ -191,7 +191,7 @@ class Policy:
     )  # fmt: skip
 
     tools_share: float = _declare_threshold(
-        0.08, "Use tool search when tools exceed", "If MCP tools would take up more than this share of the window, the agent searches for tools instead.",
+        0.08, "Use tool search when tools exceed", "If MCP tools would take up more than this share of the context window, the agent searches for tools instead.",
         group="Tools", within=(0, 1),
     )  # fmt: skip
     catalogue_tokens: int = _declare_threshold(
@@ -220,7 +220,7 @@ class Policy:
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declare_threshold(
-        60.0, "Time limit for a summary when the window is full", "If the next request wouldn't fit in the window: how long to wait for a summary before continuing without one.",
+        60.0, "Time limit for a summary when the context window is full", "If the next request wouldn't fit in the context window: how long to wait for a summary before continuing without one.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declare_threshold(
@@ -228,15 +228,15 @@ class Policy:
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declare_threshold(
-        128_000, "Default size of a model's window", "The window size to assume for a model that doesn't report one.",
+        128_000, "Default size of a model's context window", "The size of the context window to assume for a model that doesn't report one.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declare_threshold(
-        8_000, "Space for the reply", "Space reserved for the reply, up to a tenth of the model's window.",
+        8_000, "Space for the reply", "Space reserved for the reply, up to a tenth of the model's context window.",
         group="Safety", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     reserve_summary: int = _declare_threshold(
-        3_000, "Space for a summary", "Space reserved for a summary, up to a twentieth of the window.",
+        3_000, "Space for a summary", "Space reserved for a summary, up to a twentieth of the context window.",
         group="Safety", within=(0, 100_000), unit="tokens",
     )  # fmt: skip
 

@@ -296,7 +296,7 @@ class FoldDocumentWriter:
         if quick is not None:
             yield WritingAttempt(quick.model_name, quick, role, "transcript")
         if long is not None and (quick is None or long.model_name != quick.model_name):
-            yield WritingAttempt(f"{long.model_name}, using its long window", long, facts.ModelRole.LONG, "transcript")
+            yield WritingAttempt(f"{long.model_name}, using its large context window", long, facts.ModelRole.LONG, "transcript")  # fmt: skip
         if quick is not None:
             yield WritingAttempt(f"{quick.model_name}, in several parts", quick, role, "pieces")
         if main is not None and quick is not None and main.model_name != quick.model_name:
@@ -351,7 +351,7 @@ class FoldDocumentWriter:
                 raise ModelFailed("The model's reply was not a handover document.")
             return text
         if rung.way == "transcript" and reading.shown > room:
-            raise ModelFailed(f"The messages to fold don't fit in the window of {rung.client.model_name}.")
+            raise ModelFailed(f"The messages to fold don't fit in the context window of {rung.client.model_name}.")
         text, size = "", room if rung.way == "transcript" else min(room, room // 2 + 1)
         async for piece in _join_passages_to_pieces(self._read_passages(reading), size):
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece

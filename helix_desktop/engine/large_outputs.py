@@ -254,7 +254,7 @@ class OutputAdmission:
 
     async def _build_message_fold(self, index: int, part: facts.Attachment, policy: Policy) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
-        why = f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window"
+        why = f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the context window"
         return self._fold_over(facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why)
 
 

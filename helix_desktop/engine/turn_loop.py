@@ -147,8 +147,8 @@ class TurnLoop:
             return
         kept = context_usage.count_unfoldable_tokens(state)
         raise errors.ActionRefused(
-            f"The next request would take up {meter.used:,} tokens, but the window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
-            remedy="Unpin something, or choose a model with a larger window.",
+            f"The next request would take up {meter.used:,} tokens, but the context window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
+            remedy="Unpin something, or choose a model with a larger context window.",
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:

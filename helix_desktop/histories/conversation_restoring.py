@@ -248,7 +248,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     form = FORMATS[restored.agent]
     yield f"Written to {path}. Messages: {restored.messages:,}; compactions: {restored.compactions}."
     if restored.is_folded:
-        yield "Older parts were folded to fit the agent's window. The originals stay in this workspace's cache."
+        yield "Older parts were folded to fit the context window of the agent's model. The originals stay in this workspace's cache."
     if not restored.fits:
         yield "The session may still be too long for the agent: the rest cannot be folded."
     if restored.is_original:

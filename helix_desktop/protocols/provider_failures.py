@@ -114,7 +114,7 @@ def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
 
 def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelFailed | None:
     if refusal.status == 413 or (refusal.status <= 500 and _CONTEXT.search(evidence)):
-        remedy = "Fold more of the conversation, or choose a model with a larger window."
+        remedy = "Fold more of the conversation, or choose a model with a larger context window."
         return ContextTooLong(sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence))
     if _NO_TOOLS.search(evidence):
         return ModelFailed(sentence, remedy="Choose a model that can call tools.")

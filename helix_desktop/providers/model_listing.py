@@ -46,7 +46,7 @@ async def check_provider_address(config: provider_catalog.ProviderConfig, connec
     """Contacts an address without a key; an error says what is wrong. Those of well-known providers are not contacted."""
     config = provider_catalog.check_provider_config(config)
     if not provider_catalog.may_carry_key(config.base_url):
-        why = f"A key for {config.name} would not be sent, because with http://, anyone on the network could read it."
+        why = f"A key for {config.name} cannot be sent to an http:// address, because anyone on the network could read it."
         raise InvalidInput(why, remedy="Use an https:// address.")
     if config.host in {preset.host for preset in provider_catalog.PRESETS.values()}:
         return

@@ -245,7 +245,7 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
         )
     if key and not may_carry_key(config.base_url):
         raise ProviderKeyRefused(
-            f"The key for {config.name} was not sent, because with http://, anyone on the network could read it.",
+            f"The key for {config.name} was not sent to an http:// address, because anyone on the network could read it.",
             remedy="Use an https:// address.",
         )
     return http_transport.strip_and_check_key(key, config.name) if key else ""

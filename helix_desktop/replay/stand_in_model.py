@@ -69,7 +69,7 @@ class StandInModel:
         delays = {"hangs": FOREVER, "slow": FIRST_WORD}
         await asyncio.sleep(delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS))
         if not self.fits(request):
-            raise ContextTooLong("The request does not fit in the simulated model's window.")
+            raise ContextTooLong("The request does not fit in the simulated model's context window.")
         if self.kind == "fails":
             raise ModelOverloaded("The stand-in refuses every request.")
         text = self._write_stand_in_answer(request)

@@ -80,14 +80,14 @@ def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteA
         failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
         if isinstance(failed, StoreFull):  # A full disk is no damage.
             raise failed from error
-        raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
+        raise JournalCorrupt(f"The journal's latest records cannot be read: {error}.") from error
     if read >= log.committed:
         return
     added, missing, gap = journal_repair.append_salvaged_facts(journal, journal_repair.salvage_facts(journal.path, log))
     if gap:
         journal.close()
-        raise JournalCorrupt("The journal's log is damaged in the middle.")
-    note(f"The end of the journal's log was damaged or incomplete. Records recovered: {added}.")
+        raise JournalCorrupt("Some of the journal's latest records are damaged or missing.")
+    note(f"The end of the journal was damaged or incomplete. Records recovered: {added}.")
     for fact in missing[:100]:
         note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
 

@@ -625,7 +625,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
         "Next fold: old outputs are replaced with one-line markers, older than 10 steps, at least 500 tokens."
     )
     await worked(kept, 30, 400)
-    assert kept.folding.forecast_folds() == "Fold in progress: handover, because the window is 10% full."
+    assert kept.folding.forecast_folds() == "Fold in progress: handover, because the context window is 10% full."
     await kept.folding.aclose()
 
 

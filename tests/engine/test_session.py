@@ -464,7 +464,7 @@ async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
     await at.session.context.pin_part(PartRef(first))
     with pytest.raises(
         ActionRefused,
-        match=r"would take up 1,7\d\d tokens in every request. The window has 2,000 tokens, and 300 of them are reserved",
+        match=r"would take up 1,7\d\d tokens in every request. The context window has 2,000 tokens, and 300 of them are reserved",
     ):
         await at.session.context.pin_part(PartRef(second))
     with pytest.raises(ActionRefused, match="1,7"):

@@ -58,7 +58,7 @@ PUT_TOGETHER = {
     "the text was too long",
     "{}, in several parts: {}",
     "{}, in a context of its own: {}",
-    "{}, using its long window: {}",
+    "{}, using its large context window: {}",
     "Drafts and the window's layout could not be read. Their file was kept as {}.",  # in the window, but below `tr`
 }
 
@@ -125,7 +125,7 @@ def test_what_is_put_in_stays(language: str) -> None:
             "Nothing needs folding yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are replaced with one-line markers if that saves money; above 24,000 tokens, a handover document is written if that saves money; a handover document is always written at 27,200 tokens.",
             "暂无需要折叠的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出变为标记；从 24,000 token 起，划算时写交接文档；到 27,200 token 时必定写。",
         ),
-        ("Next fold: handover, because the window is 86% full.", "接下来：交接文档，因为窗口已占 86%。"),
+        ("Next fold: handover, because the context window is 86% full.", "接下来：交接文档，因为上下文窗口已占 86%。"),
         (
             "the next request would not fit: 3 parts, 9,000 tokens in total",
             "下一个请求将放不下：3 个部分，共 9,000 token",
@@ -167,8 +167,8 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
             "Noch muss nichts gefaltet werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt; ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt; bei 27,200 Tokens in jedem Fall.",
         ),
         (
-            "Next fold: handover, because the window is 86% full.",
-            "Als Nächstes: Übergabe. Grund: das Fenster ist zu 86% voll.",
+            "Next fold: handover, because the context window is 86% full.",
+            "Als Nächstes: Übergabe. Grund: das Kontextfenster ist zu 86% voll.",
         ),
         (
             "Cannot rewind while the agent is working.",

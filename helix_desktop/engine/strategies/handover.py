@@ -43,7 +43,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
         return None
     if full:
         too_long = "the next request is too long for this model"
-        why = too_long if meter.used_share > 1 else f"the window is {meter.used_share:.0%} full"
+        why = too_long if meter.used_share > 1 else f"the context window is {meter.used_share:.0%} full"
         return FoldPlan(FoldKind.HANDOVER, span, why)
     return _handover_that_pays(situation, span)
 

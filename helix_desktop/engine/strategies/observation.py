@@ -17,7 +17,7 @@ def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
     span = find_unobserved_span(situation)
     if span is None:
         return None
-    return FoldPlan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the window")
+    return FoldPlan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the context window")  # fmt: skip
 
 
 def find_unobserved_span(situation: FoldSituation) -> Span | None:

@@ -16,7 +16,7 @@ def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
     span = span_of_observations(situation)
     if span is None:
         return None
-    return FoldPlan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the window")
+    return FoldPlan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the context window")  # fmt: skip
 
 
 def span_of_observations(situation: FoldSituation) -> Span | None:

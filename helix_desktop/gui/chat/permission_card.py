@@ -273,7 +273,7 @@ class PermissionQuestionCard(QWidget):
         choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         choice.addItems([mark_text(rule) for rule in self._question.rules])
         choice.setProperty("look", "mono")
-        choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
+        choice.setToolTip(tr("* means any arguments. To allow fewer commands, choose a more specific rule."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
         is_choice = len(self._question.rules) > 1  # With one choice, Escape would stop the agent.
@@ -418,7 +418,7 @@ class PermissionQuestionPanel(QWidget):
         question = questions.get(number)
         focused = QApplication.focusWidget()
         held = self.visible_card is not None and focused is not None and self.visible_card.isAncestorOf(focused)
-        self._more.setText(format_count(len(questions) - 1, "{n} more question waiting", "{n} more questions waiting"))
+        self._more.setText(format_count(len(questions) - 1, "{n} more permission request waiting", "{n} more permission requests waiting"))  # fmt: skip
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
         if question is self._question:

@@ -133,7 +133,7 @@ class ModelRowPainter(RowPainter):
         painter.setPen(self._theme.colour_of_token("muted"))
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, heading)
         if first:
-            words = tr("window · input / output price per million tokens")
+            words = tr("context window · input / output price per million tokens")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
 
     def _draw_model_row(self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice) -> None:

@@ -30,12 +30,12 @@ class ModelsPage(WorkspaceSettingsPage):
 
     def _rebuild_models_page(self) -> None:
         self.clear_page()
-        self.add_sentence(tr("If you don't choose a fast or long-window model, the main model is used instead."))
+        self.add_sentence(tr("If you don't choose a fast or long-context model, the main model is used instead."))
         chosen = self._bench.workspace.settings
         for role, title, sentence in (
             ("main", tr("Main model"), tr("This model is used for conversations.")),
             ("fast", tr("Fast model"), tr("This model shortens outputs, records observations and writes summaries.")),
-            ("long", tr("Long-window model"), tr("This model takes requests that are too long for the other models.")),
+            ("long", tr("Long-context model"), tr("This model takes requests that are too long for the other models.")),
         ):
             self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))
         self.add_page_widget(self._build_thinking_row(chosen.effort))

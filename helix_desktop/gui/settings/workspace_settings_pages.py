@@ -221,11 +221,11 @@ def describe_threshold_value(value: Any) -> str:
     known = {
         "off": tr("Off"),
         "ask": tr("Ask the agent"),
-        "ahead": tr("Let the agent name in advance the content that it still needs"),
+        "ahead": tr("Let the agent say in advance which content it still needs"),
         "auto": tr("Keep an excerpt"),
         "steps": tr("After a set number of steps"),
         "panic": tr("Only when the next request wouldn't fit"),
-        "share": tr("When a set share of the window is full"),
+        "share": tr("When a set share of the context window is full"),
         "pays": tr("When it saves money"),
         "cheapest": tr("Whichever is cheaper"),
         "main": tr("The main model"),

@@ -12,7 +12,7 @@ def list_policy_choices() -> list[tuple[str, str]]:
         "helix": tr("Helix preset"),
         "observational": tr("Observational preset"),
         "layered": tr("Layered preset"),
-        "keeps_most": tr("Preset for large model windows"),
+        "keeps_most": tr("Preset for large context windows"),
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]

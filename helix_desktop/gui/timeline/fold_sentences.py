@@ -62,7 +62,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         named = tr("{name} preset", name=event.words) if event.words else ""
         parts = [
             dict(list_policy_choices()).get(event.words, named),
-            tr("{n} window", n=format_token_count(window)) if window else "",
+            tr("{n} context window", n=format_token_count(window)) if window else "",
         ]
         return " · ".join(part for part in parts if part)
     fold = event.current_folds[0]

@@ -35,7 +35,7 @@ def test_at_its_share_of_the_window_and_not_before() -> None:
     plan = handover.find_due_handover(situation(long_talk(86_000), HELIX))
     assert plan is not None
     assert plan.kind is FoldKind.HANDOVER
-    assert "the window is 8" in plan.why
+    assert "the context window is 8" in plan.why
     assert not plan.panic
     plan = handover.find_due_handover(situation(long_talk(120_000), HELIX))
     assert plan is not None

@@ -222,7 +222,7 @@ def test_the_rule_to_add_grows_with_the_text_while_its_question_stands(theme: Th
 def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: PermissionQuestionPanel) -> None:
     other = PermissionQuestion(COMMAND.call, "Write a file", "x", "")
     approvals.show_oldest_question({1: COMMAND, 2: other})
-    assert approvals._more.text() == "1 more question waiting"
+    assert approvals._more.text() == "1 more permission request waiting"
     approvals.show_oldest_question({2: other})
     assert approvals.visible_card is not None
     assert approvals.visible_card.accessibleName() == "Permission needed: Write a file"

@@ -28,7 +28,10 @@ def test_titles_and_lines(written: Written) -> None:
         "Handover 1",
         "Handover 2",
     ]
-    assert fold_sentences.describe_event_briefly(story.events[0], story.model_window) == "Layered preset · 128K window"
+    assert (
+        fold_sentences.describe_event_briefly(story.events[0], story.model_window)
+        == "Layered preset · 128K context window"
+    )
     spoken.set_translations(json.loads(spoken.catalogue_file("zh_CN").read_text("utf-8")))
     try:
         assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
