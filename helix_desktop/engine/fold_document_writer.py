@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, facts, request_building
+from helix_desktop.engine import conversation_details, facts, request_building, span_as_text
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
@@ -24,13 +24,7 @@ from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, Deta
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
-from helix_desktop.engine.span_as_text import (
-    AT_ONCE,
-    SpanText,
-    details_of_stored_entries,
-    read_detail_sources,
-    read_span_texts,
-)
+from helix_desktop.engine.span_as_text import SpanText, details_of_stored_entries, read_detail_sources, read_span_texts
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fold_covers import covers_overlap
 from helix_desktop.engine.state.view_items import ViewItem
@@ -236,8 +230,8 @@ class FoldDocumentWriter:
             else:
                 before += entry
         collecting = DetailCollector()
-        for at in range(0, len(seqs), AT_ONCE):
-            sources = await read_detail_sources(reading.branch, seqs[at : at + AT_ONCE], self.cache)
+        for at in range(0, len(seqs), span_as_text.AT_ONCE):
+            sources = await read_detail_sources(reading.branch, seqs[at : at + span_as_text.AT_ONCE], self.cache)
             await asyncio.to_thread(_collect_with_pauses, collecting, sources)
         stored = details_of_stored_entries(reading.branch, seqs)
         found, text = await asyncio.to_thread(_combine_details, before, collecting, stored, reading.todo)

@@ -111,11 +111,11 @@ class ConversationMatcher:
 
     def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
-        for hashed, tracks in list(self._lines_by_hash.items()):
-            rest = tuple(each for each in tracks if each.conversation != conversation)
+        for hashed, lines in list(self._lines_by_hash.items()):
+            rest = tuple(each for each in lines if each.conversation != conversation)
             if not rest:
                 del self._lines_by_hash[hashed]
-            elif len(rest) < len(tracks):
+            elif len(rest) < len(lines):
                 self._lines_by_hash[hashed] = rest
         for session, tracks in self._lines_by_session.items():
             self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]
