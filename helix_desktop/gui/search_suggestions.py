@@ -34,7 +34,7 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
         PaletteItem(
             each.title,
             actions[each.id].trigger,
-            note=each.group,
+            note=tr("fold") if each.id.startswith("fold-") else each.group,
             key=actions.format_shortcut(each.id),
             enabled=actions[each.id].isEnabled(),
         )

@@ -8,6 +8,7 @@ from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.command_palette import match_palette_items
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
@@ -90,3 +91,10 @@ def test_mentions_are_files_and_then_entries() -> None:
     assert [offer.value for offer in offers] == [story.stored(story.TABLE).digest]
     offers = asyncio.run(search_suggestions.offer_mentions(bench, CompletionRequest("@", "lock", 0)))
     assert [offer.inserted_text for offer in offers][:2] == ["@src/lock/manager.rs ", "@src/lock/table.rs "]
+
+
+def test_who_types_fold_is_first_offered_to_fold(window: MainWindow) -> None:
+    """The defect: no action's title had the word, so folders and help pages alone were found."""
+    offered = search_suggestions.suggest_actions(window.window_actions)
+    found = match_palette_items([*offered, *search_suggestions.suggest_help_pages(str)], "Fold")
+    assert {item.note for item in found[:4]} == {"fold"}

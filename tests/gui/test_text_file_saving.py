@@ -47,7 +47,8 @@ def test_a_file_stays_as_it_was_where_there_is_no_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "name"), [("Fix: a/b?", "Fix  a b"), ("历程 1", "历程 1"), ("///", "story"), ("", "story")]
+    ("title", "name"),
+    [("Fix: a/b?", "Fix a b"), ("Hello. (fork)", "Hello fork"), ("历程 1", "历程 1"), ("///", "story"), ("", "story")],
 )
 def test_a_title_as_the_name_of_a_file(title: str, name: str) -> None:
     assert file_name_from_title(title, "story") == name

@@ -34,12 +34,16 @@ class PaletteItem:
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """The items that contain every word: first those that begin with the typed text, then with its first word."""
+    """The items that contain every word: first those that begin with the typed text or its first word, or whose note is it."""
     wanted = words.casefold().split()
     if not wanted:
         return list(finds[:MAX_MATCHES])
     found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
-    found.sort(key=lambda find: [not find.text.casefold().startswith(begin) for begin in (" ".join(wanted), wanted[0])])
+    whole = " ".join(wanted)
+    found.sort(
+        key=lambda find: [*map(find.text.casefold().startswith, (whole, wanted[0])), find.note.casefold() == whole],
+        reverse=True,
+    )
     return found[:MAX_MATCHES]
 
 

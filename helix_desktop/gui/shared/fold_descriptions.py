@@ -1,6 +1,8 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
-from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
+from collections.abc import Sequence
+
+from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -29,11 +31,7 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
     if fold.kind is FoldKind.EXCERPT:
         return format_count(folds, "Shortened {n} tool output to an excerpt", "Shortened {n} tool outputs to excerpts")
     if fold.kind is FoldKind.OBSERVATIONS:
-        return format_count(
-            count_covered_facts(fold),
-            "Condensed {n} older message into a dated list of observations",
-            "Condensed {n} older messages into a dated list of observations",
-        )
+        return tr("Condensed older messages into a dated list of observations")
     if fold.kind is FoldKind.REFLECTION:
         return tr("Merged the observations about older messages")
     return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else describe_fold_kind(fold.kind).capitalize()
@@ -50,8 +48,10 @@ def describe_fold_kind(kind: FoldKind) -> str:
     }.get(kind, kind.value)
 
 
-def count_covered_facts(fold: Folded) -> int:
-    return fold.cover.last - fold.cover.first + 1 if isinstance(fold.cover, Span) else 1
+def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:
+    """How many messages and replies a fold covers. A span also contains records that nobody sees as a message."""
+    cover = fold.cover if isinstance(fold.cover, Span) else Span(fold.cover.seq, fold.cover.seq)
+    return sum(isinstance(each.fact, UserSaid | ModelReplied) for each in recorded[cover.first - 1 : cover.last])
 
 
 def format_token_change(before: int, after: int) -> str:

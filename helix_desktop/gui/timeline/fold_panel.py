@@ -12,7 +12,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.fold_descriptions import count_covered_facts, describe_kept_details
+from helix_desktop.gui.shared.fold_descriptions import count_covered_messages, describe_kept_details
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
@@ -292,7 +292,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
     parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
     yield build_heading_box(ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12)
-    number = len(shown.list_foldable()) if parts else count_covered_facts(fold)
+    number = len(shown.list_foldable()) if parts else count_covered_messages(fold, event.history.facts)
     if gone := len(event.current_folds) - number if parts else 0:
         removed = format_count(gone, "{n} output was permanently removed.", "{n} outputs were permanently removed.")
         yield build_note_box(ink, width, removed, font=ink.text)

@@ -11,7 +11,7 @@ from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import fold_descriptions
 from helix_desktop.gui.shared.figure_formats import DAY_SECONDS, format_dollars, format_duration
-from helix_desktop.gui.shared.fold_descriptions import count_covered_facts, format_token_change
+from helix_desktop.gui.shared.fold_descriptions import count_covered_messages, format_token_change
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -74,7 +74,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         parts.append(format_count(notes, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high))
     elif fold.kind is not facts.FoldKind.MARKER:
         parts += [
-            format_count(count_covered_facts(fold), "{n} message", "{n} messages"),
+            format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"),
             fold_descriptions.describe_kept_details(fold.details),
         ]
     return " · ".join(part for part in parts if part)
@@ -137,7 +137,7 @@ def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
     parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
     if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
-        parts.append(format_count(count_covered_facts(fold), "{n} message", "{n} messages"))
+        parts.append(format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"))
     if fold.seconds:
         parts.append(format_duration(fold.seconds))
     parts.append(fold.model or tr("no model"))

@@ -6,7 +6,22 @@ import json
 
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Attachment, Folded, FoldKind, PartRef, Stored, Text, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    PartRef,
+    Recorded,
+    Span,
+    Stop,
+    Stored,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.gui import translation as spoken
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
@@ -43,6 +58,21 @@ def test_titles_and_lines(written: Written) -> None:
     assert fold_sentences.describe_fold_details(story.events[3]) == (
         "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the document and 1 to a cache entry."
     )
+
+
+def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
+    """The defect: tool outputs, permissions and ends of turns were counted as messages, so that 17 were 32."""
+    usual: list[Fact] = [
+        UserSaid((Text("do it"),)),
+        ModelReplied((Text("done"),), "m", Stop.END),
+        TurnEnded(TurnEnd.DONE),
+    ]
+    fold = Folded("f", FoldKind.HANDOVER, Span(1, 6), "text", 10, 90)
+    recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate((*usual, *usual, fold), 1)]
+    story = ConversationTimeline()
+    story.read_all_facts(recorded)
+    assert " · 4 messages" in fold_sentences.describe_event_briefly(story.events[-1], 0)
+    assert " · 4 messages" in fold_sentences.describe_fold_figures(story.events[-1])
 
 
 def test_sections_of_a_document() -> None:
