@@ -70,6 +70,7 @@ class EntryViewer(QWidget):
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
         theme.keep_lengths_scaled(self, column.setSpacing, 10)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
+        self._uses_button.setMinimumWidth(1)  # It gives way first, and shortens its text.
         theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -56,12 +56,14 @@ class FleetList(RowTree):
         """Where there is little room, the widest column gives way to the one that takes what is left, then all wide ones do."""
         super().resizeEvent(event)
         room = self.viewport().width() - LEAST_WIDTH
-        widest = self._widths.index(max(self._widths))
-        others = sum(self._widths) - self._widths[widest]
+        title_width = self.header().sectionSizeHint
+        widths = [width and max(width, title_width(number)) for number, width in enumerate(self._widths)]
+        widest = widths.index(max(widths))
+        others = sum(widths) - widths[widest]
         self.setColumnHidden(widest, room - others < LEAST_WIDTH // 2)
-        narrow = sum(width for width in self._widths if width <= NARROW)
+        narrow = sum(width for width in widths if width <= NARROW)
         share = min((room - narrow) / max(others - narrow, 1), 1.0)
-        for number, width in enumerate(self._widths):
+        for number, width in enumerate(widths):
             shared = width if width <= NARROW else round(width * share)
             self.setColumnWidth(number, min(width, room - others) if number == widest else shared)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.messages import ContextKind
@@ -101,6 +101,10 @@ class FoldList(QListView):
         self.setAccessibleName(tr("Folds, newest first"))
         self.selectionModel().currentChanged.connect(self._on_fold_selected)
         theme.changed.connect(self.scheduleDelayedItemsLayout)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.scrollTo(self.currentIndex())
 
     def show_fold_events(self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None) -> None:
         """Replaces the rows. The chosen event stays selected if it is among them."""

@@ -30,7 +30,9 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
     if not event.current_folds:
-        return tr("Conversation started")
+        begun = event.history.facts[event.seq - 1].fact
+        is_fork = isinstance(begun, facts.ConversationStarted) and begun.forked_from
+        return tr("Fork created") if is_fork else tr("Conversation started")
     if event.fold_kind is facts.FoldKind.EXCERPT and (named := _name_covered_calls(event)):
         more = len(event.current_folds) - len(named)
         rest = format_count(more, "and {n} more", "and {n} more") if more else ""

@@ -460,6 +460,17 @@ def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, them
     assert page.viewer._copy.isVisible()
 
 
+def test_with_large_text_the_first_button_is_not_cut(page: CachePage, theme: Theme, settle: Settle) -> None:
+    page.table.select_row(0)
+    settle()
+    for zoom in (1.0, 1.5, 1.75, 2.0):
+        theme.set_zoom(zoom)
+        page.resize(1_000, 850)
+        settle()
+        assert page.viewer.recall_button.width() >= page.viewer.recall_button.sizeHint().width(), zoom
+    theme.set_zoom(1.0)
+
+
 def test_what_is_copied_is_what_is_shown_whatever_its_shape(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:

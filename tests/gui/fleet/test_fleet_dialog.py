@@ -271,6 +271,17 @@ def test_only_what_can_act_on_what_is_chosen_is_enabled(
     assert not dialog._drain.isEnabled()
 
 
+def test_no_heading_is_cut_with_large_text(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
+    theme.set_zoom(2.0)
+    dialog, _, _, _parent = opened(theme, doing, places)
+    dialog.resize(1_380, 860)
+    header = dialog._task_list.header()
+    shown = [at for at in range(header.count()) if not header.isSectionHidden(at)]
+    assert len(shown) >= 7
+    assert [at for at in shown if header.sectionSize(at) < header.sectionSizeHint(at)] == []
+    theme.set_zoom(1.0)
+
+
 def test_an_empty_page_says_once_what_to_do(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     dialog._show_fleet([])

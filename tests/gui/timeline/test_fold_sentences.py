@@ -8,6 +8,7 @@ from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     Fact,
     Folded,
     FoldKind,
@@ -73,6 +74,19 @@ def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
     story.read_all_facts(recorded)
     assert " · 4 messages" in fold_sentences.describe_event_briefly(story.events[-1], 0)
     assert " · 4 messages" in fold_sentences.describe_fold_figures(story.events[-1])
+
+
+def test_the_beginning_of_a_fork_is_called_a_fork() -> None:
+    """Two rows of its timeline had the same title."""
+    begun: list[Fact] = [
+        ConversationStarted(),
+        UserSaid((Text("go"),)),
+        ConversationStarted(forked_from="a", forked_at=2),
+    ]
+    story = ConversationTimeline()
+    story.read_all_facts([Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)])
+    titles = [fold_sentences.describe_event_title(event) for event in story.events]
+    assert titles == ["Conversation started", "Fork created"]
 
 
 def test_sections_of_a_document() -> None:

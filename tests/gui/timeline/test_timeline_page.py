@@ -87,6 +87,16 @@ def acts_of(page: TimelinePage) -> list[object]:
     return [stack.hot_spot_and_rect(spot)[0].act for spot in stack.list_hot_spots()]
 
 
+def test_the_chosen_fold_stays_in_sight_where_the_list_becomes_small(page: Page, settle: Settle) -> None:
+    made, _ = page
+    made.list.setCurrentIndex(made.list.rows.index(made.list.rows.rowCount() - 1))
+    made.resize(600, 500)
+    settle()
+    place = made.list.visualRect(made.list.currentIndex())
+    assert made.list.viewport().height() < made.list.rows.rowCount() * place.height()
+    assert made.list.viewport().rect().contains(place)
+
+
 def test_the_newest_fold_is_shown(page: Page) -> None:
     timeline, _ = page
     assert timeline.panel._title._words == "Handover 2"
