@@ -38,7 +38,7 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
             key=actions.format_shortcut(each.id),
             enabled=actions[each.id].isEnabled(),
         )
-        for each in actions
+        for each in sorted(actions, key=lambda each: each.id == "trash-workspace")  # It is never the first choice.
         if each.id != "palette"
     ]
 

@@ -65,7 +65,7 @@ Seen = Iterator[tuple[str, str]]
 STORIES, MOMENTS = int(os.environ.get("HELIX_STORIES", "4")), 25
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Stored, can be recalled", "Cost so far", "Sent", "Saved",
-    "If summarized only when the context window is full", "Read from the provider's cache",
+    "If summarized only when full", "Read from the provider's cache",
 }  # fmt: skip
 
 

@@ -98,3 +98,8 @@ def test_who_types_fold_is_first_offered_to_fold(window: MainWindow) -> None:
     offered = search_suggestions.suggest_actions(window.window_actions)
     found = match_palette_items([*offered, *search_suggestions.suggest_help_pages(str)], "Fold")
     assert {item.note for item in found[:4]} == {"fold"}
+
+
+def test_who_types_trash_is_offered_the_conversations_before_the_whole_workspace(window: MainWindow) -> None:
+    found = match_palette_items(search_suggestions.suggest_actions(window.window_actions), "trash")
+    assert [item.text for item in found[-2:]] == ["Move conversation to trash", "Move workspace to trash"]

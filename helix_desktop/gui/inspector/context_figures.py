@@ -90,7 +90,7 @@ def newest_handover_name(state: Moment) -> str:
 def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     """Returns rows of words, figure and whether to highlight the figure."""
     rows = [
-        (tr("If summarized only when the context window is full"), f"≈ {format_token_count(figures.without)}", False),
+        (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False),
         (tr("Sent"), format_token_count(figures.sent), False),
     ]
     if figures.cache_read:

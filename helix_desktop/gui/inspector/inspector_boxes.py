@@ -135,5 +135,5 @@ def build_savings_boxes(ink: DrawingStyle, width: float, state: Moment) -> Itera
     for number, (words, figure, good) in enumerate(build_savings_rows(savings)):
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
     if lacks_price(state) and not savings.paid:
-        unknown = f"{tr('no price is known')} · {tr('Set the price…')}"
-        yield FigureBox(ink, width, tr("Cost so far"), unknown, accent=True, act=SetModelPrice())
+        # The composer says that no price is known; with those words too, the name of the figure had no room.
+        yield FigureBox(ink, width, tr("Cost so far"), tr("Set the price…"), accent=True, act=SetModelPrice())
