@@ -7,7 +7,7 @@ from typing import Any
 
 from helix_desktop.errors import ConfigFileMistake
 
-# A string or comment that is never closed reaches to the end. Otherwise, the search would take quadratic time.
+# An unclosed string or comment matches up to the end of the text. Otherwise, the search would take quadratic time.
 _COMMENTS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,:]*")
@@ -38,7 +38,7 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     indent = "  " * (depth + 1)
     member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace("\n", f"\n{indent}")
     rest = text[at + 1 :]
-    if plain[_skip_blanks(plain, at + 1)] == "}":  # It has no members, but may contain a comment.
+    if plain[_skip_blanks(plain, at + 1)] == "}":  # The object has no members, but it may contain a comment.
         return f"{text[: at + 1]}\n{indent}{member}\n{indent[2:]}{rest if rest.lstrip()[0] != '}' else rest.lstrip()}"
     return f"{text[: at + 1]}\n{indent}{member},{rest if rest[0].isspace() else ' ' + rest}"
 

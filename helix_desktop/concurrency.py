@@ -26,7 +26,7 @@ class OwnedTasks:
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
         self._owner = owner
         self._report = report
-        self._running: dict[asyncio.Task[Any], None] = {}  # Running tasks, in the order of their start.
+        self._running: dict[asyncio.Task[Any], None] = {}  # Running tasks, in the order in which they were started.
         self._closed = False
 
     def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:

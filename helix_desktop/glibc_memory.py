@@ -10,8 +10,8 @@ import contextlib
 import ctypes
 import sys
 
-EVERY = 60.0  # The pause in seconds between two returns of freed memory to the system.
-LARGE = 128 << 10  # Buffers with more bytes than this are returned to the system as soon as they are freed.
+EVERY = 60.0  # In seconds. Freed memory is returned to the system this often.
+LARGE = 128 << 10  # In bytes. Larger buffers are returned to the system as soon as they are freed.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
 
 

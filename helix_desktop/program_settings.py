@@ -39,8 +39,8 @@ class ProgramSetting(Generic[T]):
     most: int | None = None
     unit: str = ""
     restart: bool = False  # True if a change takes effect only after a restart.
-    long: bool = False  # True if the value is text of several lines.
-    font: str = ""  # "text" or "code" if the setting is a font of this kind. An empty value means the default font.
+    long: bool = False  # True if the value can have several lines.
+    font: str = ""  # "text" or "code" if the setting chooses such a font. The empty value means the default font.
 
     def check_value(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""
@@ -77,7 +77,7 @@ class ProgramSetting(Generic[T]):
         return f" Did you mean {near[0]!r}?" if near else ""
 
 
-# Each language but English has files in resources/translations.
+# Each language except English has files in resources/translations.
 LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
 
 THEME = ProgramSetting(

@@ -34,7 +34,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, Stoppe
 VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
-HELLO_SECONDS = 10.0  # A running program that hangs delays others for this long.
+HELLO_SECONDS = 10.0  # A running program that hangs delays other programs by at most this time.
 SOCKETS = sys.platform != "win32"
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
@@ -219,7 +219,7 @@ async def _answer_request(answer: Answer, arguments: list[str], console: Console
     except HelixError as error:
         await console.print_error(str(error))
         return 2 if isinstance(error, InvalidInput) else 1
-    except Exception:  # Whatever goes wrong, the sender of the request is told.
+    except Exception:  # Whatever goes wrong, the sender of the request must be told.
         log.exception("a request failed")
         await console.print_error(
             "The running program failed while it answered, because of a bug. Details are in its log."
@@ -265,7 +265,7 @@ async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> 
         return None
     try:
         async with asyncio.timeout(HELLO_SECONDS):
-            await wire.receive_frame()  # The owner's greeting. An owner that is ending sends none.
+            await wire.receive_frame()  # Waits for the owner's greeting. An owner that is closing sends none.
     except (OSError, EOFError):  # TimeoutError is an OSError, too.
         await wire.close()
         return None
@@ -288,7 +288,7 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
         with _report_lost_owner():
             await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            with _report_lost_owner():  # Not around the console, whose own reader may also close.
+            with _report_lost_owner():  # The console is not inside, because its own reader may also be closed.
                 kind, content = await wire.receive_frame()
             if kind == b"X":
                 return int(content)

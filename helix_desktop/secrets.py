@@ -26,7 +26,7 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyri
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-# Matches names of secrets that do not belong to a provider.
+# Matches the names of secrets that do not belong to a provider.
 _OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
 SERVICE = "helix-desktop"
 _PORTS = {"https": 443, "http": 80}
@@ -199,7 +199,7 @@ class SecretStorage:
         self._limit = limit
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
-        self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
+        self._is_refused = False  # True if the user was asked to unlock the keyring but did not do so.
         self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring could ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:

@@ -22,13 +22,13 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import resources_folder
 
-PIECE = 16_384  # Cutting texts with more characters than this at line ends changes counts by only 0.0002 %.
-BATCH = 1 << 18  # One call counts about this many characters.
+PIECE = 16_384  # In characters. Longer texts are cut at line ends, which changes their counts by only 0.0002 %.
+BATCH = 1 << 18  # In characters. One call counts about this much text.
 END = "<|endoftext|>"  # All vocabularies contain this token.
-WHOLE = 1_000_000  # Texts with more characters than this are not counted but estimated from samples.
+WHOLE = 1_000_000  # In characters. Longer texts are not counted but estimated from samples.
 SAMPLES = 16
-REMEMBERED = 8_000  # How many counts are remembered, at about 200 bytes each.
-BYTES_PER_TOKEN = 3.6  # An estimate for when tiktoken fails.
+REMEMBERED = 8_000  # The number of counts that are remembered. Each takes about 200 bytes.
+BYTES_PER_TOKEN = 3.6  # Used for an estimate if tiktoken fails.
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class TokenVocabulary:
 
 
 _O200K_WORDS = (
-    # One group: tiktoken searches it at once, but without a group tries these one after the other.
+    # The alternatives are in one group, which tiktoken searches at once. It would try ungrouped ones one by one.
     r"(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"\p{N}{1,3}",
@@ -183,14 +183,14 @@ class TiktokenCounter:
             return list(map(self._count_piece, batch))
         encoding = self._loaded_encoding()
         try:
-            # Four bytes for each token: while a list of numbers is made, other threads wait.
+            # A buffer holds four bytes for each token. Building a list of numbers would block other threads.
             core, text = encoding._core_bpe, END.join([*batch, ""])  # noqa: SLF001
             found = bytes(core.encode_to_tiktoken_buffer(text, {END}))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - a panic inside tiktoken is no Exception; which piece it was shows alone
             return list(map(self._count_piece, batch))
-        # No part of two other tokens looks like this one: the highest byte is always zero.
+        # The highest byte of a token is always zero, so this pattern cannot occur across two other tokens.
         parts = found.split(encoding.eot_token.to_bytes(4, sys.byteorder))
         return [len(part) // 4 for part in parts[:-1]]
 

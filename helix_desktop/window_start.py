@@ -25,8 +25,8 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     """Run the window until it is closed. `home`: store everything in this folder (see program_folders.py)."""
     from helix_desktop import program_folders  # At the top, PySide6 would slow it down: see gui/__init__.py.
 
-    # Nothing that is allocated at the start is garbage.
-    # garbage_collection.py collects garbage once everything is loaded.
+    # None of the objects that are allocated at the start become garbage.
+    # garbage_collection.py turns collecting on again once everything is loaded.
     gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
     where = program_folders.find_program_folders(home or arguments.home)

@@ -50,7 +50,7 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     with Terminal() as terminal:
         await switch.run_until_input_ends(terminal.read_input)
     logging.shutdown()
-    os._exit(0)  # Everything is closed. A normal exit would wait for threads that load a vocabulary.
+    os._exit(0)  # Everything is closed by now. A normal exit would wait for threads that load a vocabulary.
 
 
 def _write_to_editor(data: bytes) -> None:
@@ -80,7 +80,7 @@ async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: St
     from helix_desktop import workbench
     from helix_desktop.workbench import interrupted_turns
 
-    # In a thread, because this import takes half a second, which would freeze an open window.
+    # Imported in a thread, because this takes half a second and would freeze an open window.
     agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_agent")
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
-FETCH_SECONDS = 20.0  # A turn waits this long for facts that other machines wrote.
+FETCH_SECONDS = 20.0  # A turn waits at most this long for facts that other machines have written.
 WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
 
 
@@ -62,7 +62,7 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     text = "" if arguments.resume else await _read_message(arguments, console)
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
+        if not (arguments.acp or arguments.conversation):  # Other agents' tools have different names.
             workspace_access.check_allowed_names(arguments.allow)
         if not arguments.acp:
             await _check_slash_command(bench, text, arguments.conversation)

@@ -16,8 +16,8 @@ from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
-MOST_HITS = 1_000_000  # A search without a limit shows at most this many hits.
-LONGEST = 18  # A number of more digits may not fit into the database's 64-bit integers.
+MOST_HITS = 1_000_000  # The maximum number of hits that a search without a limit shows.
+LONGEST = 18  # A number with more digits may not fit into the database's 64-bit integers.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 
@@ -108,14 +108,14 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     try:
         beginning[:4096].decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < min(len(beginning), 4096) - 4:  # Unless the last character was cut in two.
+        if error.start < min(len(beginning), 4096) - 4:  # The sample may end within a character.
             return "application/octet-stream"
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
 async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = arguments.json and arguments.output == STANDARD  # The content becomes part of the JSON.
+    inside = arguments.json and arguments.output == STANDARD  # The content then becomes part of the JSON.
     content, size = bytearray(), 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)

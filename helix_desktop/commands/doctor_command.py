@@ -27,7 +27,7 @@ def run_doctor_command(arguments: argparse.Namespace) -> int:
     with Terminal(target=arguments.output) as console:
         if arguments.output:
             asyncio.run(console.write_output(text.encode()))
-    asyncio.run(_print_findings(arguments, findings, Terminal()))  # Printed after the report is written.
+    asyncio.run(_print_findings(arguments, findings, Terminal()))  # The report must be written before this.
     return int(any(finding.state is installation_checks.DoctorFindingState.BAD for finding in findings))
 
 

@@ -19,7 +19,7 @@ from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskState
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN_STATES = ("running", "needs-you", "failed")
-MOST_FAILED = 5  # The most failed tasks that are printed without --json.
+MOST_FAILED = 5  # The maximum number of failed tasks that are printed without --json.
 FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 

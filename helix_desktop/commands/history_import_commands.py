@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.history_imports import ImportResult
 
-SHOWN = 20  # At most this many complaints about a history are printed.
+SHOWN = 20  # The maximum number of complaints about a history that are printed.
 KEYS_SHOWN = 20
 
 
@@ -33,7 +33,7 @@ IMPORTING: Options = {
     "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it isn't detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.
+    # Two hidden options that the recorder uses: read copies of the files, and import only sessions of this folder.
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
     "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
 }
@@ -105,7 +105,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
-    if arguments.copies is not None:  # The recorder names files that may be gone by now; their copies are read.
+    if arguments.copies is not None:  # The files that the recorder names may be gone by now, so their copies are read.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
@@ -132,7 +132,7 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     begun = False
     changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
     try:
-        # The first value arrives once the folders are being watched, so that no change is missed.
+        # The first value arrives only once the folders are being watched, so that no change is missed.
         async for changed in changes:
             if changed or not begun:
                 result = await _import_once(arguments, workspace)

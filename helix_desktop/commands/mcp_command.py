@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
-YOUNG = 50_000  # This many new objects start a garbage collection. The usual 700 slow the imports by a seventh.
+YOUNG = 50_000  # The number of new objects that start a garbage collection. With 700, imports are a seventh slower.
 
 
 def add_mcp_command(nouns: Subparsers) -> None:
@@ -64,7 +64,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
     if arguments.http is not None:
-        # Sent over a private socket to the workspace's owner, so it is in no process list.
+        # The token is sent to the workspace's owner over a private socket, so it appears in no process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
@@ -73,7 +73,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
-    # In threads, because these imports take half a second, which would freeze an open window.
+    # Imported in threads, because this takes half a second and would freeze an open window.
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
     from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console

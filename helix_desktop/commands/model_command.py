@@ -25,7 +25,7 @@ def add_model_command(nouns: Subparsers) -> None:
     options: Options = {"--provider P": "list only models from this provider"}
     add_verb(verbs, "list", "list the models of all providers", with_provider_tools(print_model_list), options)
     roles = "|".join(ModelRole)
-    model = {"dest": "model", "type": lambda text: "demo/demo" if text == "demo" else text}  # As `ask` does.
+    model = {"dest": "model", "type": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
     options = {
         "PROVIDER/MODEL": {**model, "help": "the model, as shown by `model list`"},
         **NAMED_WORKSPACE,

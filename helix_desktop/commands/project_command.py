@@ -15,7 +15,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 if TYPE_CHECKING:
     from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
-LEAST = 12  # A hash must be given with at least this many characters.
+LEAST = 12  # The minimum number of characters of a hash that the user enters.
 
 
 def add_project_command(nouns: Subparsers) -> None:

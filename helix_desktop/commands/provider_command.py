@@ -87,7 +87,7 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
     if arguments.key:
         try:
             await check_provider_address(config, desk.connections)
-        except ModelFailed as error:  # The key is not sent now, and the provider may answer later.
+        except ModelFailed as error:  # The provider does not answer now, but it may do so later.
             await desk.console.print_error(str(error))
     key = strip_and_check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
     if key:  # The key is stored before the provider, so that nothing changes if storing it fails.
@@ -171,7 +171,7 @@ async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools
     known = desk.configured.list_providers()
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
-    # A well-known provider that was not added is listed if it needs a key and one is stored or set.
+    # A well-known provider that was not added is also listed if it needs a key and a key for it exists.
     others = [await _provider_as_json(desk, preset) for preset in PRESETS.values() if preset.name not in names]
     described += [one for one in others if one["needs_key"] and one["key"]]
     found = [one for one in await local_servers.detect_local_servers(desk.connections) if one.config.name not in names]

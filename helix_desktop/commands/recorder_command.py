@@ -28,10 +28,10 @@ from helix_desktop.resident.history_recorder import list_history_folders_to_reco
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # The most files, and bytes, that are imported together.
+TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # At most this many files, and this many bytes, are imported together.
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
-IN_USE_SECONDS = 3600.0  # A database, which stores only when a turn began, may be in use this long.
+IN_USE_SECONDS = 3600.0  # A database stores only when a turn began, so it may still be in use for this long.
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
@@ -165,7 +165,7 @@ def _answer_import_requests(arguments: argparse.Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
-        time.sleep(0.2)  # If the resident was killed, its importer may still be working; wait for its end.
+        time.sleep(0.2)  # If the resident was killed, its importer may still be working, so wait until it ends.
     read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line), read)) + "\n")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
-AGAIN = -1  # Not an exit code: try again, because another program wants the workspace or has closed it.
+AGAIN = -1  # This is not an exit code. It means: try again, as another program wants the workspace or has closed it.
 AGAIN_SECONDS = 1.0
-UNABLE = 1  # The exit code if the workspace's model or key is missing. The worker tries again later.
+UNABLE = 1  # The exit code if the workspace has no model or no key. The worker tries again later.
 UNABLE_SECONDS = 60
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
     async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
         told = {"id": task.id, "state": state.value, **asdict(result), "conversation": task.id, "workspace": bench.id}
         short = f"{task.id}  {state.value}  {escape_control_characters(result.why)}".rstrip()
-        with suppress(ConnectionError):  # If the caller was killed, the task has ended all the same.
+        with suppress(ConnectionError):  # If the caller was killed, the task has ended anyway.
             await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
 
     if os.environ.get(workspace_link.STORE) and bench.workspace.link is None:
@@ -135,11 +135,11 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
         worker.tasks_may_allow = not arguments.ignore_task_allow
         await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")
         own = getattr(arguments, "workers", None)
-        if own is None:  # Another process runs the command; this one has the workspace open.
+        if own is None:  # Another process runs the command, but the workspace is open in this one.
             await worker.work_until_drained(until_empty=arguments.drain)
             return 0
         own.append(worker)
-        bench.sharing.fetch_seconds = 10.0  # No one here reads what other machines write.
+        bench.sharing.fetch_seconds = 10.0  # Nobody reads here what other machines write, so it is fetched rarely.
         forget = gateway_workspaces.set_release_handler(bench.id, lambda: worker.drain(0.0))
         try:
             await worker.work_until_drained(until_empty=arguments.drain)

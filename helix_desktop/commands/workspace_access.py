@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
-ASKING = 3  # An exit code between two processes of this program: "the user must agree first".
-LATER = 75  # An exit code between two processes of this program: "ask again in a moment".
+ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
+LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # The pause in seconds between two reports of progress.
+TOLD_EVERY = 2.0  # In seconds. Progress is reported this often.
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
-PATIENCE = 5.0  # How many seconds we wait for an answer from the process that has the workspace open.
+PATIENCE = 5.0  # In seconds. The process that has the workspace open must answer within this time.
 
 
 def add_workspace_verb(
@@ -160,7 +160,7 @@ async def _run_on_temporary_copy(
 async def _do_work(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     try:
         return int(await arguments.work(arguments, workspace, console))
-    except UnicodeEncodeError as error:  # No database takes a byte that is no UTF-8.
+    except UnicodeEncodeError as error:  # Databases accept only text that can be encoded as UTF-8.
         strange = next((word for word in arguments.argv if re.search("[\ud800-\udfff]", word)), None)
         if strange is None:
             raise
@@ -267,7 +267,7 @@ async def run_command_of_caller(
     """Run a caller's command line on the open workspace. It is this workspace, and where this program
     keeps things, whatever the arguments name: a folder may be meant as seen from the caller's.
     """
-    try:  # In a thread, because this slow import would freeze an open window.
+    try:  # Imported in a thread, because this is slow and would freeze an open window.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
     except SystemExit as ended:
         return int(ended.code or 0)
@@ -323,7 +323,7 @@ async def print_result(arguments: argparse.Namespace, console: Console, value: A
     for line in () if arguments.json else lines:
         await console.print_line(
             escape_control_characters(line)
-        )  # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
+        )  # Control characters are escaped even in a pipe, because `less -R` and `head` pass them on.
     return 0
 
 

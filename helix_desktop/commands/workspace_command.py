@@ -77,7 +77,7 @@ def run_new_workspace(arguments: argparse.Namespace) -> int:
 def print_workspace_list(arguments: argparse.Namespace) -> int:
     known = _workspaces_of_home(arguments).list_workspaces(trashed=arguments.trash)
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
-    lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
+    lines = [line.replace("\n", "\\n") for line in lines]  # The name of a folder can contain a line break.
     told = [_workspace_as_json(one) for one in known]
     return asyncio.run(print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."))
 
@@ -101,7 +101,7 @@ def run_import_workspace(arguments: argparse.Namespace) -> int:
         print("The file asks for these settings. To agree, open the workspace in the window:", file=sys.stderr)
         print(escape_control_characters(proposed), file=sys.stderr)
     notes = known.folder / "notes.txt"
-    if notes.exists():  # This file lists what could not be migrated.
+    if notes.exists():  # This file lists everything that could not be migrated.
         print(escape_control_characters(notes.read_text(encoding="utf-8").rstrip()), file=sys.stderr)
     return _print_known_workspace(arguments, known)
 
@@ -176,7 +176,7 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
     async for piece in workspace.export_pieces(damaged):
         size += len(piece)
         await console.write_output(piece)
-    if arguments.file != STANDARD:  # Nothing but the export goes to standard output.
+    if arguments.file != STANDARD:  # Standard output must contain nothing but the export.
         line = f"{workspace.name} was written to {arguments.file} ({size:,} bytes)."
         await print_result(arguments, console, {"file": str(arguments.file), "bytes": size, "damaged": damaged}, line)
     if damaged:

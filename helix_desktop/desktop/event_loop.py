@@ -14,8 +14,8 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # In seconds. Timers due later than this wait in a heap; all others get a Qt timer each.
-FEW = 64  # Cancelled timers are removed from the heap once there are more than this many.
+FAR = 1.0  # In seconds. Timers due later than this wait in a heap. All others get their own Qt timer.
+FEW = 64  # Cancelled timers are removed from the heap once there are more than this.
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types

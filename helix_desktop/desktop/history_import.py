@@ -23,7 +23,7 @@ from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
 MAX_DESCRIBED = 64 << 20  # In bytes. A larger file is not read until the user imports it.
-_EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace that gets conversations without a folder.
+_EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class HistoryImporter:
     async def import_history_groups(
         self, groups: Sequence[history_import_port.HistoryGroup], report: history_import_port.ImportProgressCallback
     ) -> history_import_port.ImportOutcome:
-        if not self._stopped:  # After a stop, this call goes on with the same import.
+        if not self._stopped:  # After a stop, this call continues the same import.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
         parts = self._split_by_workspace(groups)
@@ -143,7 +143,7 @@ class HistoryImporter:
             return await self._desk.open_workspace(known)
         try:
             return await self._desk.create_workspace(_make_name_unique(name, [row.name for row in rows]), folder)
-        except ActionRefused:  # The program's own folder, such as a copy that an agent worked in.
+        except ActionRefused:  # This is the program's own folder, such as a copy that an agent worked in.
             return await self._workbench_of_folder(None)
 
     def _build_import_outcome(self) -> history_import_port.ImportOutcome:

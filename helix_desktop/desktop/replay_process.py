@@ -21,7 +21,7 @@ from helix_desktop.histories.session_export import Line, entries_needed_for_expo
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
-LARGEST = 8 << 20  # In bytes. A replay uses at most this much of one output.
+LARGEST = 8 << 20  # In bytes. If an output is larger, the replay uses only this much of it.
 
 
 async def replay_conversations(
@@ -41,7 +41,7 @@ async def replay_conversations(
                 await asyncio.to_thread(files[-1].write_text, json.dumps(messages), "utf-8")
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
-        # With free searches, policies that summarize a lot would look too cheap.
+        # If searches were free, policies that summarize a lot would look too cheap.
         options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
         total = len(policies) * len(files)
         found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
@@ -76,7 +76,7 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
 async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[Line]:
     contents: dict[Digest, bytes] = {}
     for digest in entries_needed_for_export(facts):
-        # If an output can no longer be read, the replay uses what its fact says about it.
+        # If an output can no longer be read, the replay uses what the fact says about it.
         with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
     return await asyncio.to_thread(lambda: list(export_openai_lines(facts, contents.get)))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = 5_000, 8  # At most so many unused entries are added up, and so many named.
+LOOKED_AT, NAMED = 5_000, 8  # The maximum numbers of unused entries that are added up and that are named.
 
 
 class SettingsBackend:
@@ -41,7 +41,7 @@ class SettingsBackend:
         self._where = where
         self._secrets = secrets
 
-    # --- The installation is examined and cared for
+    # --- Checking and maintaining the installation
 
     def library_versions(self) -> Sequence[tuple[str, str]]:
         from helix_desktop import installation_checks
@@ -123,7 +123,7 @@ class SettingsBackend:
         made = await bench.workspace.back_up_now()
         return tr("Backup saved as {file}.", file=made.path.name)
 
-    # --- MCP servers are listed and signed in to
+    # --- Listing MCP servers and signing in to them
 
     def list_mcp_servers(self, bench: Workbench) -> Sequence[installation_port.McpServerState]:
         """Those of the settings, each with the state of the one that runs."""
@@ -171,7 +171,7 @@ class SettingsBackend:
         )
         return join_sentences(told(status.why) or said, wrote)
 
-    # --- The replay lab compares policies, and the tour gets a workspace
+    # --- Comparing policies in the replay lab, and preparing a workspace for the tour
 
     async def replay_policies(
         self,

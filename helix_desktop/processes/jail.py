@@ -37,8 +37,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # Seconds between two measurements of a command's memory and processes.
-_ASKED_SECONDS = 3.0  # When asked to end, a command with a terminal has this long to restore it.
+_LOOK = 0.25  # In seconds. A command's memory and processes are measured this often.
+_ASKED_SECONDS = 3.0  # When asked to end, a command that uses a terminal gets this long to restore the terminal.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
 _REFUSED = {
@@ -75,14 +75,14 @@ def main() -> int:
     child = os.fork()
     if not child:
         signal.set_wakeup_fd(-1)
-        for number, handler in inherited.items():  # If nohup ignores a signal, it stays ignored.
+        for number, handler in inherited.items():  # A signal that nohup ignores must stay ignored.
             signal.signal(number, handler)
         _jail_and_exec_command(options, group, sys.argv[2:])
     if options.get("attended"):
         return _wait_and_pass_signals_on(child, lifeline, wake)
     try:
         return _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
-    finally:  # Also after an error of ours: the command must not outlive its keeper.
+    finally:  # This also happens after an error of ours, because the command must not outlive its keeper.
         _kill_all_remaining(group)
 
 
@@ -207,7 +207,7 @@ def _set_system_limits(limits: dict[str, int]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits["handles"],
         resource.RLIMIT_FSIZE: limits["file"],
-        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # The system counts all processes of the user.
+        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # The system counts all processes of the user here.
     }
     for kind, most in wanted.items():
         hard = resource.getrlimit(kind)[1]
@@ -281,7 +281,7 @@ def list_descendants(root: int) -> list[int]:
 
 def _list_parent_ids() -> list[tuple[int, int]]:
     if not os.path.exists("/proc/self/stat"):
-        import subprocess  # Only systems without /proc (macOS) need it.
+        import subprocess  # Imported here, because only systems without /proc (macOS) need it.
 
         rows = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
         return [(int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())]
@@ -322,7 +322,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
         _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
-    if not os.geteuid():  # As root, a command must lose root's capabilities, which bypass Landlock.
+    if not os.geteuid():  # A command that runs as root must lose root's capabilities, which bypass Landlock.
         _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))

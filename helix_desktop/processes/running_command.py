@@ -27,7 +27,7 @@ from helix_desktop.processes.starter import (
 
 _PIECE = 1 << 16
 _GRACE = 1.0
-CommandLine = Callable[[int], list[str]]  # Given the lifeline's file number, returns all words.
+CommandLine = Callable[[int], list[str]]  # Gets the lifeline's file number, and returns the words of the command line.
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class RunningCommand:
         a task that is being cancelled, where `asyncio.timeout` of Python 3.11.2 never times out.
         """
         self.kill_process_tree()
-        if not self.is_reading:  # A pipe that nobody reads is never closed and would delay the end of the process.
+        if not self.is_reading:  # If nobody reads the pipe, it is never closed and delays the end of the process.
             with suppress(TimeoutError):
                 await wait_with_limit(self._drain_output(), _GRACE)
         while True:
@@ -115,9 +115,9 @@ def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
     """Start a program that uses the terminal. It and its children end with this process, however that ends."""
     if sys.platform == "win32":
         process = open_process(launch)
-        jobs_windows.create_job_for_process(process.pid)  # Windows closes the job with this process.
+        jobs_windows.create_job_for_process(process.pid)  # Windows closes the job when this process ends.
         return process
-    reading, _held = os.pipe()  # `_held` stays open as long as this process lives.
+    reading, _held = os.pipe()  # `_held` stays open until this process ends.
     argv = jail_command_line({"lifeline": reading, "attended": True}, argv_with_program_path(launch))
     try:
         return open_process(replace(launch, argv=argv, inherited=(reading,), place=ProcessPlace.WATCHED))

@@ -81,9 +81,9 @@ class ProcessLaunch:
     checks: ChecksAfterwards | None = None
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
-    inherited: Sequence[int] = ()  # Numbers of open files that the process inherits.
-    has_own_session: bool = False  # True to start it in its own process group, which can be ended as a whole.
-    memory_bytes: int = 0  # The most address space it may use, if the system can limit it.
+    inherited: Sequence[int] = ()  # The numbers of open files that the process inherits.
+    has_own_session: bool = False  # True if it gets its own process group, which can be ended as a whole.
+    memory_bytes: int = 0  # The maximum address space that it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
         if wrong := _find_broken_rule(self):

@@ -15,13 +15,13 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
 from helix_desktop.project.project_item import ProjectReading, is_stored_file
 
-SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the home with the user's configuration of agents.
+SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the user's home that contain the configuration of agents.
 _SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 5_000
 _INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
 _CERTAIN = re.compile(r"[\w@%+=:,./~ '\"-]*")
-_RECIPES = {  # For each program, the files that it runs from the current folder.
+_RECIPES = {  # For each program: the files in the current folder that it runs.
     "make": ("Makefile", "makefile", "GNUmakefile"),
     "npm": ("package.json",), "npx": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "just": ("justfile", "Justfile"), "task": ("Taskfile.yml",), "tox": ("tox.ini",), "pre-commit": (".pre-commit-config.yaml",),
@@ -143,7 +143,7 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
 
 def _is_checked_file(path: Path) -> bool:
     try:
-        # Under /dev, only what the kernel creates is trusted, as anybody can write to /dev/shm.
+        # Under /dev, only what the kernel creates is trusted, because anybody can write to /dev/shm.
         is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
         return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):

@@ -23,8 +23,8 @@ NO_REASON = "The hook refused and gave no reason."
 EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
-MOST_REPEATS, LONGEST_NAME = 4, 128  # The most repeats in a matcher, and the longest text to match.
-MOST_GROUPS = 4  # Each group with choices may multiply the number of ways to match.
+MOST_REPEATS, LONGEST_NAME = 4, 128  # The maximum number of repeats in a matcher, and the maximum length of a name.
+MOST_GROUPS = 4  # Limited, because each group of alternatives may multiply the number of ways to match.
 USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 
@@ -41,7 +41,7 @@ class ProjectHook:
     folder: Path
     trust: str = ""
     is_of_user: bool = False
-    only: str = ""  # The calls it applies to, such as `Bash(git push *)`; empty: all.
+    only: str = ""  # The calls that it applies to, such as `Bash(git push *)`. If empty, it applies to all.
 
     def matches_arguments(self, values: Mapping[str, Any]) -> bool:
         """Whether it applies to a call's arguments, under Claude Code's names."""

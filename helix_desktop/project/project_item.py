@@ -21,7 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 256 * 1024
 MOST_LOOKS, LONGEST_FRONT = 20_000, 8_000
-_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # The Python loader takes seconds for some brackets.
+_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # The parser written in Python takes seconds for some brackets.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class ProjectItem:
     body: str
     about: str = ""
     own: bool = False
-    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # Also contained in `text`.
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # `text` contains these, too.
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
     known: bool = False  # True if the user trusted an earlier version.
     off: bool = False
     reaches_folder: bool = False  # True for a user's hook that runs, or may run, a file from the folder.
-    why: str = ""  # Why these rules apply.
+    why: str = ""  # The reason why these rules apply.
     below: Path | None = None  # These rules apply once a file below this folder is used.
-    globs: tuple[str, ...] = ()  # Files below it to which these apply; empty: all.
+    globs: tuple[str, ...] = ()  # Patterns of the files in `below` that these rules apply to. If empty, all of them.
 
     @property
     def is_nested(self) -> bool:

@@ -65,7 +65,7 @@ def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
         number = int(found[1])
         return words[number - 1] if 0 < number <= len(words) else ""
 
-    pieces = _SHELL.split(item.body)  # Alternately texts and shell lines.
+    pieces = _SHELL.split(item.body)  # Plain text and shell lines alternate in this list.
     text = "".join(_ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`" for at, piece in enumerate(pieces))
     if arguments.strip() and not taken:
         text = f"{text}\n\n{arguments.strip()}"
