@@ -29,7 +29,8 @@ from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.open_workbench import Workbench
 
-LONG_TEXT_CHARACTERS = 32_000  # Characters. Tokens of longer texts are counted in a thread.
+LONG_TEXT_CHARACTERS = 32_000  # Characters. Longer texts may make a fold due.
+COUNTED_HERE = 4_000  # Characters. Tokens of longer texts are counted in a thread, as every count waits for others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class OpenAgentConversation:
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
         """Count tokens, of long texts in a thread. The counter remembers them, so counting again is free."""
         count = self.bench.token_counter.count_tokens
-        if sum(map(len, texts)) <= LONG_TEXT_CHARACTERS:
+        if sum(map(len, texts)) <= COUNTED_HERE:
             return sum(map(count, texts))
         return await asyncio.to_thread(lambda: sum(map(count, texts)))
 
