@@ -233,6 +233,8 @@ class LocalAgentConversations:
         while (known := len(track.chain)) < len(messages):
             if many:  # A session's first request waits for several of these.
                 await asyncio.sleep(self._quiet_until - asyncio.get_running_loop().time())
+                held = self._open_conversations  # It is in use: opened again, it would be in memory twice.
+                held[track.conversation] = held.pop(track.conversation, follower)
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
             async with follower.write_in_one_transaction() if many else nullcontext(follower) as writer:

@@ -772,3 +772,25 @@ async def test_while_a_long_history_is_recorded_all_of_it_counts_as_known(tmp_pa
         assert await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
         facts = [type(each.fact) for each in await made.read_conversation_facts(many.ticket.conversation)]
         assert facts.count(ToolReturned) == LONG_HISTORY_MESSAGES // 2
+
+
+async def test_a_history_that_is_being_recorded_stays_open_while_other_agents_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_conversations, "MOST_OPEN_CONVERSATIONS", 1)
+    opened, open_by_name = list[str](), OpenAgentConversation.open_by_name
+
+    async def note_and_open(made: Any, name: str, ask: Any) -> OpenAgentConversation:
+        opened.append(name)
+        return await open_by_name(made, name, ask)
+
+    monkeypatch.setattr(OpenAgentConversation, "open_by_name", note_and_open)
+    async with bench(tmp_path) as made:
+        room, units = LocalAgentConversations(made, _nobody), history(LONG_HISTORY_MESSAGES)
+        many = await room.receive_request(*arrival(units, "many"))
+        assert many.ticket.is_import
+        await room.receive_request(*arrival([anthropic_gateway.user_message("another agent's")], "few"))
+        await room._tasks.wait_for_all_tasks()
+        await room.receive_request(*arrival([*units, anthropic_gateway.user_message("go on")], "many"))
+        assert opened.count(many.ticket.conversation) == 1, "it would be in memory twice"
+        await room.aclose()
