@@ -51,8 +51,6 @@ CREATE TABLE members(conversation TEXT NOT NULL, number INTEGER NOT NULL, PRIMAR
 CREATE TABLE pieces(
   id INTEGER PRIMARY KEY, number INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
   conversation TEXT NOT NULL, seq INTEGER NOT NULL);
-CREATE INDEX pieces_of ON pieces(number) WHERE number;
-CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, content='', detail=none, columnsize=0, tokenize='{search_words.TOKENIZER}');
 INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;

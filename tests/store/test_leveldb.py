@@ -198,6 +198,26 @@ def test_a_table_that_may_be_closed_meanwhile_is_let_go_in_the_way_that_loses_no
     assert given == [advice]
 
 
+def hash_of_table(number: int) -> int:
+    """LevelDB's hash of a key of its cache of open tables."""
+    data = number.to_bytes(8, "little")
+    found = len(data) * 0xC6A4A793 & 0xFFFFFFFF
+    for at in (0, 4):
+        found = (found + int.from_bytes(data[at : at + 4], "little")) * 0xC6A4A793 & 0xFFFFFFFF
+        found ^= found >> 16
+    return found
+
+
+def test_as_many_tables_as_it_relies_on_stay_open() -> None:
+    """LevelDB divides its cache of tables into 16 parts by the hash of a table's number, and keeps 10 files for itself."""
+    chance, room = random.Random(7), (level_module._OPTIONS["max_open_files"] - 10 + 15) // 16
+    for _ in range(300):
+        first, parts = chance.randrange(10**6), [0] * 16
+        for number in chance.sample(range(first, first + 4 * level_module._SURELY_OPEN), level_module._SURELY_OPEN):
+            parts[hash_of_table(number) >> 28] += 1
+        assert max(parts) < room
+
+
 def mapped() -> int:
     """Bytes of files this process has in memory."""
     status = Path("/proc/self/status").read_text()
