@@ -116,7 +116,7 @@ class RequestListener:
     async def start_listening(self, *, sockets: bool) -> None:
         """Starts listening. With no await between creating and storing the socket, cancelling leaves no address."""
         if sockets:
-            self._address.unlink(missing_ok=True)  # A crash may have left it; only the workspace's owner uses it.
+            self._address.unlink(missing_ok=True)  # A crash may have left it. Only the workspace's owner uses it.
             self._server = await asyncio.start_unix_server(
                 self._serve_new_connection, path=self._address, limit=LARGEST, start_serving=False
             )

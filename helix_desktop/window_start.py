@@ -23,7 +23,7 @@ TITLE = "Helix Desktop"
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     """Run the window until it is closed. `home`: store everything in this folder (see program_folders.py)."""
-    from helix_desktop import program_folders  # At the top, PySide6 would slow it down: see gui/__init__.py.
+    from helix_desktop import program_folders  # PySide6 would slow this down at the top (see gui/__init__.py).
 
     # None of the objects that are allocated at the start become garbage.
     # garbage_collection.py turns collecting on again once everything is loaded.

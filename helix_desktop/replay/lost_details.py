@@ -24,7 +24,7 @@ _DEMAND = re.compile(r"\b(?:must|never|always|do not|don't|only|prefer|please us
 _TROUBLE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .*|^(?:FAILED|ERROR) .*|^E   .*", re.MULTILINE)
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n")
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "old_path", "new_path")
-SHOWN = 300  # Characters. Only this much of a user's demand or an error must still be found in the replay.
+SHOWN = 300  # In characters. A replay must still contain only this much of a user's demand or an error.
 
 Read = Callable[[Digest], Awaitable[bytes]]
 

@@ -27,15 +27,15 @@ from helix_desktop.replay.lost_details import text_without_escapes
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.resources import resources_folder
 
-LINE = (24, 300)  # Characters. Shortest and longest lines recognised by their words.
-MOST_WORDS = 12  # The most words in an agent's search.
-MANY = 12  # If an agent needs more references from an entry, it reads it all.
-SHORT = 1_500  # Characters. A shorter entry is read completely.
-PAGES_IN_ORDER = 3  # After so many pages in order, an agent asks for certain lines.
-MOST_WRONG = 3  # After so many wrong entries for a reply, an agent searches all entries.
+LINE = (24, 300)  # In characters. The shortest and the longest line that is recognised by its words.
+MOST_WORDS = 12  # The maximum number of words in an agent's search.
+MANY = 12  # If an agent needs more references than this from an entry, it reads the whole entry.
+SHORT = 1_500  # In characters. An agent reads shorter entries completely.
+PAGES_IN_ORDER = 3  # After it has read this many pages in order, an agent asks for certain lines.
+MOST_WRONG = 3  # After it has opened this many wrong entries for a reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools put before each line.
+_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Matches line numbers, which tools put at the start of each line.
 _IMPORT = re.compile(r"(?:from|import)\s+([\w.]+)(?:\s+import\s+[\w*, ()]+|\s+as\s+\w+)?")
 
 Uses = frozenset[str]
@@ -45,14 +45,14 @@ class RecallMode(StrEnum):
     """How an agent gets back what it misses."""
 
     NONE = "none"  # The agent recalls nothing.
-    NAMED = "named"  # The agent reads the pages with what it misses, if the view names their entry.
+    NAMED = "named"  # If the view names the entry, the agent reads the pages that contain what it misses.
     # The agent does not know where to find what it misses.
     # The agent opens entries whose description fits its reply: first by `find`, then page by page.
     # If only a summary stands for what the agent misses, the agent searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # A recall's arguments besides the hash: names and values.
+Asked = tuple[tuple[str, str], ...]  # The names and values of a recall's arguments, without the hash.
 
 
 class ShownEntry(NamedTuple):
@@ -74,7 +74,7 @@ class RecalledPage:
     text: str
     holds: Uses
     named: bool
-    round: int = 0  # Recalls with equal numbers are in one request.
+    round: int = 0  # Recalls with equal numbers belong to the same request.
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
 
@@ -106,7 +106,7 @@ class MissedReferences:
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # Each text of the session so far, under an invented name.
+        self._said: dict[str, str] = {}  # Each text of the session so far, by a name that we invented.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}

@@ -35,7 +35,7 @@ class ReplayFigures:
 
     name: str
     window: int
-    steps: Sequence[int]  # The tokens of each step's request.
+    steps: Sequence[int]  # The number of tokens in each step's request.
     sent: int
     billed: int
     cache_read: int
@@ -59,12 +59,12 @@ class ReplayFigures:
     plain_peak: int = 0
     undo_identical: bool = True
     repeats_served: int = 0
-    output_tokens: int = 0  # The tokens of all whole tool outputs.
+    output_tokens: int = 0  # The number of tokens in all complete tool outputs.
     waited: float = 0.0
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: "Sequence[ReplayFigures]" = ()  # The sessions of this total.
+    of: "Sequence[ReplayFigures]" = ()  # The sessions that this total was computed from.
 
     @property
     def retained_share(self) -> float:

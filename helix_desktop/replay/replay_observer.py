@@ -90,7 +90,7 @@ class ReplayObserver:
         entries: list[missed_references.ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if digest not in indexes:  # An index only lists what there was, so it answers no recall.
+            if digest not in indexes:  # An index only lists what was there, so it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
                 entries += [missed_references.build_shown_entry(digest.hex, text, said)] if content is not None else []

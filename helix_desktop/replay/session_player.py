@@ -34,13 +34,13 @@ from helix_desktop.replay.simulated_clock import LoopClock
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments and output.
-RECALLED = "recalled-"  # The prefix of ids of recalls that the agent would have made.
+Answered = tuple[str, dict[str, str], str]  # A recall as a tool call: the tool, its arguments and its output.
+RECALLED = "recalled-"  # The ids of recalls that the replay adds for the agent begin with this.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
-WORD_WITH_CALL = "again "  # One token, repeated as the text beside a recall.
+WORD_WITH_CALL = "again "  # This word is one token. It is repeated to make the text beside a recall.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class SessionPlayer:
         self._times = cache_billing.request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
-        self._plain_tokens = self._system_tokens  # The tokens of a request without folds.
+        self._plain_tokens = self._system_tokens  # The number of tokens in a request if nothing is folded.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
@@ -177,7 +177,7 @@ class SessionPlayer:
         if pages := await self._watching.pages_missed_by(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
-        # The tokens billed as output.
+        # The number of tokens that are billed as output.
         output = cache_billing.count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))

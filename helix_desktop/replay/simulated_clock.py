@@ -11,8 +11,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-RESOLUTION = 1e-3  # Seconds. Timers due this close together run together.
-START = 1_750_000_000.0  # When a replay begins, in seconds since 1970.
+RESOLUTION = 1e-3  # In seconds. Timers that are due within this time of each other run together.
+START = 1_750_000_000.0  # The time at which a replay begins, in seconds since 1970.
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -39,7 +39,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = RESOLUTION  # asyncio's resolution of a nanosecond is too small for such times.
+        self._clock_resolution = RESOLUTION  # asyncio's own resolution, a nanosecond, is too fine for such times.
         selector.jump = self._jump_ahead
 
     def time(self) -> float:

@@ -36,14 +36,14 @@ OTHER_SIZE = 60
 SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
-FIRST_WORD, PACE = 2.0, 80  # For a slow model: seconds to the first word, then tokens per second.
+FIRST_WORD, PACE = 2.0, 80  # For a slow model: the seconds until the first word, and the tokens per second after it.
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
 _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
 _RULE = re.compile(r"\b(?:must|never|always|only)\b")
 _PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
-READ = 20_000  # Characters. A good summary uses so much of each text.
+READ = 20_000  # In characters. A good summary uses at most this much of each text.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class StandInModel:
             return "" if self.kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
         size *= 20 if self.kind == "too-long" else 1
         if request.purpose is Purpose.ADMISSION:
-            # Compact every large output, as the agent would.
+            # Compact every large output, as the agent would do.
             numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
             return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
         if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):

@@ -49,7 +49,7 @@ class AgentRoutes:
         name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
         usual = AgentUpstream("", text_at(provider, "baseUrl"))
         try:
-            if name in KNOWN_AGENTS:  # The agent's settings may name another address or login.
+            if name in KNOWN_AGENTS:  # The agent's settings may name a different address or login.
                 without_key = {each: value for each, value in environment.items() if each != variable}
                 surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
                 found = agent_upstreams.find_agent_upstreams(name, surroundings)

@@ -21,8 +21,8 @@ from helix_desktop.processes.starter import (
     open_process,
 )
 
-PAUSE_SECONDS = 0.2  # Pause between the end of one gateway and the start of the next.
-INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so the port is never free.
+PAUSE_SECONDS = 0.2  # The pause between the end of one gateway and the start of the next.
+INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so no other program can take the port.
 
 
 class GatewayKeeper:
@@ -91,7 +91,7 @@ class GatewayKeeper:
 
     def _send_registrations_to_gateway(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # The gateway has just ended; its successor gets the message.
+            with contextlib.suppress(OSError):  # The gateway has just ended. Its successor will get the message.
                 self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 

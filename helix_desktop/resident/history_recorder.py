@@ -32,18 +32,18 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # Milliseconds between checks, when idle and after a change.
-ACTIVE_SECONDS = 30.0  # After a change, the system is asked more often for this long.
-FOLDERS_MILLISECONDS = 1000  # Missing folders of agents are looked for this often.
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # The intervals between checks when idle, and after a change.
+ACTIVE_SECONDS = 30.0  # For this long after a change, the system is asked more often.
+FOLDERS_MILLISECONDS = 1000  # This often, the recorder looks for folders of agents that did not exist before.
 SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read this often.
-IDLE_SECONDS = 60.0  # After this long without work, the importing process is ended.
-# After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
+IDLE_SECONDS = 60.0  # After this long without work, the process that imports is ended.
+# The shortest pause in seconds after an import, and the pause as a multiple of the import's duration.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
-END_SECONDS = 30.0  # When it stops, the recorder waits this long for a copy or an import.
-MOST_DEATHS = 3  # The importing process may crash this many times in a row.
+END_SECONDS = 30.0  # When the recorder stops, it waits this long for a copy or an import.
+MOST_DEATHS = 3  # The process that imports may crash this many times in a row.
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -89,7 +89,7 @@ class HistoryRecorder:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
         self._copies = PendingCopies(copies_folder(where))
-        self._files: set[Path] = set()  # Files that are imported directly, without a copy.
+        self._files: set[Path] = set()  # Files that are imported directly, not from a copy.
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
@@ -187,7 +187,7 @@ class HistoryRecorder:
             if not (self._import_copies() and self._import_files()):
                 self._has_work.set()
             self._is_ending.wait(compute_import_pause(time.monotonic() - begun, self._failures))
-        self._importing.end_importing()  # The process may have been started again by the last round.
+        self._importing.end_importing()  # The last round may have started the process again.
 
     def _import_copies(self) -> bool:
         """Import all copies. Return False if some failed. Copies that often crash the process are set aside."""

@@ -31,9 +31,9 @@ from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers within this time.
+FIRST_SECONDS = 20.0  # A resident that was started for a caller ends if no agent registers within this time.
 ANSWER_PAUSE_SECONDS = 0.01
-MOST_ANSWER_TRIES = 1_000  # After this many tries, the gateway must be busy, and the caller gets its address.
+MOST_ANSWER_TRIES = 1_000  # After this many tries, we assume that the gateway is busy, and tell the caller its address.
 
 
 class Resident:
@@ -61,7 +61,7 @@ class Resident:
             case ["register", *told]:
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["register again", port, *told]:
-                with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
+                with suppress(InvalidInput, ValueError):  # If this port is taken, another one will do.
                     await self._ensure_listening(int(port))
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["hold"]:
@@ -107,7 +107,7 @@ class Resident:
         """
         found = await asyncio.to_thread(agent_settings.written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
-        self._update_gateway()  # First, so that the gateway accepts agents as soon as they can reach it.
+        self._update_gateway()  # This comes first, so that the gateway accepts agents as soon as they can reach it.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)

@@ -16,7 +16,7 @@ from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunc
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 20.0  # Checks come at least this often, in case the clock is changed.
+LOOK_SECONDS = 20.0  # The schedules are checked at least this often, because the clock may be changed.
 
 
 class ScheduleKeeper:
@@ -63,7 +63,7 @@ class ScheduleKeeper:
             return
         if due and await self._run_command(schedule.task_command(due), input_bytes=schedule.task_line()):
             log.warning("the task of the schedule %s could not be added", schedule.id)
-            return  # The next check will try again.
+            return  # The next check tries again.
 
         def note_handled(known: list[WorkSchedule]) -> list[WorkSchedule]:
             return [handled if one.id == schedule.id else one for one in known]

@@ -13,7 +13,7 @@ from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict
 from helix_desktop.errors import InvalidInput
 
 KEEP = "keep"
-KEEP_SENTENCE = "What you need of it if the output is long"  # The system prompt explains it further.
+KEEP_SENTENCE = "What you need of it if the output is long"  # The system prompt explains this in more detail.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),

@@ -46,7 +46,7 @@ AUTORUN_FOLDERS = (
     ".kiro", ".opencode", ".continue", ".roo", ".cline", ".amazonq", ".qwen", ".husky", ".lefthook", ".lefthook-local", ".githooks", ".git-hooks", ".overcommit", ".mvn", ".mise",
     ".vim", ".nvim", ".kak", ".emacs.d", ".ssh",
 )  # fmt: skip
-# Files and folders that are run in this way only below a certain other folder.
+# Files and folders that are run in this way only if they are inside certain other folders.
 AUTORUN_PATHS = (
     ".hg/hgrc", ".jj/repo/config.toml", ".sl/config", "_darcs/prefs/defaults", ".pijul/config", "mise/config.toml", "mise/config.local.toml",
     ".yarn/releases", ".yarn/plugins", ".cargo/config", ".cargo/config.toml", ".cargo/env", ".cargo/bin", ".bundle/config", ".gnupg/gpg.conf",
@@ -54,7 +54,7 @@ AUTORUN_PATHS = (
     ".config/mise", ".config/direnv", ".config/Code/User", ".config/containers", ".config/pip", ".config/zsh", ".config/kitty", ".config/sway",
     ".config/i3", ".config/helix", ".config/gh", ".local/share/applications", ".local/share/systemd", ".local/bin", ".github/hooks",
 )  # fmt: skip
-# Folders with thousands of installed packages. Nobody opens these as a project.
+# Folders with thousands of installed packages. Nobody opens such a folder as a project.
 PACKAGE_FOLDERS = ("node_modules", "site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", "__pycache__")
 SCRIPTS = "package.json"
 COMPOSER = "composer.json"

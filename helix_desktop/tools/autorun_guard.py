@@ -29,14 +29,14 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
-# Nanoseconds. Changes further apart than this have different times on every file system.
+# In nanoseconds. If two changes are further apart than this, their times differ on every file system.
 _SETTLED = 2_000_000_000
-# Bytes. Larger files are known only by their times. At most so much of a command's changes is held.
+# In bytes. Larger files are known only by their times. The second limits the contents of changed files in memory.
 _MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
-_WRITTEN = ("refs", "logs", "objects", "info")  # Folders of a git directory in which git itself writes.
+_WRITTEN = ("refs", "logs", "objects", "info")  # Folders of a git directory that git itself writes to.
 _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched.
 
 
@@ -73,7 +73,7 @@ class AutorunChange:
 class _ScannedFolder:
     stamp: tuple[int, int]
     is_settled: bool
-    folders: tuple[str, ...]  # Folders whose files are examined, too.
+    folders: tuple[str, ...]  # Folders whose files are also examined.
     whole: tuple[str, ...]  # Folders in which programs may run any file without asking.
     notable: tuple[str, ...]
     has_git: bool
@@ -86,14 +86,14 @@ class AutorunGuard:
     """Scans a workspace's folders. A folder's scan is remembered as long as the folder does not change."""
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = tuple  # Returns patterns of files that are hidden from agents.
+    patterns: Callable[[], tuple[str, ...]] = tuple  # Returns the patterns of files that are hidden from agents.
     _patterns: tuple[str, ...] = ()
     folders: dict[str, _ScannedFolder] = field(default_factory=dict)
     of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
     items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
     _hidden: list[str] = field(default_factory=list)
-    # Held while closed folders are open for us, since another scan would take them for open.
+    # Held while we have opened closed folders. Another scan would mistake them for open ones.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read_autorun_state(self, since: int = maxsize) -> AutorunState:
@@ -209,8 +209,8 @@ class _AutorunScan:
         self.gits: set[str] = set()
         self.tops = [str(root) for root in guard.roots.folders]
         self.closed = {str(path) for path in guard.roots.closed_paths}
-        self.opened: list[tuple[int, int]] = []  # Entries that were closed, with the modes they must get back.
-        self.shut: list[str] = []  # Folders that were closed.
+        self.opened: list[tuple[int, int]] = []  # Entries that were closed, each with the mode to restore.
+        self.shut: list[str] = []  # Folders that turned out to be closed.
         self.unlistable: list[str] = []  # Folders that stay closed, but from which files can be read by name.
 
     def scan_all_roots(self) -> AutorunState:
@@ -294,7 +294,7 @@ class _AutorunScan:
     def _add_all_files(self, path: str) -> None:
         """Add everything in a folder, or in a folder inside the roots that it links to. Deepest files last."""
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
-        for folder in folders:  # The loop itself appends to this list.
+        for folder in folders:  # The loop appends to the list that it iterates over.
             with suppress(OSError):
                 for entry in self._list_folder_or_suspect_it(folder):
                     if entry.is_dir(follow_symlinks=False):
@@ -503,7 +503,7 @@ def _sort_folder_entries(
             notable.append(name)
             whole.append(name)
     git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
-    # A folder that looks like git's own but is outside `.git` is searched like any other.
+    # Outside `.git`, a folder is searched even if it looks like one of git's own.
     below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
     return _ScannedFolder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden))
 

@@ -110,7 +110,7 @@ class ToolResources:
     permit: PermitAction
     workspace_resources: WorkspaceResources
     files_seen: FilesSeen
-    is_readable: Callable[[str], bool] = lambda _: True  # Tells whether the rules allow reading this path.
+    is_readable: Callable[[str], bool] = lambda _: True  # Tells whether the rules allow this path to be read.
 
     @property
     def roots(self) -> WorkspaceRoots:

@@ -31,7 +31,7 @@ class CommandCheck:
     open_question: asyncio.Task[Any] | None = None
     is_settled: bool = False
     kept: AutorunState = field(default_factory=dict)
-    begun: int = field(default_factory=time.time_ns)  # Nanoseconds.
+    begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
 
     @classmethod
     async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":

@@ -77,8 +77,8 @@ class WorkspaceCommands:
     guard: AutorunGuard | None = None
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    is_planning: Callable[[], bool] = lambda: False  # True while the agent makes a plan, when commands must not write.
-    opened: Callable[[], CommandOpenings] = CommandOpenings  # Tells which parts of the home commands may use now.
+    is_planning: Callable[[], bool] = lambda: False  # True while the agent makes a plan. Commands must not write then.
+    opened: Callable[[], CommandOpenings] = CommandOpenings  # Tells which parts of the home folder commands may use.
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
@@ -206,7 +206,7 @@ async def _check_command_needs(
     for name in (name for name in names if name not in openings):
         place = use.roots.with_nothing_hidden.resolve_path(name)
         path = await asyncio.to_thread(os.path.realpath, place.full_path)
-        hidden = commands.guard.list_hidden_files()  # Names the closed folder instead of the files in it.
+        hidden = commands.guard.list_hidden_files()  # This names a closed folder instead of the files in it.
         there = [each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)]
         if not there:
             raise InvalidInput(
@@ -275,7 +275,7 @@ class _FollowedCommand:
     seconds: int
     hint: str = ""
     check: CommandCheck | None = None
-    # Given the end of the output, says which hidden paths made the command fail.
+    # Gets the end of the output, and says which hidden paths made the command fail.
     hidden: Callable[[str], str] | None = None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
@@ -342,7 +342,7 @@ class _FollowedCommand:
         output = self.command.iterate_output()
         now = asyncio.get_running_loop().time
         deadline = now() + self.seconds
-        while now() < deadline:  # Also ends a program that prints without a pause.
+        while now() < deadline:  # The deadline also ends a program that prints without a pause.
             try:
                 async with asyncio.timeout_at(deadline):
                     piece = await anext(output, b"")
@@ -454,13 +454,13 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
 
 async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
     ended = [name for name, each in commands.background.items() if not each.is_running]
-    for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
+    for name in ended[: -commands.limits.background_commands]:  # Each of them keeps megabytes of output in memory.
         del commands.background[name]
     commands.background[one.name] = one
     if (checkpoints := use.workspace_resources.checkpoints) is not None:
         one.step = checkpoints.steps.leave_step_open(use.call.id, use.context.conversation)
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
-    await one.wait_for_output(_SETTLE, for_news=False)  # A server that cannot start usually fails right away.
+    await one.wait_for_output(_SETTLE, for_news=False)  # A server that cannot start usually fails at once.
     first = one.read_new_output()
     state = "still running" if one.is_running else f"ended with exit code {one.code}"
     return ToolOutput(f"[{one.name}: {state}]\n{first}", source=one.command_line[:200], ok=not one.code)

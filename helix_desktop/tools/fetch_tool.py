@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     import httpx
 
 HTML_SECONDS = 10.0
-MOST_BYTES = 2 << 30  # The worker's largest address space in bytes. Beyond it, the page's source is shown.
+MOST_BYTES = 2 << 30  # The worker's maximum address space in bytes. If a page needs more, its source is shown instead.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
 _WEB_PORTS = {"http": 80, "https": 443}
-_HOST = re.compile(r"[\w.:%-]+")  # Rules for hosts are patterns, so hosts may contain no special characters.
+_HOST = re.compile(r"[\w.:%-]+")  # Rules for hosts are patterns, so a host's name must not contain special characters.
 _READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_SHOWN = 2_000  # An error message quotes this many characters of a file's present text.
+_SHOWN = 2_000  # In characters. An error message quotes this much of a file's present text.
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
@@ -130,7 +130,7 @@ def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
     if foreign and not old.isascii():
         return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
     words = old.split()
-    # A regular expression that allows any spaces would be slow for long texts.
+    # A regular expression that allows any amount of white space would be slow for long texts.
     if words and (at := (plain := " ".join(text.split())).find(" ".join(words))) >= 0:
         before = plain.count(" ", 0, at)
         there = list(itertools.islice(re.finditer(r"\S+", text), before, before + len(words)))

@@ -42,10 +42,10 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = 4 * 1024 * 1024  # Bytes. Editors are asked for unsaved files up to this size.
+LARGEST_UNSAVED = 4 * 1024 * 1024  # In bytes. Editors are asked for the unsaved text of files up to this size.
 LARGEST_IMAGE = 10 * 1024 * 1024
 AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # Lines of context to try in the diff of a folded file.
-LONGEST_TOKEN = 12  # Characters. No token is longer, so a text with more per available token can't fit.
+LONGEST_TOKEN = 12  # In characters. No token is longer, so a text with more characters per available token can't fit.
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
@@ -166,7 +166,7 @@ async def _read_lines_between(use: ToolResources, place: RootPath, first: int, l
                 kept.append(line)
                 room -= len(line)
             at += line.endswith(b"\n")
-        if room < 0:  # A file may be a single line of any length.
+        if room < 0:  # The file may consist of a single very long line.
             raise _error_of_large_file(use.roots.display_path(place), size)
         digest.update(piece)
         end = piece[-1:]
@@ -358,7 +358,7 @@ def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | N
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):
         return
-    what = "was deleted" if now is None else "was changed"  # By whom isn't known: perhaps the user.
+    what = "was deleted" if now is None else "was changed"  # We do not know who did this. It may have been the user.
     if now is None:
         use.files_seen.digests_seen_by_agent.pop(str(place.full_path))
     raise ActionRefused(

@@ -49,7 +49,7 @@ def write_attributes_of_hidden(folder: Path, hidden: Sequence[str]) -> None:
             inside = re.sub(r"[*?\[\\]", r"\\\g<0>", path.relative_to(top).as_posix())
             lines += f'"/{_escape_git_value(inside)}" filter=hidden-file\n'
     (folder / "attributes.new").write_text(lines, "utf-8", "surrogateescape")
-    (folder / "attributes.new").replace(folder / "attributes")  # So no git in the background reads half a file.
+    (folder / "attributes.new").replace(folder / "attributes")  # Background git processes never see half a file.
 
 
 def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:

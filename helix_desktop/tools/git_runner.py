@@ -23,7 +23,7 @@ from helix_desktop.processes.starter import (
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
-# When we run git, these settings replace those of the repository.
+# These settings replace those of the repository when we run git.
 _OVERRIDDEN = (
     "core.fsmonitor=false", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
     "core.pager=cat", "core.sshCommand=false", "core.gitProxy=false", "core.askPass=true", "core.alternateRefsCommand=true", "sequence.editor=true",
@@ -32,7 +32,7 @@ _OVERRIDDEN = (
     "gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.x509.program=gpgsm", "gpg.ssh.program=ssh-keygen", "gpg.ssh.defaultKeyCommand=", "log.showSignature=false",
     f"trace2.normalTarget={_NOTHING}", f"trace2.perfTarget={_NOTHING}", f"trace2.eventTarget={_NOTHING}", "init.templateDir=",
 )  # fmt: skip
-# Settings the user made for all repositories, which are applied after those above.
+# Settings that the user made for all repositories. They are applied after those above.
 _OF_THE_USER = (
     "user.name", "user.email", "user.signingkey", "user.useconfigonly", "author.name", "author.email", "committer.name", "committer.email", "safe.directory", "commit.gpgsign",
     "gpg.format", "gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program", "gpg.ssh.defaultkeycommand", "core.autocrlf", "core.eol", "core.safecrlf",

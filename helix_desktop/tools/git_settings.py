@@ -8,8 +8,8 @@ _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _BETWEEN = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
 _BLANKS, _LINE = re.compile(r"[ \t]*"), re.compile(r"[^\n]*\n?")
-# Settings that name no program or path, and by which git runs, reads or writes nothing elsewhere.
-# No section is listed as a whole, because a later git may add names. autorun_guard.py checks `core.worktree`.
+# These settings name no program or path, and do not make git run, read or write anything elsewhere.
+# Each setting is listed by name, because a later git may add others. autorun_guard.py checks `core.worktree`.
 _HARMLESS = re.findall(
     r"\S+",
     """core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase
@@ -48,7 +48,7 @@ _HARMLESS = re.findall(
 )  # fmt: skip
 _HARMLESS_NAMES = frozenset(_HARMLESS)
 _HARMLESS_PATTERNS = re.compile("|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each))
-# Other values of these would remove the protection of `.git` during a checkout.
+# Any other value of these settings would remove the protection of `.git` during a checkout.
 _HARMLESS_VALUES = {
     "core.fsmonitor": ("true", "false", ""),
     "core.protecthfs": ("true",),

@@ -58,7 +58,7 @@ async def grep_pieces(
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options: dict[str, object] = {"pattern": pattern, "most": limit, "ignore_case": ignore_case}
-    # We end it earlier, unless this program is killed.
+    # The worker normally ends earlier. This limit applies only if this program is killed.
     options |= {"context": min(max(context, 0), 50), "seconds": int(seconds) + 30}
     process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
@@ -73,7 +73,7 @@ async def grep_pieces(
         raise group.exceptions[0] from None
     finally:
         await end_process(process)
-        # Await the pipe's closing, because older Pythons complain about errors that nobody retrieves.
+        # Waits until the pipe is closed, because older Pythons complain about errors that nobody retrieves.
         stdin = cast(asyncio.StreamWriter, process.stdin)
         stdin.close()
         with suppress(OSError):

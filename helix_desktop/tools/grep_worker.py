@@ -12,8 +12,8 @@ import signal
 import sys
 from collections import deque
 
-_LONGEST = 400  # A line is shown up to this many characters.
-_LONGEST_LINE = 1 << 20  # Lines of more bytes are matched in parts.
+_LONGEST = 400  # In characters. Longer lines are shortened when they are shown.
+_LONGEST_LINE = 1 << 20  # In bytes. Longer lines are matched in parts.
 
 
 class LineMatcher:
@@ -83,7 +83,7 @@ def match_standard_input() -> None:
     stream = sys.stdin.buffer
     options = json.loads(stream.readline())
     if hasattr(signal, "alarm"):
-        signal.alarm(options["seconds"])  # Ends the process if the program that started it is gone.
+        signal.alarm(options["seconds"])  # This ends the process if the program that started it is gone.
     try:
         matcher = LineMatcher(options)
     except (re.error, RecursionError, OverflowError) as error:

@@ -13,7 +13,7 @@ _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")
 _IN_USE = re.compile(
     r"busy|EBUSY|belegt|忙"
-)  # Commands say this of mount points: hidden files and the folders held because of them are mounted.
+)  # Commands say this about mount points, such as hidden files and the folders that contain them.
 _CHANGED = re.compile(r"unstaged changes|uncommitted changes")
 _MOST_PATHS, _NAMED = 200, 3
 _WAY = "in Settings > Permissions"

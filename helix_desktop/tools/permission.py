@@ -39,7 +39,7 @@ class ActionEffect(StrEnum):
     EDIT = "edit"
     RUN = "run"
     FETCH = "fetch"
-    FOREIGN = "foreign"  # A tool of one of the user's MCP servers, with unknown effects.
+    FOREIGN = "foreign"  # A tool of one of the user's MCP servers. Its effects are unknown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFi
         words = pattern.removesuffix(" *").split()
     wanted = words or ["*"]
     known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms):  # Rules that deny or ask need only find their words.
+    if isinstance(known, UnknownPrograms):  # To deny or to ask, a rule only has to find its words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
         found = re.search(rf"(?<![\w.-]){_with_wildcards(' '.join(wanted))}(?![\w-])", bare)
         return _RuleFit.YES if found else _RuleFit.MAYBE

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 OpenWithinFolder = Callable[[int, str, int], int]
 DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
-_OPENAT2 = 437  # openat2 has this number on all architectures.
+_OPENAT2 = 437  # The number of the system call openat2, which is the same on all architectures.
 _NO_MAGICLINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
 _MOST_LINKS = 40
 _TRIES = 64

@@ -223,7 +223,7 @@ class Sandbox:
             words += ["--bind-try", real, real]
         if there.emptied_homes and not ("git" in opened.names and network):
             given = str(self.command_folder / "git")
-            with suppress(FileNotFoundError):  # Probing the sandbox happens before there is an identity.
+            with suppress(FileNotFoundError):  # When the sandbox is tried out, there is no identity yet.
                 git_identity.write_attributes_of_hidden(Path(given), opened.hidden)
             words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
@@ -275,19 +275,19 @@ class Sandbox:
         if not empty.exists():
             self.command_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
-            os.utime(empty, (1, 1))  # Git would read a file again that is as young as its index.
+            os.utime(empty, (1, 1))  # Git would read the file again if it were as recent as the index.
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
         return [path for path in paths if any(is_within_folder(path, str(root)) for root in self.folders)]
 
 
-# No cgroup namespace: Java looks up its limits by the outer names, so Gradle builds would fail.
+# There is no cgroup namespace. Java looks up its limits by the outer names, so Gradle builds would fail in one.
 _ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-# The parts of /proc by which root could change the system.
+# Parts of /proc through which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
-_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has programs here.
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # These contain programs on NixOS.
 _READ_BY_LANDLOCK = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
     "/proc", "/sys", "/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN,
@@ -392,7 +392,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:
-            async with asyncio.timeout(30):  # Seconds. Long, because even a slow machine must get a sandbox.
+            async with asyncio.timeout(30):  # In seconds. Even a slow machine must be able to start a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.end_and_wait()
@@ -407,7 +407,7 @@ def scrub_environment(
     """Return the variables that a command gets, chosen by name, so that no key or token is among them."""
     wanted = PASSED_ON | set(extra) | ({*PROXIES, *sandbox_home.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program runs in this environment. It is not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

@@ -29,7 +29,7 @@ from helix_desktop.tools.workspace_roots import RootPath, read_whole_file, stat_
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
 _LONGEST_LINE = 400
-_LONGEST_ROW = 1 << 20  # Bytes of JSON. Parsing a longer row would block the event loop.
+_LONGEST_ROW = 1 << 20  # In bytes of JSON. Parsing a longer row would block the event loop for too long.
 _LONGEST_PATH = 32 * 1024
 _BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -106,7 +106,7 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
                 said = json.loads(row)
             except ValueError:
                 said = None
-            # This is a line of ripgrep's error message, which quotes the pattern.
+            # This is a line of ripgrep's own error message, which quotes the pattern.
             if not isinstance(said, dict) or "type" not in said:
                 got.is_unreadable = True
                 continue

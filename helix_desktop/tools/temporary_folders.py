@@ -28,7 +28,7 @@ def create_scratch_folder() -> tuple[Path, int]:
         return scratch, -1
     lock = os.open(given / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     lock_open_file(lock, waits=True)
-    (given / "new").rename(given / _LOCK)  # So nobody finds it under this name without our lock.
+    (given / "new").rename(given / _LOCK)  # Nobody can find the file by this name before it is locked.
     return scratch, lock
 
 

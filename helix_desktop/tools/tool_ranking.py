@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION, _LENGTH = 1.2, 0.5
 _NAME_WEIGHT = 2
-_MOST_LOOKED_AT = 40_000  # At most this many occurrences are scored, rarest words first: long questions stay fast.
+_MOST_LOOKED_AT = 40_000  # Only this many occurrences are scored, rarest words first, so that long questions stay fast.
 _SUFFIXES = (
     ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
     ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
@@ -73,7 +73,7 @@ class TextRanking:
         known = [self._worth[word] for word in distinguishing_stems(question) if word in self._worth]
         for numbers, worth in sorted(known, key=lambda each: len(each[0])):
             if looked and looked + len(numbers) > _MOST_LOOKED_AT:
-                break  # The words that remain occur in most texts, so they say little.
+                break  # The remaining words occur in most texts, so they say little.
             looked += len(numbers)
             for number, more in zip(numbers, worth, strict=True):
                 scores[number] += more

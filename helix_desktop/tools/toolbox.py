@@ -28,7 +28,7 @@ class PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
-    open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
+    open_step: OpenStep | None = None  # The call's step if the call may change folders, otherwise None.
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class ForeignTool(Protocol):
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
 
-# For each effect that can change files: the cause to record for the changes.
+# By effect that can change files: the cause that is recorded for the changes.
 _CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffect.FOREIGN: "server"}
 
 

@@ -31,9 +31,9 @@ _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
 _FIND = built_in_tool.object_schema("query", limit=built_in_tool.whole_number_schema(least=1))
 _CALL = built_in_tool.object_schema("name", arguments={"type": "object"})
-_SHOWN = 600  # Characters. Results show this much of a description.
+_SHOWN = 600  # In characters. Search results show this much of a description.
 _SCHEMA_SHOWN = 4_000
-_LEAST_LINE = 12  # Tokens. Enough for a source's name and little else.
+_LEAST_LINE = 12  # In tokens. This is enough for the name of a source and little else.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class OnDemandTools:
     token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
-    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # Other searchable things, such as skills.
-    # How many definitions are not sent, and roughly how many tokens they have.
+    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # Other things that can be searched for, such as skills.
+    # The number of definitions that are not sent, and roughly how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
-    _sent: dict[str, bool] = field(default_factory=dict)  # By server: whether its definitions are sent.
+    _sent: dict[str, bool] = field(default_factory=dict)  # By server: True if its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 

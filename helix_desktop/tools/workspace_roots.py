@@ -209,7 +209,7 @@ def walk_files(
     roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:
     """Yield every file within a folder as (path in the root, entry), folder by folder. Follows no links."""
-    above = [(place.inside, iter(list_folder(roots, place)))]  # Folders may be nested more deeply than calls.
+    above = [(place.inside, iter(list_folder(roots, place)))]  # Not recursive, as folders can be nested too deeply.
     while above:
         folder, items = above[-1]
         for item in items:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.session_setup import TaskSpawner, TurnCallbacks
     from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-MOST_IDLE = 4  # How many idle foreign agents keep their process.
+MOST_IDLE = 4  # The maximum number of idle foreign agents whose processes are kept.
 
 
 class AcpConversations:
@@ -31,7 +31,7 @@ class AcpConversations:
         self, own_lines: Callable[[], str], register: Any, spawn: TaskSpawner, kits: Callable[[str], WorkspaceTools]
     ) -> None:
         self._own_lines, self._register_route, self._spawn, self._kits = own_lines, register, spawn, kits
-        self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
+        self._open: dict[str, ForeignConversation] = {}  # Open conversations, in the order of their last turns.
         self._path = ""
 
     async def list_agent_names(self) -> list[str]:

@@ -40,8 +40,8 @@ class WorkspaceService(Protocol):
     async def finish_requests(self) -> None: ...
 
 
-PATIENCE, PAUSE = 30, 0.1  # The number of attempts, and the seconds between them.
-COMMAND_LAST = 5.0  # At its end, a command waits this long for the shared store to get the last facts.
+PATIENCE, PAUSE = 30, 0.1  # The maximum number of attempts, and the seconds between two of them.
+COMMAND_LAST = 5.0  # In seconds. Before it ends, a command waits this long for the shared store to get the last facts.
 log = logging.getLogger(__name__)
 Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
 
@@ -110,7 +110,7 @@ class Workbenches:
     async def close_workspace(self, workspace: str) -> None:
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
-            # If a step fails, the others still run, so that the workspace can be opened again.
+            # All steps run even if one of them fails, so that the workspace can be opened again.
             async with AsyncExitStack() as last_first:
                 last_first.push_async_callback(opened.aclose)
                 last_first.push_async_callback(bench.aclose)

@@ -10,7 +10,7 @@ from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-PAUSE = 1.0  # In seconds; counting a million entries takes a twentieth of a second.
+PAUSE = 1.0  # In seconds. Counting a million entries takes a twentieth of a second, so it is not done too often.
 Listener = Callable[[int], object]
 
 

@@ -90,7 +90,7 @@ class ConversationListRows:
         for one in conversations:
             with suppress(NotFound):
                 row = await self._journal.find_conversation(one)
-                # A fork begins with the copied facts and one more. The next fact names the agent.
+                # A fork begins with the copied facts and one more fact. The next one names the agent.
                 behind = row.forked_at + 1 if row.forked_from else 0
                 begun = () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
                 self._rows[one] = await self._row_with_agent_name(row, begun[0] if begun else None)
@@ -98,7 +98,7 @@ class ConversationListRows:
     async def _row_with_agent_name(self, row: StoredConversation, begun: facts.Recorded | None) -> ConversationListRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""
         shown = _list_row_of_stored(row)
-        if row.forked_from and row.cost:  # The journal's sum includes what was paid for the copied facts.
+        if row.forked_from and row.cost:  # The sum from the journal includes the cost of the copied facts.
             own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
             shown = replace(shown, cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))))
         fact = begun.fact if begun is not None else None
@@ -133,7 +133,7 @@ class ConversationMeters:
         self, rows: ConversationListRows, journal: StoreJournal, sessions: OpenSessions, spawn: TaskSpawner
     ) -> None:
         self._rows, self._journal, self._sessions, self._spawn = rows, journal, sessions, spawn
-        self._unsaved: dict[str, str] = {}  # Unsaved meters, by conversation.
+        self._unsaved: dict[str, str] = {}  # Meters that are not saved yet, by conversation.
 
     def update_row_after_fact(self, recorded: facts.Recorded) -> None:
         """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
@@ -174,7 +174,7 @@ class ConversationMeters:
     async def _save_meter(self, conversation: str) -> None:
         """Saves the last of several meters that came together; it counts as unsaved until it is written."""
         while meter := self._unsaved.get(conversation, ""):
-            with suppress(HelixError):  # Without a saved meter, the list computes one.
+            with suppress(HelixError):  # If no meter is saved, the list computes one.
                 await self._journal.store_meter(conversation, meter)
             if self._unsaved.get(conversation) == meter:
                 del self._unsaved[conversation]

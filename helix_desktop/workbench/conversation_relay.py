@@ -26,7 +26,7 @@ from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-FRAME_TOKENS = 30_000  # This many tokens of the window are left free for what an agent adds to each request.
+FRAME_TOKENS = 30_000  # This many tokens of the window are left free for what an agent adds to each request by itself.
 
 
 @dataclass(eq=False)

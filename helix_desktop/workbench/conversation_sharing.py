@@ -25,12 +25,12 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_workspace
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
-EVERY = 1.0  # The pause in seconds between two exchanges while the store can be reached.
-SLOWER = 10.0  # The longest pause in seconds between two attempts while the store is out of reach.
-LAST = 0.8  # When the workspace closes, the last facts must be sent within this many seconds.
-TURN_PATIENCE = 8.0  # A turn waits this many seconds for the store before it begins without it.
-SEND_PATIENCE = 20.0  # At its end, a turn waits this many seconds for the store to get all facts.
-SOON = 0.05  # Facts that are appended within this many seconds are sent together.
+EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
+SLOWER = 10.0  # In seconds. While the store is out of reach, the pause between two attempts grows up to this.
+LAST = 0.8  # In seconds. When the workspace closes, the last facts must be sent within this time.
+TURN_PATIENCE = 8.0  # In seconds. A turn waits this long for the store before it begins without it.
+SEND_PATIENCE = 20.0  # In seconds. At its end, a turn waits this long for the store to receive all facts.
+SOON = 0.05  # In seconds. Facts that are appended within this time are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -71,8 +71,8 @@ class WorkspaceSharing:
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        self._working: set[str] = set()  # Whose turn began while no other machine had the lease.
-        self.fetch_seconds = EVERY  # Facts of others are fetched this often, and before each turn.
+        self._working: set[str] = set()  # Conversations whose turn began while no other machine had the lease.
+        self.fetch_seconds = EVERY  # Facts of other machines are fetched this often, and also before each turn.
         self._fetched = float("-inf")
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
@@ -193,7 +193,7 @@ class WorkspaceSharing:
         """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes
         in it, so that what was written here is a branch. Away where the store does not answer.
         """
-        if self._connect is None and self._bench.workspace.link is not None:  # Sharing is stopping.
+        if self._connect is None and self._bench.workspace.link is not None:  # Sharing is being stopped.
             raise _unconfirmed_error()
         conversations = await self._conversations_if_reached() if self._connect is not None else None
         if conversations is None:
@@ -244,7 +244,7 @@ class WorkspaceSharing:
         if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
                 await wait_with_limit(conversations.send_and_release_leases(), limit_seconds)
-        if self._task is None:  # If it is not None, syncing has started again meanwhile.
+        if self._task is None:  # Otherwise, syncing has been started again in the meantime.
             self._bench.workspace.journal.asked = allow_any_writer
             self.sharing_state = SharingStatus()
         self._notify_sharing_listeners()
@@ -298,7 +298,7 @@ class WorkspaceSharing:
             if self._conversations is None and self._connect is not None:
                 made, bench = await self._connect(), self._bench
                 made.open_conversations = self.synced_sessions
-                # Fetched now, because the store may be out of reach later.
+                # The content is fetched now, because the store may be out of reach later.
                 made.on_new_entries = lambda entries: bench.tasks.spawn_task(
                     bench.workspace.cache.prefetch_content(entries), name="fetch what came"
                 )
@@ -390,8 +390,8 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     return made
 
 
-MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store answers. Workers' tasks never write more.
-ENDING_FACTS = 4  # This many facts are left free for each task, because a stopped turn records its end at once.
+MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store can be reached. Workers' tasks never write more.
+ENDING_FACTS = 4  # This many facts are reserved for each task, because a stopped turn must record its end at once.
 _LOOK_SECONDS = 0.05
 
 
@@ -444,8 +444,8 @@ class SyncedSessions(OpenConversations):
 
     def __init__(self, bench: SharedWorkbench) -> None:
         self._bench = bench
-        self.starting: set[str] = set()  # Conversations whose turn waits for facts from elsewhere.
-        # If two machines wrote in a conversation: the fork with the facts from this machine.
+        self.starting: set[str] = set()  # Conversations in which a turn waits for facts from other machines.
+        # If two machines wrote in a conversation, this is the fork with the facts from this machine.
         self.branch_by_conversation: dict[str, str] = {}
 
     async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:

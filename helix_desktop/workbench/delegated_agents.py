@@ -56,7 +56,7 @@ class DelegatedAgent:
     ended: float = 0.0
     state: str = "waiting"
     cost: float = 0.0
-    waits: int = 0  # How many of its calls wait for other agents.
+    waits: int = 0  # The number of its calls that wait for other agents.
 
     @property
     def agent_label(self) -> str:

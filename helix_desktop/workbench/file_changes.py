@@ -30,9 +30,9 @@ from helix_desktop.workbench.model_roles import WorkspaceModels
 from helix_desktop.workbench.step_differences import StepDifferences
 
 KEEP_DAYS = 30
-_SWEPT = "checkpoints.swept"  # This file has the time of the last daily clean-up.
+_SWEPT = "checkpoints.swept"  # The name of the file that contains the time of the last daily clean-up.
 _DAY = 86_400
-COPIES = "copies"  # The folder with the copies of the workspace's folders.
+COPIES = "copies"  # The name of the folder that contains the copies of the workspace's folders.
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class FileChanges:
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         found = []
         for source in sources:
-            with suppress(NotFound):  # Content of this step was forgotten, or removed to free space.
+            with suppress(NotFound):  # The content of this step was forgotten, or removed to free space.
                 found.append((source, await self._differences.read_changes_of_step(source)))
         return await self._differences.with_line_counts(
             self._differences.join_differences(
@@ -263,7 +263,7 @@ class FileChanges:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
         await self.workspace_checkpoints.look_for_changes()
         now = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
-        if file.change.after is None:  # If the file was deleted, its only hunk is the whole file.
+        if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:
             raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo all changes to the file.")

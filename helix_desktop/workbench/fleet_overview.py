@@ -12,8 +12,8 @@ from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskOrder, Fleet
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 
-MOST_SHOWN = 100  # The most tasks shown in each state, for each workspace.
-FOLLOW_SECONDS = 1.0  # Changes are looked for this often.
+MOST_SHOWN = 100  # The maximum number of tasks that are shown for each state of each workspace.
+FOLLOW_SECONDS = 1.0  # The overview looks for changes this often.
 WORKS_AT_ONCE = 4
 
 
@@ -25,7 +25,7 @@ async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskSta
     return {
         "tasks": states,
         "workers": {**dict.fromkeys(notes.workers, 0), **busy},
-        "lost": sorted(busy.keys() - notes.workers.keys()),  # Workers that have tasks, but have stopped reporting.
+        "lost": sorted(busy.keys() - notes.workers.keys()),  # These workers have tasks but no longer report.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
         "is_stopped": notes.is_stopped,
         "cost": cost,

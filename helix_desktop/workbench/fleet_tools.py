@@ -18,10 +18,10 @@ from helix_desktop.tools.built_in_tool import (
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
-if TYPE_CHECKING:  # Imported for types only; at run time, only if an agent uses tasks.
+if TYPE_CHECKING:  # These are imported for types only. At run time, they are imported only if an agent uses tasks.
     from helix_desktop.store.fleet_tasks import FleetTask
 
-MOST_SECONDS = 600  # One call waits for tasks for at most this long.
+MOST_SECONDS = 600  # One call waits at most this long for tasks.
 LOOK_SECONDS = 0.5
 LONGEST_SHOWN = 300  # This many characters of an answer are shown beside its hash.
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1_000}

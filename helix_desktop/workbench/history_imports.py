@@ -51,10 +51,10 @@ from helix_desktop.workbench.session_import import (
 
 log = logging.getLogger(__name__)
 
-Report = Callable[[int, int, str], object]  # Called with the bytes read, the total, and the file.
-# A file, one of its sessions and, with the last session, the file's stamp and unread lines.
+Report = Callable[[int, int, str], object]  # Called with the number of bytes read, the total number, and the file.
+# A file, one of its sessions and, only with the last session, the file's stamp and its unread lines.
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
-# After every AHEAD bytes, the import waits until the index lacks at most BEHIND items.
+# After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
 AHEAD, BEHIND = 4 << 20, 2_000
 
 
@@ -107,13 +107,13 @@ class HistoryImport:
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
     earlier: EarlierImports = field(default_factory=EarlierImports)
-    copies: Path | None = None  # If a file has a copy in this folder, the copy is read.
+    copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
-        gc.set_threshold(20_000, 50, 100)  # Few objects of an import are in cycles.
+        gc.set_threshold(20_000, 50, 100)  # Frequent collections would find little, as few objects are in cycles.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         reader, maker = StoreThread("bring in"), StoreThread("make facts")

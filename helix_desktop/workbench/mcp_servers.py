@@ -37,7 +37,7 @@ class WorkspaceMcpServers:
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
-        self.mistakes: dict[str, str] = {}  # What is wrong with a server's settings, by server.
+        self.mistakes: dict[str, str] = {}  # By server: what is wrong with its settings.
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn
@@ -130,7 +130,7 @@ class WorkspaceMcpServers:
             raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Turn the server on first.")
 
         def is_sign_in_finished() -> bool:
-            # If the settings have changed meanwhile, the server is no longer in the list.
+            # If the settings have changed in the meantime, the server is no longer in the list.
             return server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
 
         await self._wait_until_true(is_sign_in_finished)

@@ -20,7 +20,7 @@ from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 
-LEAST_LEARNED_WINDOW = 1_024  # A server that reports a window of fewer tokens than this is wrong.
+LEAST_LEARNED_WINDOW = 1_024  # In tokens. A server that reports a smaller window is mistaken.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ChosenModel:
         client = provider_catalog.connect_model_client(
             self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
         )
-        if isinstance(client, DemoModel):  # The demo reports no usage, so its tokens are counted.
+        if isinstance(client, DemoModel):  # The demo model reports no usage, so its tokens are counted here.
             client = replace(client, count=self.access.tokens.count_tokens)
         try:
             async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
@@ -140,7 +140,7 @@ class WorkspaceModels:
 
     def _find_chosen_model(self, name: str) -> ChosenModel:
         provider, _, model = name.partition("/")
-        if name == "demo":  # The demo provider has a single model of the same name.
+        if name == "demo":  # The demo provider has only one model, which has the same name.
             model = name
         if not model:
             remedy = "Specify a model as provider/model. To list all models, run helix-desktop model list. The built-in model is named demo."

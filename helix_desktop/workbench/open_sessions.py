@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from helix_desktop.engine.session import Session
 
-KEPT = 2  # How many idle sessions stay open besides the visible one.
+KEPT = 2  # The number of idle sessions that stay open besides the visible one.
 
 
 class OpenSessions:
@@ -19,8 +19,8 @@ class OpenSessions:
 
     def __init__(self) -> None:
         self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
-        self._kept: dict[str, Session] = {}  # Open sessions, the most recently used last.
-        self.opening = asyncio.Lock()  # While held, no facts change and no conversation is opened.
+        self._kept: dict[str, Session] = {}  # Open sessions. The most recently used one is last.
+        self.opening = asyncio.Lock()  # While this is held, no facts change and no conversation is opened.
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._there.values()))

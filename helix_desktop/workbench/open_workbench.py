@@ -80,11 +80,11 @@ class ProgramDependencies:
 
     access: ModelAccess
     closed: tuple[Path, ...] = ()
-    sample: Path | None = None  # A folder open though it lies in a closed one; see `WorkspaceRoots`.
+    sample: Path | None = None  # This folder is open even though it is inside a closed one (see `WorkspaceRoots`).
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
-    acp_agents: Callable[[], str] = str  # Returns the setting with the user's foreign agents.
+    acp_agents: Callable[[], str] = str  # Returns the setting that lists the user's foreign agents.
     register_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # Registers an agent at the gateway.
 
 
@@ -174,7 +174,7 @@ class Workbench:
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
-        # All commands and servers are ended, even if a full disk makes a step fail.
+        # All commands and servers are ended even if one step fails, for example because the disk is full.
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self.copies.aclose)
@@ -260,7 +260,7 @@ class Workbench:
                 await self.copies.get_or_open_tools(opened.state.own_copy)
                 session = self._build_session(opened, allowed=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
-                    gc.freeze()  # These facts live long, so garbage collection skips them.
+                    gc.freeze()  # These facts live long, so garbage collection can skip them.
             self.sessions.keep_session_open(session)
             return session
 
@@ -458,7 +458,7 @@ class Workbench:
         if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
         await self.copies.get_or_open_tools(copy)
-        async with self.sessions.opening:  # Nobody may open the conversation before its tools are limited.
+        async with self.sessions.opening:  # The conversation's tools must be limited before anybody opens it.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
             if model := model_of_role(
@@ -571,7 +571,7 @@ class Workbench:
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
-            return 1_000  # About what providers bill for a picture; their reports correct it.
+            return 1_000  # Providers bill a picture as about this many tokens. Their reports correct the figure.
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
@@ -752,7 +752,7 @@ async def _open_folder_tools(
         [root.resolve() for root in roots],
         workspace.cache,
         file=None if copy else workspace.folder / known_state_file.NAME,
-        coverage=replace(coverage, off=False) if copy else coverage,  # What a copy changes is found by its checkpoints.
+        coverage=replace(coverage, off=False) if copy else coverage,  # Changes to a copy are found by its checkpoints.
         closed=() if copy else shared.closed,
     )
 

@@ -22,14 +22,14 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions
 
-EVERY = 1.0  # The seconds between two savings of a reply that is still arriving.
+EVERY = 1.0  # In seconds. A reply that is still arriving is saved this often.
 
 
 @dataclass(slots=True)
 class _StreamedReply:
     after: int  # The number of the last fact before this reply.
     pieces: list[str] = field(default_factory=list)
-    written: int = 0  # How many of the pieces are saved.
+    written: int = 0  # The number of pieces that are already saved.
 
 
 class PartialReplies:
@@ -83,7 +83,7 @@ class PartialReplies:
                     streaming.written = len(streaming.pieces)
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if self._of.get(name) is not streaming:  # The reply has become a fact meanwhile.
+                    if self._of.get(name) is not streaming:  # The reply was recorded as a fact in the meantime.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:

@@ -43,7 +43,7 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
-MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
+MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
 _NOT_TOUCHED = "Your own folder was not changed."
 
 
@@ -104,11 +104,11 @@ class RepositoryCopies:
         self._bench = bench
         self._open_copy_tools = open_copy_tools
         self._folder = bench.workspace.folder / COPIES
-        self.labels: dict[str, str] = {}  # What each copy was made from, as last listed.
+        self.labels: dict[str, str] = {}  # By copy: what it was made from, according to the last list.
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
-        self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it.
-        # By copy: its changed files that other copies have changed too, and which copies.
+        self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that are different in it.
+        # By copy: the files changed in it that were also changed in other copies, and those copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening = asyncio.Lock()
 
@@ -134,7 +134,7 @@ class RepositoryCopies:
         async with self._opening:
             if name not in self._kits:
                 copy = await asyncio.to_thread(self.find_copy, name)
-                # The name of a copy that is not here may be any text of another machine, which a path may not contain.
+                # If there is no such copy here, another machine chose its name, which may not be allowed in a path.
                 self._kits[name] = await self._open_copy_tools(copy or FolderCopy(name, self._folder / "none"))
         return self._kits[name]
 
@@ -237,7 +237,7 @@ class RepositoryCopies:
         """Files have changed in a copy, so what is different in it is listed again."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
-                with suppress(ActionRefused):  # `read_copy_status` reports a damaged copy.
+                with suppress(ActionRefused):  # If a copy is damaged, `read_copy_status` reports it.
                     self._changed[copy.id] = await asyncio.to_thread(_list_changed_files, copy)
         self._compare_copies()
 
@@ -359,7 +359,7 @@ class RepositoryCopies:
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", "application/x-git-bundle")
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
-                # No fact names this content, and it exists nowhere else, so it is pinned.
+                # The content is pinned, because no fact names it and it exists nowhere else.
                 await self._bench.workspace.cache.pin_entry(stored.digest)
                 said.append(
                     f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."

@@ -44,7 +44,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-TOGETHER, SLICE = 64, 1 << 20  # This many contents, or more bytes than this, share one sync.
+TOGETHER, SLICE = 64, 1 << 20  # This many contents, or contents of more bytes than this together, share one sync.
 REWRITTEN = "the other program compacted the conversation and overwrote its file"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
@@ -62,7 +62,7 @@ class ImportedConversation:
     messages: int
     outputs: int
     folds: int
-    facts: int  # How many facts were appended.
+    facts: int  # The number of facts that were appended.
     last: float = 0.0  # The time of the last event in the conversation.
     parent: str = ""
     forked_from: str = ""
@@ -82,9 +82,9 @@ class SessionToImport:
     made: list[FactDraft]
     stamp: tuple[int, int]
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
-    keys: list[tuple[int, str]]  # What looks like a key, with the number of its message.
+    keys: list[tuple[int, str]]  # Texts that look like keys, each with the number of its message.
 
-    unread: Sequence[bytes] = ()  # Lines that the reader left out. They are stored as they are.
+    unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
 
     def under_own_name(self) -> "SessionToImport":
         """Returns the session under a name of its own, for two different files that name the same session."""
@@ -129,10 +129,10 @@ class SessionWriter:
     run: str
     held: SessionToImport
     conversation: str
-    new_from: int = 0  # The number of the first message that is new.
-    recorded: Recorded | None = None  # The fact about this import. None if nothing was new.
+    new_from: int = 0  # The number of the first new message.
+    recorded: Recorded | None = None  # The fact about this import, or None if nothing was new.
     brought: ImportedConversation | None = None
-    _seqs: dict[int, int] = field(default_factory=dict)  # For each draft: the number of its fact.
+    _seqs: dict[int, int] = field(default_factory=dict)  # By draft: the number of its fact.
 
     async def write_session(self) -> None:
         async with self.hold(self.conversation):
@@ -258,7 +258,7 @@ class SessionWriter:
         new = self.held.made[fresh - 1 :] if fresh <= len(self.held.made) else []
         begun: list[tuple[float, Fact]] = [] if fold is None else [(0.0, fold)]
         stand = [one for one in present if _is_message_fact(one.fact)]
-        if common < len(stand):  # The file's messages are not those that were imported before.
+        if common < len(stand):  # The messages in the file differ from those that were imported before.
             begun.append((0.0, Rewound(stand[common].seq - 1)))
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
@@ -275,7 +275,7 @@ class SessionWriter:
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
         recording, count = self.held.recording, len(self.held.made)
-        if len(forked) != at:  # The conversation was rewound earlier: its fact numbers differ.
+        if len(forked) != at:  # The conversation was rewound before, so its facts have different numbers.
             self._seqs.clear()
             self.conversation = conversation_id_of_session(recording.kind, f"{recording.session}\0{count}")
             await self._create_imported_conversation()

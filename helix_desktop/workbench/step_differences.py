@@ -13,9 +13,9 @@ from helix_desktop.errors import HelixError
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 
-COUNTED = 20_000  # At most this many line counts of changed files stay in memory.
+COUNTED = 20_000  # The maximum number of line counts of changed files that stay in memory.
 Difference = tuple[ChangeSource, Sequence[PathChange]]
-_LARGE = 16 << 20  # If the files of a list have more bytes than this in all, lines are not counted.
+_LARGE = 16 << 20  # In bytes. If the files of a list are larger than this together, their lines are not counted.
 
 
 class StepDifferences:
@@ -34,8 +34,8 @@ class StepDifferences:
         shown as the agent's. An undo that left nothing of the agent's work is not listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
-        beside: set[str] = set()  # Paths that are shown without lines changed by someone else.
-        over: dict[str, int] = {}  # By path: the undo up to which its differences are hidden.
+        beside: set[str] = set()  # Paths that are shown without the lines that someone else changed.
+        over: dict[str, int] = {}  # By path: its differences up to this undo are hidden.
         found: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             found.append((source, []))

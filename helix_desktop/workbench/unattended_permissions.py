@@ -5,7 +5,7 @@ from collections.abc import Collection
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.tool_names import EDITS, ToolName
 
-LONGEST_PREVIEW = 2_000  # This many characters of what a task would do are kept.
+LONGEST_PREVIEW = 2_000  # In characters. This much of what a task would do is kept.
 
 
 def name_to_allow(question: PermissionQuestion) -> str:

@@ -48,7 +48,7 @@ class WorkerClaims:
             claim.removed.set()
 
     def find_claim(self, conversation: str) -> WorkerClaim | None:
-        seen = set[str]()  # Two conversations of other machines may each name the other as its parent.
+        seen = set[str]()  # Two conversations of other machines may name each other as parents.
         while self.held and conversation and conversation not in seen:
             if (claim := self.held.get(conversation)) is not None:
                 return claim

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from helix_desktop.fast_dataclass import dataclass
 
-NEVER = ".git"  # Checkpoints do not store the user's Git history, and an undo does not change it.
+NEVER = ".git"  # Checkpoints do not store the user's Git history, so an undo does not change it.
 UNDO_LEFTOVER = re.compile(r"\.helix-undo-[0-9a-f]{16}")
 CACHE_TAG_FILE = "CACHEDIR.TAG"
 _CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")

@@ -26,11 +26,11 @@ from helix_desktop.tools.changes.folder_walk import STAMP, UncoveredEntry, WalkR
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from helix_desktop.tools.changes.open_steps import OpenStep, OpenSteps
 
-COUNTED = 16 << 20  # Bytes. The changed lines of a step with larger files are not counted.
-ROOM = 2  # A new full list is stored once the differences since the last one take this many times its space.
+COUNTED = 16 << 20  # In bytes. If a step has larger files, its changed lines are not counted.
+ROOM = 2  # A new full list is stored once the differences take more than this many times the space of the last one.
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
-SHORT = 0.25  # Seconds. If checking all files is faster than this, it is done after every command.
+SHORT = 0.25  # In seconds. If checking all files takes less time, all are checked after every command.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Checkpoints:
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
         self._file = file
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
-        # The bytes of the last full list, the bytes of the differences since, and the number of these.
+        # The bytes of the last full list, the bytes of the differences since then, and the number of differences.
         self._chain = 0, 0, 0
         self.steps = OpenSteps()
         self._lock = asyncio.Lock()
         self._saved: Digest | None = None
         # Appends what a command in the background has changed to its conversation.
         self.record_changes: Callable[[str, FilesChanged], Awaitable[object]] | None = None
-        self.leftovers: list[str] = []  # Files that an interrupted undo left behind; the first check finds them.
+        self.leftovers: list[str] = []  # Files that an interrupted undo left behind. The first check finds them.
 
     @property
     def is_ready(self) -> bool:
@@ -140,7 +140,7 @@ class Checkpoints:
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
         """Return the step's changes so far as a fact, if any. `only`: the paths it says it has changed."""
-        is_told = True  # False if the step is recorded later, when the disk has space again.
+        is_told = True  # False if the step is recorded later, once the disk has space again.
         try:
             self.folders.restore_permissions_of_roots()
             thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)

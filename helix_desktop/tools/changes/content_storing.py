@@ -16,12 +16,12 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
-ABOUT = EntryOrigin("checkpoint", "", "")  # Short, because a great many entries have this origin.
-LARGE = 4 << 20  # Files of more bytes are stored in pieces.
-BATCH, MOST = 8 << 20, 2_000  # The most bytes and the most files that are stored together.
+ABOUT = EntryOrigin("checkpoint", "", "")  # This origin is short, because very many entries have it.
+LARGE = 4 << 20  # In bytes. Larger files are stored in pieces.
+BATCH, MOST = 8 << 20, 2_000  # The maximum numbers of bytes and of files that are stored together.
 _PIECE = 1 << 20
 _TRIES = 3
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening a file that has become a pipe must not block.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening must not block if the file was replaced by a pipe.
 _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 

@@ -7,7 +7,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 
-_NAMED = 20  # At most this many uncovered files of each folder are named.
+_NAMED = 20  # The maximum number of uncovered files that are named for each folder.
 
 
 @dataclass(slots=True)

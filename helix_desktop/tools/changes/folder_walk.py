@@ -23,20 +23,20 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
-STAMP = struct.Struct("<QqqIQ")  # Inode, times of changes to content and inode, mode, size.
+STAMP = struct.Struct("<QqqIQ")  # Inode number, modification time, inode change time, mode and size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
-# Nanoseconds: the precision of file times, usually and on file systems that count whole seconds.
+# In nanoseconds: the usual precision of file times, and that of file systems that only store whole seconds.
 FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
-GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # Errors of an entry that was removed or replaced meanwhile.
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # These errors mean that an entry was just removed or replaced.
 _DEEPEST = 200  # Folders nested more deeply than this are not covered.
-_LONGEST = 60_000  # Paths of more bytes are not covered.
+_LONGEST = 60_000  # In bytes. Files with longer paths are not covered.
 
-KnownRecords = dict[str, dict[str, bytes]]  # By folder, then by name: the stamp of the entry, and the packed item.
+KnownRecords = dict[str, dict[str, bytes]]  # By folder and name: the stamp of the entry, and the packed item.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class WantedFile:
     stamp: bytes
     mode: int
     size: int
-    stamp_met: bytes = b""  # The stamp that was read, even if it may not reveal the next change.
+    stamp_met: bytes = b""  # The stamp that was read, even if it might not show the next change.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class WalkResult:
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
     uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # By folder: entries that are not covered.
-    # Files with hard links, by device and inode: their paths, and the number of links.
+    # For each file with several hard links, by device and inode: its paths, and the number of links.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
-    # Folders that were made readable for this walk, with the modes to restore.
+    # Folders that this walk made readable, each with the mode to restore.
     opened: list[tuple[int, int]] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
@@ -231,7 +231,7 @@ class FolderWalk:
         except PermissionError:  # The folder can be listed, but its entries cannot be examined.
             if path in self._known or "/" not in path:
                 _grant_owner_access(os.dup(handle), self.found.opened)
-        except OSError:  # Someone has just removed an entry.
+        except OSError:  # The entry was removed a moment ago.
             pass
         names = "/".join([entry.name for entry in entries])
         told = hashlib.blake2b(os.fsencode(names), digest_size=16)
@@ -319,7 +319,7 @@ class FolderWalk:
                 if st.st_size > self._coverage.most_file_bytes:
                     leave_out_file(self.found, self._known, wanted, now, LARGE)
                     return
-                now[name] = UNRELIABLE_STAMP  # Not trusted until the content is known.
+                now[name] = UNRELIABLE_STAMP  # The stamp is not trusted until the content is known.
                 self.found.wanted.append(wanted)
             case stat.S_IFLNK:
                 with suppress(OSError):
@@ -349,7 +349,7 @@ class FolderWalk:
             self._add_uncovered_entry(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # What is covered stays covered, whatever is put into it or beside it.
+            return False  # A folder that is covered stays covered, whatever is created inside it or beside it.
         rule = self._coverage.find_rule_leaving_out(
             name, beside.__contains__, lambda wanted: _entry_exists(handle, f"{name}/{wanted}"), folder=folder
         )

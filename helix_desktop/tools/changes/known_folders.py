@@ -25,14 +25,14 @@ class KnownFolders:
         self.coverage = coverage
         self.records: folder_walk.KnownRecords = {}
         self.watch = FolderWatch()
-        self.full_walk_seconds = 0.0  # How many seconds the last check of all files took.
+        self.full_walk_seconds = 0.0  # The duration of the last check of all files.
         self._roots = roots
         self._closed = closed
         self._covered = CoveredAmount()
         self._seen: dict[str, folder_walk.UnchangedFolder] = {}
         self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self._unsure: set[str] = set()  # Folders with files changed so recently that their times prove nothing.
+        self._unsure: set[str] = set()  # Folders with files changed so recently that the files' times prove nothing.
         self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
         # The device and inode of each workspace folder at the last check, or None if it was missing.
         self._standing: tuple[tuple[int, int] | None, ...] = ()
@@ -107,7 +107,7 @@ class KnownFolders:
             self._roots, self.records, self.coverage, closed, self.watch.watch_listed_folder, self._seen
         )
         before, self._standing = self._standing, tuple(map(_device_and_inode, self._roots))
-        # A workspace folder was moved, mounted or unmounted, without any notice.
+        # A workspace folder was moved, mounted or unmounted, which the watch does not report.
         thorough |= before != self._standing
         folders = self.watch.pop_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}

@@ -371,7 +371,7 @@ def _find_known_programs(text: str) -> KnownPrograms:
     return KnownPrograms(tuple(commands), plain, tuple(line.doubts), tuple(line.texts))
 
 
-# Programs that start no others, except by options that the program finder recognizes.
+# Programs that start no others, except through options that the program finder recognizes.
 SAFE_PROGRAMS = word_set(
     """ls cat head tail wc grep egrep fgrep rg stat file du df date basename dirname realpath readlink diff cmp comm cut tr uniq
     rev nl seq sha256sum md5sum cksum pwd echo printf true false test [ mkdir rmdir touch rm mv cp ln chmod tree column fold
@@ -379,7 +379,7 @@ SAFE_PROGRAMS = word_set(
     pytest ruff mypy black isort flake8 pylint pyright bandit eslint prettier tsc jest vitest mocha biome stylelint
     gofmt rustfmt clang-format shellcheck shfmt hadolint yamllint markdownlint"""
 )
-# The same holds for these programs with one of these subcommands.
+# Programs of which the same is true if they are called with one of these subcommands.
 SAFE_SUBCOMMANDS = {
     "git": word_set(
         """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore
@@ -403,7 +403,7 @@ _CHANGING = word_set(
     revert pull push remote"""
 )
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
-# Words of the shell itself. What follows them are not the arguments of a program.
+# Keywords and builtins of the shell itself. The words after them are not the arguments of a program.
 SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export set unset shopt time")
 
 

@@ -13,7 +13,7 @@ from helix_desktop.tools.command_lines.program_tables import WrapperProgram
 from helix_desktop.tools.command_lines.shell_parser import MANY, UnreadableCommand, is_certain_word
 
 _VERSION = re.compile(r"[\d.]+$")
-# No two parts match the same characters, so a model's long words cannot make these slow.
+# No two parts match the same characters, so even very long words from a model cannot make this slow.
 _SED_RUNS = re.compile(
     r"(?:^\s*|[;{}\n$!/\d][^\S\n]*)e(?:\s|$)|(?:^\s*|[;{}\n][^\S\n]*)(?:\d+|\$|/[^/\n]*/)"
     r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"  # In `1egit push`, nothing separates command and text.
@@ -78,7 +78,7 @@ def may_start_programs(text: str) -> bool:
 
 
 _DEEPEST = 10
-_NO_PROGRAMS = shell_parser.RESERVED - {"time"}  # Words of the shell that start no program.
+_NO_PROGRAMS = shell_parser.RESERVED - {"time"}  # Keywords of the shell, which start no program.
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,12 @@ class ProgramFinder:
     doubts: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     written_files: list[str] = field(default_factory=list)
-    scripts: list[str] = field(default_factory=list)  # The files that this command runs.
-    placed_files: list[str] = field(default_factory=list)  # Arguments of commands that copy or write files.
+    scripts: list[str] = field(default_factory=list)  # Files that this command runs as scripts.
+    placed_files: list[str] = field(default_factory=list)  # The arguments of commands that copy or write files.
     depth: int = 0
     is_guessing: bool = False
-    has_inline_code: bool = False  # True if the arguments of the command just read contain code.
-    here_documents: list[str] = field(default_factory=list)  # Here documents that the current command gets as input.
+    has_inline_code: bool = False  # True if the arguments of the command that was just read contain code.
+    here_documents: list[str] = field(default_factory=list)  # Here documents that are the input of the current command.
     places_files: bool = False
     changes_path: bool = False
     has_quoted_substitution: bool = False

@@ -51,7 +51,7 @@ WRAPPERS = {
     "rlwrap": WrapperProgram("acEhirRnNuUwW", "bCfgHlmpPqsSt"), "unbuffer": WrapperProgram("p"),
 }  # fmt: skip
 
-# Programs that start another one, which any of their arguments may name.
+# Programs that start another program, which any of their arguments may name.
 LOOSE_WRAPPERS = word_set(
     """setarch strace ltrace valgrind perf gdb lldb xvfb-run dbus-run-session dbus-launch systemd-run systemd-inhibit firejail bwrap
     proot fakeroot fakechroot faketime nsenter setpriv capsh prlimit numactl cgexec runcon chpst pkexec npx bunx pnpx uvx pipx
@@ -61,7 +61,7 @@ LOOSE_WRAPPERS = word_set(
     xdg-open run-one cpulimit ssh sshpass mosh docker podman nerdctl kubectl lxc-attach vagrant machinectl at batch
     crontab expect socat nc ncat netcat xterm gnome-terminal konsole"""
 )
-# Programs that start another one after certain words, such as `uv run` and `npm exec`.
+# Programs that start another program after certain words, such as `uv run` and `npm exec`.
 LOOSE_AFTER = {
     "uv": {"run", "tool", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"}, "hatch": {"run", "-e"}, "rye": {"run"},
     "pixi": {"run", "exec"}, "conda": {"run"}, "mamba": {"run"}, "micromamba": {"run"}, "npm": {"exec", "x", "explore"},
@@ -92,7 +92,7 @@ COMMAND_OPTIONS = {
     "kubectl": ("--kubeconfig",),
 }  # fmt: skip
 
-# Options that are complete, although others here begin like them.
+# These options are complete, although other options in these tables begin in the same way.
 WHOLE_OPTIONS = word_set("-- --cc --edit --pdb --strip")
 # Options that pass code to these programs on the command line.
 CODE_OPTIONS = {
@@ -132,7 +132,7 @@ LOADING_OPTIONS = {
     "tree": ("o", ""), "file": ("C", "compile"), "gofmt": ("", "cpuprofile"), "make": ("fI", "file makefile include-dir eval"),
     "find": ("", "delete fprint fprint0 fprintf fls"), "flake": ("", "config append-config output-file"),
 }  # fmt: skip
-# Everyday options that begin like one of these.
+# Harmless options that begin in the same way as some of these.
 UNLIKE_LOADING_OPTIONS = word_set("cache co cov cover coverage pdb run target")
 # Programs whose first argument, apart from options, is code.
 SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"})
