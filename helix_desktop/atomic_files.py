@@ -13,8 +13,8 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _DIGITS = frozenset("0123456789abcdef")
-_LEFT = ".*-????????"  # Matches the names of temporary files that hold the new content until it replaces a file.
-_OLD = 3_600.0  # In seconds. A temporary file at least this old was left behind by a crash and can be deleted.
+_LEFT = ".*-????????"  # Matches temporary files that lie beside a file while it is being replaced.
+_OLD = 3_600.0  # A temporary file this many seconds old was left by a crash and can be deleted.
 
 if sys.platform == "win32":
     import msvcrt

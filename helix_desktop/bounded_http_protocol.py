@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST_HEADER_BYTES = 65_536  # The maximum size of a request's headers. Agents send only a few kilobytes.
+MOST_HEADER_BYTES = 65_536  # Agents send only a few kilobytes.
 HEADER_SECONDS = 60.0  # A client must send a request's headers within this time.
 
 

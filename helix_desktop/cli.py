@@ -89,7 +89,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
             raise InvalidInput(f"{where.data} is not a folder.", remedy="Choose another --home.")
         code = int(arguments.run(arguments))
         if sys.stdout is not None:
-            sys.stdout.flush()  # Flushed here, so that an error is shown as a sentence, not as a traceback.
+            sys.stdout.flush()  # An error is shown as a sentence here, but as a traceback at exit.
         return code
     finally:
         stop()

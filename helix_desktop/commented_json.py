@@ -38,7 +38,7 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     indent = "  " * (depth + 1)
     member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace("\n", f"\n{indent}")
     rest = text[at + 1 :]
-    if plain[_skip_blanks(plain, at + 1)] == "}":  # The object has no members, but it may contain a comment.
+    if plain[_skip_blanks(plain, at + 1)] == "}":  # It has no members, but may contain a comment.
         return f"{text[: at + 1]}\n{indent}{member}\n{indent[2:]}{rest if rest.lstrip()[0] != '}' else rest.lstrip()}"
     return f"{text[: at + 1]}\n{indent}{member},{rest if rest[0].isspace() else ' ' + rest}"
 

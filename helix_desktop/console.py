@@ -16,7 +16,7 @@ from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
 PIECE = 1 << 20
-# Terminals obey control characters, so a text could change the window title, the colours or the clipboard.
+# Terminals obey control characters: a text could change the title, the colours or the clipboard.
 _OBEYED = {
     code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"
 }
@@ -52,7 +52,7 @@ class Terminal:
         self._source: IO[bytes] | None = (
             _open_input_file(source) if source else _open_temporary_file() if gather else None
         )
-        # If the target is a symbolic link, the link is kept, and the file that it points to is written.
+        # If the target is a symbolic link, the link stays, and the file it points to is written.
         self._target = Path(os.path.realpath(target)) if target else None
         self._beside = _open_output_target(self._target) if self._target else None
 

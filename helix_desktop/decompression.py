@@ -16,7 +16,7 @@ from typing import IO, cast
 
 import zstandard
 
-OFFERED_CODINGS = "gzip, deflate, zstd"  # The codings that we can decompress, as sent in Accept-Encoding.
+OFFERED_CODINGS = "gzip, deflate, zstd"  # Sent as Accept-Encoding: what we can decompress.
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # The maximum number of gzip members in one body.
 MOST_ARCHIVE_MEMBERS = 100
@@ -24,7 +24,7 @@ _LONGEST_ARCHIVE_READ = 4 << 20  # In bytes. The directory of a zip archive is r
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # The window size that RFC 8878 asks every zstd decoder to support.
-_SPARE = 64 << 10  # The compressed data may be this many bytes larger than the limit for the decompressed data.
+_SPARE = 64 << 10  # Compressed data may exceed the limit by this many bytes.
 
 Sink = Callable[[bytes], object]
 
@@ -206,5 +206,5 @@ def _inflate_fully(inner: "zlib._Decompress", data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail
-    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # zlib may hold back some output.
+    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # zlib still holds output.
         sink(more)

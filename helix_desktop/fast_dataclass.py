@@ -99,7 +99,7 @@ def _parameter_source(field: Field[Any], known: Known) -> str:
 def _assignment_source(cls: Any, field: Field[Any], known: Known, *, frozen: bool) -> str:
     name = value = field.name
     if frozen and (slot := getattr(cls, name, None)).__class__ is MemberDescriptorType:
-        known[f"_s_{name}"] = slot.__set__  # This takes one third less time than `object.__setattr__`.
+        known[f"_s_{name}"] = slot.__set__  # Takes two thirds of the time of `object.__setattr__`.
     if not field.init:
         known[f"_d_{name}"], value = _default_of_field(field), f"_d_{name}"
     if field.default_factory is not MISSING:

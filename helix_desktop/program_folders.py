@@ -13,7 +13,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
-SOCKET_PATH_LIMIT = 90  # In bytes, with the file name. Systems allow between 104 and 108 bytes for a socket's path.
+SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, file name included.
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> 
         return None
     try:
         async with asyncio.timeout(HELLO_SECONDS):
-            await wire.receive_frame()  # Waits for the owner's greeting. An owner that is closing sends none.
+            await wire.receive_frame()  # The owner's greeting. An owner that is ending sends none.
     except (OSError, EOFError):  # TimeoutError is an OSError, too.
         await wire.close()
         return None
@@ -288,7 +288,7 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
         with _report_lost_owner():
             await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            with _report_lost_owner():  # The console is not inside, because its own reader may also be closed.
+            with _report_lost_owner():  # Not around the console, whose own reader may also close.
                 kind, content = await wire.receive_frame()
             if kind == b"X":
                 return int(content)

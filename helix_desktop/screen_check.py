@@ -36,7 +36,7 @@ def _x_server_listens(display: str) -> bool:
     if local is None and not display.startswith("/"):
         return True
     path = f"/tmp/.X11-unix/X{local[1]}" if local else display  # noqa: S108 - where X servers listen
-    for address in (path, f"\0{path}"):  # The server's socket is a file or, on Linux, a name in the abstract namespace.
+    for address in (path, f"\0{path}"):  # As a file, and in Linux's abstract namespace.
         with socket.socket(socket.AF_UNIX) as asking:
             try:
                 asking.connect(address)

@@ -199,7 +199,7 @@ class SecretStorage:
         self._limit = limit
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
-        self._is_refused = False  # True if the user was asked to unlock the keyring but did not do so.
+        self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
         self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring could ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:

@@ -44,7 +44,7 @@ class TokenVocabulary:
 
 
 _O200K_WORDS = (
-    # The alternatives are in one group, which tiktoken searches at once. It would try ungrouped ones one by one.
+    # One group: tiktoken searches it at once, but without a group tries these one after the other.
     r"(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"\p{N}{1,3}",
@@ -183,14 +183,14 @@ class TiktokenCounter:
             return list(map(self._count_piece, batch))
         encoding = self._loaded_encoding()
         try:
-            # A buffer holds four bytes for each token. Building a list of numbers would block other threads.
+            # Four bytes for each token: while a list of numbers is made, other threads wait.
             core, text = encoding._core_bpe, END.join([*batch, ""])  # noqa: SLF001
             found = bytes(core.encode_to_tiktoken_buffer(text, {END}))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - a panic inside tiktoken is no Exception; which piece it was shows alone
             return list(map(self._count_piece, batch))
-        # The highest byte of a token is always zero, so this pattern cannot occur across two other tokens.
+        # No part of two other tokens looks like this one: the highest byte is always zero.
         parts = found.split(encoding.eot_token.to_bytes(4, sys.byteorder))
         return [len(part) // 4 for part in parts[:-1]]
 

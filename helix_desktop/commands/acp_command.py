@@ -50,7 +50,7 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     with Terminal() as terminal:
         await switch.run_until_input_ends(terminal.read_input)
     logging.shutdown()
-    os._exit(0)  # Everything is closed by now. A normal exit would wait for threads that load a vocabulary.
+    os._exit(0)  # Everything is closed. A normal exit would wait for threads that load a vocabulary.
 
 
 def _write_to_editor(data: bytes) -> None:

@@ -62,7 +62,7 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     text = "" if arguments.resume else await _read_message(arguments, console)
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        if not (arguments.acp or arguments.conversation):  # Other agents' tools have different names.
+        if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
             workspace_access.check_allowed_names(arguments.allow)
         if not arguments.acp:
             await _check_slash_command(bench, text, arguments.conversation)

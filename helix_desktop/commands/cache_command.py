@@ -115,7 +115,7 @@ def guess_media_type(name: str, beginning: bytes) -> str:
 
 async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = arguments.json and arguments.output == STANDARD  # The content then becomes part of the JSON.
+    inside = arguments.json and arguments.output == STANDARD  # The content becomes part of the JSON.
     content, size = bytearray(), 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)

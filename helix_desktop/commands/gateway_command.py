@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from helix_desktop.console import Console
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-TURN = 0.0005  # In seconds. After this time, a thread that parses a large body lets other threads run.
+TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
 LARGE = 4 << 20  # In bytes. Larger buffers grow in place, because copying 30 MB would delay other streams.
 YOUNG = 5_000  # The number of new objects that start a collection. With 700, collecting took half of the time.
-MIDDLE = 3  # Every third collection includes the middle generation. With every tenth, streams froze for 95 ms.
+MIDDLE = 3  # This many young collections come before one of middle age. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Old objects are collected only while the gateway is idle, never automatically.
 KEPT = 32 << 20  # In bytes. This much freed memory is kept for the next request bodies.
 

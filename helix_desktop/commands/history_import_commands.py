@@ -33,7 +33,7 @@ IMPORTING: Options = {
     "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it isn't detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # Two hidden options that the recorder uses: read copies of the files, and import only sessions of this folder.
+    # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
     "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
 }
@@ -132,7 +132,7 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     begun = False
     changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
     try:
-        # The first value arrives only once the folders are being watched, so that no change is missed.
+        # The first value arrives once the folders are being watched, so that no change is missed.
         async for changed in changes:
             if changed or not begun:
                 result = await _import_once(arguments, workspace)

@@ -64,7 +64,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
     if arguments.http is not None:
-        # The token is sent to the workspace's owner over a private socket, so it appears in no process list.
+        # Sent over a private socket to the workspace's owner, so it is in no process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token

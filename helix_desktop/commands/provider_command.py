@@ -171,7 +171,7 @@ async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools
     known = desk.configured.list_providers()
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
-    # A well-known provider that was not added is also listed if it needs a key and a key for it exists.
+    # A well-known provider that was not added is listed if it needs a key and one is stored or set.
     others = [await _provider_as_json(desk, preset) for preset in PRESETS.values() if preset.name not in names]
     described += [one for one in others if one["needs_key"] and one["key"]]
     found = [one for one in await local_servers.detect_local_servers(desk.connections) if one.config.name not in names]

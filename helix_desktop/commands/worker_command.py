@@ -139,7 +139,7 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
             await worker.work_until_drained(until_empty=arguments.drain)
             return 0
         own.append(worker)
-        bench.sharing.fetch_seconds = 10.0  # Nobody reads here what other machines write, so it is fetched rarely.
+        bench.sharing.fetch_seconds = 10.0  # No one here reads what other machines write.
         forget = gateway_workspaces.set_release_handler(bench.id, lambda: worker.drain(0.0))
         try:
             await worker.work_until_drained(until_empty=arguments.drain)

@@ -323,7 +323,7 @@ async def print_result(arguments: argparse.Namespace, console: Console, value: A
     for line in () if arguments.json else lines:
         await console.print_line(
             escape_control_characters(line)
-        )  # Control characters are escaped even in a pipe, because `less -R` and `head` pass them on.
+        )  # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
     return 0
 
 

@@ -77,7 +77,7 @@ def run_new_workspace(arguments: argparse.Namespace) -> int:
 def print_workspace_list(arguments: argparse.Namespace) -> int:
     known = _workspaces_of_home(arguments).list_workspaces(trashed=arguments.trash)
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
-    lines = [line.replace("\n", "\\n") for line in lines]  # The name of a folder can contain a line break.
+    lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
     told = [_workspace_as_json(one) for one in known]
     return asyncio.run(print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."))
 

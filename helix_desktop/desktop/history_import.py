@@ -143,7 +143,7 @@ class HistoryImporter:
             return await self._desk.open_workspace(known)
         try:
             return await self._desk.create_workspace(_make_name_unique(name, [row.name for row in rows]), folder)
-        except ActionRefused:  # This is the program's own folder, such as a copy that an agent worked in.
+        except ActionRefused:  # The program's own folder, such as a copy that an agent worked in.
             return await self._workbench_of_folder(None)
 
     def _build_import_outcome(self) -> history_import_port.ImportOutcome:

@@ -22,7 +22,7 @@ TITLES = {
     "deepseek": "DeepSeek", "mistral": "Mistral", "xai": "xAI", "groq": "Groq", "ollama": "Ollama",
     "lmstudio": "LM Studio", "llamacpp": "llama.cpp", "vllm": "vLLM",
 }  # fmt: skip
-# Patterns of the models that most people want: names without a date, and no variants that cost ten times as much.
+# Patterns of the models that most people want: undated names, no variants at ten times the price.
 _WANTED = (
     r"claude-sonnet-[\d-]+",
     r"claude-opus-[\d-]+",

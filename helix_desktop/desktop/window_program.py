@@ -135,7 +135,7 @@ class WindowProgram:
         with loop:
             loop.run_forever()
         self._stop_log()
-        qInstallMessageHandler(None)  # If Qt sent a message after Python has ended, the process would crash.
+        qInstallMessageHandler(None)  # A Qt message after Python's end would crash the process.
         _exit_process_at_once()
         return 0
 
@@ -176,7 +176,7 @@ class WindowProgram:
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
         )
-        if self._settings[RECORDER]:  # The recorder is turned on in the settings, but it may not be running.
+        if self._settings[RECORDER]:  # The recorder is turned on, but may not be running.
             self._tasks.spawn_task(self._update_recorder(), name="recorder")
         self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
 
@@ -315,7 +315,7 @@ class InterruptHandler(QObject):
         self._write.setblocking(False)
         signal.set_wakeup_fd(self._write.fileno())
         for number in ENDS:
-            signal.signal(number, lambda *_: None)  # Python writes the signal's number to the socket that Qt reads.
+            signal.signal(number, lambda *_: None)  # Python writes it to the socket Qt reads.
         self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
 

@@ -17,7 +17,7 @@ from helix_desktop.gui.shared.widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The greatest width of a picture and of a thumbnail.
+LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The maximum widths of a picture and of a thumbnail.
 
 
 class PictureDialog(TransientDialog):

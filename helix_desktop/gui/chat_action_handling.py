@@ -14,7 +14,7 @@ from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import Session
 
-MOST_LINES = 8  # After a rewind, at most this many lines describe the restored files.
+MOST_LINES = 8  # The maximum number of lines that describe the restored files after a rewind.
 
 
 def handle_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:

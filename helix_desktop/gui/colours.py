@@ -54,7 +54,7 @@ _LIGHT_AND_DARK = {
 LIGHT: Scheme = {name: light for name, (light, _) in _LIGHT_AND_DARK.items()}
 DARK: Scheme = {name: dark for name, (_, dark) in _LIGHT_AND_DARK.items()}
 
-# The colours of workspaces in the rail. White initials on them need a contrast of at least 4.5:1.
+# The colours of workspaces in the rail. Their white initials need a contrast of at least 4.5:1.
 WORKSPACE_COLOURS = (
     "#0d7d74", "#8b5e3c", "#4a5fa5", "#9a3b66", "#55713a", "#6b4fa0", "#a1482c", "#3b6c8a",
 )  # fmt: skip

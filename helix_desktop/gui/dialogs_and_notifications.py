@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
 LAST_CONVERSATIONS = 5  # The replay lab compares policies on this many of the latest conversations.
-SHOWN_HISTORIES = 3  # The welcome page names this many conversations of other programs.
+SHOWN_HISTORIES = 3  # The number of other programs' conversations that the welcome page names.
 
 
 class DialogsAndNotifications(QObject):

@@ -9,7 +9,7 @@ import time
 
 from PySide6.QtCore import QObject, QTimer
 
-COLLECT_INTERVAL_MS = 1000  # The pause between two checks of whether a collection is due.
+COLLECT_INTERVAL_MS = 1000  # Whether a collection is due is checked this often.
 # If there are more new objects, some large work is running, which will free most of them soon.
 BUSY_OBJECT_COUNT = 50_000
 MOST_POSTPONEMENTS = 20  # A collection is put off for such work at most this many times in a row.

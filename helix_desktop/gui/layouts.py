@@ -11,9 +11,9 @@ Box = TypeVar("Box", bound=QBoxLayout)
 # alignment, or a stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
-MAX_LINE_SPACING = 8  # In pixels, between the lines of a row that wraps.
-TEXT_WIDTH_IN_LINES = 12  # Text stands beside other widgets if it can be this wide, measured in line heights.
-WIDEST = 4_000  # In pixels. A widget that may be wider has no width of its own.
+MAX_LINE_SPACING = 8  # In pixels. The maximum spacing between the lines of a row that wraps.
+TEXT_WIDTH_IN_LINES = 12  # In line heights. Text is placed beside other widgets only if it can be this wide.
+WIDEST = 4_000  # In pixels. A widget whose maximum width is larger has no preferred width.
 
 
 class WrappingRow(QHBoxLayout):
@@ -27,7 +27,7 @@ class WrappingRow(QHBoxLayout):
     def heightForWidth(self, width: int) -> int:
         return self._place_items(QRect(0, 0, width, 0), is_moving=False)
 
-    minimumHeightForWidth = heightForWidth  # Qt's own one reads a figure that only its own heightForWidth sets.
+    minimumHeightForWidth = heightForWidth  # Qt's version would use a figure that only Qt's own heightForWidth sets.
 
     def minimumSize(self) -> QSize:
         return QSize(0, super().minimumSize().height())
@@ -99,7 +99,7 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
             box.addStretch(item)
             continue
         part, place = item if isinstance(item, tuple) else (item, 0)
-        # To Python, an alignment is a number, too.
+        # Python also treats an alignment as a number.
         alignment = place if isinstance(place, Qt.AlignmentFlag) else Qt.AlignmentFlag(0)
         stretch = 0 if alignment else place
         if isinstance(part, QLayout):

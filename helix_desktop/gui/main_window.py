@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TITLE = "Helix Desktop"
-LONGEST_NAME_LENGTH = 80  # A name suggested for a workspace is cut to this many characters.
-SHOWN_NAME_LENGTH = 40  # Names in headings are cut to this many characters.
+LONGEST_NAME_LENGTH = 80  # In characters. A longer name that is suggested for a workspace is cut.
+SHOWN_NAME_LENGTH = 40  # In characters. Longer names are cut in headings.
 
 
 class MainWindow(WindowFrame):
@@ -74,9 +74,9 @@ class MainWindow(WindowFrame):
         super().__init__(theme, state_file)
         install_accessible_roles()
         self._desk: Workbenches | None = None
-        self._startup_queue: list[Callable[[], object]] = []  # Run once the stores are open.
-        self._blocking_error: HelixError | None = None  # What keeps the stores from opening.
-        # The workspaces as last listed, because listing them reads a file for each.
+        self._startup_queue: list[Callable[[], object]] = []  # Called once the stores are open.
+        self._blocking_error: HelixError | None = None  # The error that prevents the stores from opening.
+        # The result of the last listing, kept because listing reads a file for each workspace.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
         self.settings = settings
@@ -87,8 +87,8 @@ class MainWindow(WindowFrame):
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, state_file, self)
         self.notices = Notices(theme, self._middle, self._composer_height)
-        self.chats = [self._build_chat()]  # Two where conversations are shown side by side.
-        self.chat = self.chats[0]  # The current one: what is shown around it relates to it.
+        self.chats = [self._build_chat()]  # There are two if conversations are shown side by side.
+        self.chat = self.chats[0]  # The current one. Everything shown around it relates to it.
         self.add_page("chat", self.chat, self.pages.inspector)
         self.context_panel = ContextPanel(theme, self)
         self.add_page_factory("changes", lambda: (self.pages.changes,))

@@ -11,7 +11,7 @@ from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
 
-# These cost nothing, so no price of theirs is asked for.
+# These providers cost nothing, so the user is not asked for their prices.
 LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
 
 
@@ -26,12 +26,12 @@ class ProviderChoice:
     needs_key: bool = False
     key: str = ""
     variable: str = ""
-    address_variable: str = ""  # The environment variable that names the address.
+    address_variable: str = ""  # The name of the environment variable that contains the address.
 
 
 class WindowSizeSource(StrEnum):
     TOLD = "told"  # The provider or the shipped list of models states the size.
-    LEARNED = "learned"  # A provider's refusal stated the size.
+    LEARNED = "learned"  # The provider stated the size when it refused a request.
     SET = "set"  # The user has set the size.
     ASSUMED = "assumed"
 
@@ -45,7 +45,7 @@ class ModelChoice:
     price_input: float = 0.0
     price_output: float = 0.0
     note: str = ""
-    provider: str = ""  # The provider's title.
+    provider: str = ""  # The title of the provider.
     price_cache_read: float = 0.0
     price_cache_write: float = 0.0
     max_output: int = 0

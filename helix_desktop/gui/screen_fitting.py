@@ -38,12 +38,12 @@ def _fit_to_screen(dialog: QDialog) -> None:
     layout, room = dialog.layout(), _room_on_screen(dialog)
     if layout is not None:
         needed = layout.totalMinimumSize()
-        if layout.hasHeightForWidth():  # Wrapped labels need more height.
+        if layout.hasHeightForWidth():  # Labels that wrap need more height.
             width = max(min(dialog.width(), room.width()), needed.width())
             needed = needed.expandedTo(QSize(0, layout.minimumHeightForWidth(width)))
         if needed.boundedTo(room) != needed:
             _scroll_contents(dialog, layout, room)
-        elif not isinstance(dialog, QMessageBox):  # A message box sets its own size.
+        elif not isinstance(dialog, QMessageBox):  # A message box determines its own size.
             dialog.resize(dialog.size().expandedTo(needed))
     if dialog.size().boundedTo(room) != dialog.size():
         dialog.resize(dialog.size().boundedTo(room))

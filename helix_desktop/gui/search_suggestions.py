@@ -17,10 +17,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, WorkspaceListRow
 
-LEAD = 20  # About this many characters are shown before the first word that was found.
+LEAD = 20  # In characters. About this much text is shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
-# For each slash command: the name of the action that it runs.
+# By slash command: the name of the action that it runs.
 COMMANDS = {
     "new": "new", "fork": "fork", "rename": "rename", "cache": "fold-marker", "observe": "fold-observations",
     "reflect": "fold-reflection", "handover": "fold-handover", "regenerate": "regenerate", "attach": "attach",

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-LONGEST_TEXT = 4_000  # Only this many characters at the beginning of a text are translated.
-MOST_PIECES = 16  # At most this many sentences or list items of a text are translated.
-PHRASE_DEPTH = 4  # Phrases within phrases are translated down to this depth.
-# Placeholders whose values can be phrases of this program. Such phrases are translated, too.
+LONGEST_TEXT = 4_000  # In characters. Only this much at the beginning of a text is translated.
+MOST_PIECES = 16  # The maximum number of a text's sentences or list items that are translated.
+PHRASE_DEPTH = 4  # Phrases that are nested in other phrases are translated down to this depth.
+# Placeholders whose values can be phrases of this program, which are also translated.
 TRANSLATED_NAMES = frozenset({"why", "what", "kind", "figures"})
 PATH_NAME = "path"  # The template "Read {path}" must not match the sentence "Read timed out."
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
@@ -63,7 +63,7 @@ class SentenceTemplate(NamedTuple):
 
 
 _plain_sentences: dict[str, str] = {}
-# Templates of sentences, by their first letter. Those that begin with a placeholder are under "".
+# Templates of sentences, by their first character. Those that begin with a placeholder are under "".
 _templates: dict[str, list[SentenceTemplate]] = {}
 _percent = ["{n}%"]  # The form of percentages in the user's language.
 

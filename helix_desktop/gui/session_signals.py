@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 
-BATCH_INTERVAL_MS = 50  # Events are collected for this long and then passed on together.
+BATCH_INTERVAL_MS = 50  # Events are collected for this long and then passed on as a group.
 SHOWN_OUTPUT_CHARACTERS = 128 * 1024
 
 Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
@@ -24,7 +24,7 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[list[str]] = []  # For each collected event: the pieces of its text.
+        self._texts: list[list[str]] = []  # By event collected so far: the pieces of its text.
         self.size = 0  # The number of characters collected so far.
 
     def __bool__(self) -> bool:

@@ -60,7 +60,7 @@ def _wire_rail(window: MainWindow) -> None:
     rail.add_wanted.connect(window.window_actions["open-folder"].trigger)
     rail.ordered.connect(window.save_workspace_order)
     rail.settings_wanted.connect(window.window_actions["settings"].trigger)
-    # The partial function keeps the object `acts` alive; the signal alone would not.
+    # The partial function keeps the object `acts` alive, which the signal alone would not do.
     rail.workspace_action_wanted.connect(partial(acts.run_workspace_action))
     on("workspace-folder", lambda: acts.act_on_current_workspace(acts.open_and_choose_folder))
     on("share-workspace", partial(_open_share_dialog, window))

@@ -15,7 +15,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
-# While the dialog is open, one of PARTS parts of its rows is updated this often.
+# While the dialog is open, the rows are updated in PARTS parts, one part after each interval.
 UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 

@@ -44,10 +44,10 @@ def _is_tab_stop(widget: QWidget) -> bool:
     if not widget.isEnabled() or not widget.isVisible() or widget.focusProxy() is not None:
         return False
     if isinstance(widget, QAbstractItemView) and widget.model() is not None and widget.model().rowCount() == 0:
-        return False  # An empty list has no row to act on or to show the focus.
+        return False  # An empty list has no row that could be acted on or show the focus.
     group = widget.group() if isinstance(widget, QAbstractButton) else None
     if group is not None and group.exclusive() and group.checkedButton() is not None:
-        return group.checkedButton() is widget  # Qt removes TabFocus from the others, and does not restore it.
+        return group.checkedButton() is widget  # Qt removes TabFocus from the other buttons and does not restore it.
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 

@@ -26,7 +26,7 @@ ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
 
-# Both fonts ship with the program (packaging/fonts.py). Missing letters, such as Chinese, come from the system.
+# Both fonts ship with the program (packaging/fonts.py). The system provides missing characters, such as Chinese ones.
 TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
 _JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 

@@ -4,7 +4,7 @@ from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Rewound, ToolReturned, TurnEnded
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS, EventBatch
 
-_REPLY = ""  # The key for the text of a reply; the others are ids of calls, which are never empty.
+_REPLY = ""  # The key of a reply's text. The other keys are ids of calls, which are never empty.
 _AT_REST = frozenset({session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED})
 
 

@@ -155,7 +155,7 @@ class ActionRegistry(QObject):
             made = QAction(each.title, self, enabled=False)
             made.setObjectName(each.id)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
-            # A key held too long would answer the next question, too.
+            # A key that is held too long would also answer the next question.
             made.setAutoRepeat(each.id not in QUESTION_ACTIONS)
             kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
             made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))

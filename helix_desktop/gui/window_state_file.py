@@ -15,14 +15,14 @@ from PySide6.QtCore import QObject, QTimer
 from helix_desktop.atomic_files import ensure_private_folder, write_file_atomically
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 
-if TYPE_CHECKING:  # To import these would take as long as the first paint.
+if TYPE_CHECKING:  # Importing these would take as long as the first paint.
     from concurrent.futures import Executor
 
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # Writing waits this long, so that the file is not written at every key.
+WRITE_DELAY_MS = 400  # Writing is delayed by this time, so that not every key press writes the file.
 T = TypeVar("T")
 
 

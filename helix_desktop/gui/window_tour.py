@@ -38,7 +38,7 @@ class WindowTour(QObject):
         self._bench = window.current_workbench
         self._ended = ended
         self._step_number = 0
-        self._done_steps: set[int] = set()  # Steps of the tour that the user has done.
+        self._done_steps: set[int] = set()  # Steps of the tour that the user has completed.
         self.steps = self._build_tour_steps()
         self.coach = TourGuide(window.theme, window)
         self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))

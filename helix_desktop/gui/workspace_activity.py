@@ -22,7 +22,7 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged, facts.ConversationStarted, facts.Folded, facts.ModelReplied,
     facts.Refolded, facts.TurnEnded, facts.Unfolded,
 )  # fmt: skip
-LIST_INTERVAL_MS = 300  # However much happens, the list is rebuilt only this often.
+LIST_INTERVAL_MS = 300  # The list is rebuilt at most this often, however much happens.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 
@@ -40,11 +40,11 @@ class WorkspaceActivity(QObject):
         self._state_file = state_file
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
-        # Messages that left the queue but are not in the journal yet.
+        # Messages that have left the queue but are not in the journal yet.
         self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
-        self._seen_failures: set[str] = set()  # Failures the user has seen.
+        self._seen_failures: set[str] = set()  # Failures that the user has already seen.
         self._bridge = EventBridge(self)
         self._bridge.events_arrived.connect(self._handle_events)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
@@ -156,6 +156,6 @@ class WorkspaceActivity(QObject):
         while row is not None and row.parent and row.id not in seen:
             if self._states.get(row.parent) in WORKING_STATES:
                 return True
-            seen.add(row.id)  # Conversations of other machines may name each other as parents.
+            seen.add(row.id)  # Conversations of other machines may name each other as their parents.
             row = self.bench.conversation_row(row.parent)
         return False

@@ -38,7 +38,7 @@ _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
 _LOOK = 0.25  # In seconds. A command's memory and processes are measured this often.
-_ASKED_SECONDS = 3.0  # When asked to end, a command that uses a terminal gets this long to restore the terminal.
+_ASKED_SECONDS = 3.0  # When asked to end, a command with a terminal has this long to restore it.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
 _REFUSED = {
@@ -82,7 +82,7 @@ def main() -> int:
         return _wait_and_pass_signals_on(child, lifeline, wake)
     try:
         return _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
-    finally:  # This also happens after an error of ours, because the command must not outlive its keeper.
+    finally:  # Also after an error of ours: the command must not outlive its keeper.
         _kill_all_remaining(group)
 
 
@@ -322,7 +322,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
         _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
-    if not os.geteuid():  # A command that runs as root must lose root's capabilities, which bypass Landlock.
+    if not os.geteuid():  # As root, a command must lose root's capabilities, which bypass Landlock.
         _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))

@@ -24,7 +24,7 @@ EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
 MOST_REPEATS, LONGEST_NAME = 4, 128  # The maximum number of repeats in a matcher, and the maximum length of a name.
-MOST_GROUPS = 4  # Limited, because each group of alternatives may multiply the number of ways to match.
+MOST_GROUPS = 4  # Each group with choices may multiply the number of ways to match.
 USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 

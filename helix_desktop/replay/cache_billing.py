@@ -21,7 +21,7 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
-# The number of tokens in the program's real system prompt and tools (see tests/tools/test_workspace_tools.py).
+# The tokens of the program's real system prompt and tools (tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
 LOOK_BACK = 20  # In blocks. The provider looks for a cached beginning at most this far before a mark.
 LEAST = 1_024  # In tokens. Shorter beginnings are not cached.
@@ -29,7 +29,7 @@ LIFETIME = 300.0  # In seconds. A beginning stays cached this long after its las
 PAUSE = 10.0  # In seconds. The assumed pause between two requests if a session records no times.
 
 Count = Callable[[str], int]
-Piece = tuple[object, int]  # A part of a request, as a value that can be compared, and its number of tokens.
+Piece = tuple[object, int]  # A part of a request, as a comparable value, and its tokens.
 
 
 class RecallReason(Enum):
@@ -57,7 +57,7 @@ class BillingLedger:
     sent: int = 0
     billed: float = 0.0
     recalls: float = 0.0  # The cost of recalls: requesting them, and writing and resending results.
-    searches: float = 0.0  # The part of `recalls` that was spent on details mentioned only in a summary.
+    searches: float = 0.0  # The part of `recalls` for what only a summary mentions.
     cache_read: int = 0
     output: int = 0
     peak: int = 0

@@ -35,7 +35,7 @@ PAGES_IN_ORDER = 3  # After it has read this many pages in order, an agent asks 
 MOST_WRONG = 3  # After it has opened this many wrong entries for a reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Matches line numbers, which tools put at the start of each line.
+_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools put before each line.
 _IMPORT = re.compile(r"(?:from|import)\s+([\w.]+)(?:\s+import\s+[\w*, ()]+|\s+as\s+\w+)?")
 
 Uses = frozenset[str]
@@ -45,14 +45,14 @@ class RecallMode(StrEnum):
     """How an agent gets back what it misses."""
 
     NONE = "none"  # The agent recalls nothing.
-    NAMED = "named"  # If the view names the entry, the agent reads the pages that contain what it misses.
+    NAMED = "named"  # The agent reads the pages with what it misses, if the view names their entry.
     # The agent does not know where to find what it misses.
     # The agent opens entries whose description fits its reply: first by `find`, then page by page.
     # If only a summary stands for what the agent misses, the agent searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # The names and values of a recall's arguments, without the hash.
+Asked = tuple[tuple[str, str], ...]  # A recall's arguments besides the hash: names and values.
 
 
 class ShownEntry(NamedTuple):
@@ -106,7 +106,7 @@ class MissedReferences:
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # Each text of the session so far, by a name that we invented.
+        self._said: dict[str, str] = {}  # Each text of the session so far, under an invented name.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}

@@ -34,7 +34,7 @@ from helix_desktop.replay.simulated_clock import LoopClock
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # A recall as a tool call: the tool, its arguments and its output.
+Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments and output.
 RECALLED = "recalled-"  # The ids of recalls that the replay adds for the agent begin with this.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
@@ -86,7 +86,7 @@ class SessionPlayer:
         self._times = cache_billing.request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
-        self._plain_tokens = self._system_tokens  # The number of tokens in a request if nothing is folded.
+        self._plain_tokens = self._system_tokens  # The tokens of a request without folds.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0

@@ -37,7 +37,7 @@ ACTIVE_SECONDS = 30.0  # For this long after a change, the system is asked more 
 FOLDERS_MILLISECONDS = 1000  # This often, the recorder looks for folders of agents that did not exist before.
 SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read this often.
 IDLE_SECONDS = 60.0  # After this long without work, the process that imports is ended.
-# The shortest pause in seconds after an import, and the pause as a multiple of the import's duration.
+# After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200

@@ -31,7 +31,7 @@ from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # A resident that was started for a caller ends if no agent registers within this time.
+FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers within this time.
 ANSWER_PAUSE_SECONDS = 0.01
 MOST_ANSWER_TRIES = 1_000  # After this many tries, we assume that the gateway is busy, and tell the caller its address.
 
@@ -61,7 +61,7 @@ class Resident:
             case ["register", *told]:
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["register again", port, *told]:
-                with suppress(InvalidInput, ValueError):  # If this port is taken, another one will do.
+                with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
                     await self._ensure_listening(int(port))
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["hold"]:

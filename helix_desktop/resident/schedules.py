@@ -19,7 +19,7 @@ from helix_desktop.fast_dataclass import dataclass
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # A task that would start later than this counts as missed.
-_AHEAD_SECONDS = 86_400.0  # If a schedule was handled this far in the future, the clock was ahead at that time.
+_AHEAD_SECONDS = 86_400.0  # A time handled this far in the future comes from a clock that was ahead.
 _LONGEST_WAIT_DAYS = 8
 _OFF = 9e9  # This time is in 2255. A schedule that is off counts as handled until then, even in older versions.
 
@@ -63,7 +63,7 @@ class WorkSchedule:
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
         """Mark all times due by `now` as handled. Return the schedule, and the time to add a task for, or 0.0."""
-        if self.is_on and self.handled > now + _AHEAD_SECONDS:  # The schedule was handled while the clock was ahead.
+        if self.is_on and self.handled > now + _AHEAD_SECONDS:  # Handled while the clock was ahead.
             return replace(self, handled=now), 0.0
         due, newest = self.next_due(self.handled), 0.0
         while due <= now:

@@ -33,7 +33,7 @@ class BackgroundCommand:
     dropped_bytes: int = 0
     bytes_read: int = 0
     code: int | None = None
-    step: OpenStep | None = None  # Changes that the command makes belong to this step until the command ends.
+    step: OpenStep | None = None  # Until the command ends, its changes belong to this step.
     news_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -454,7 +454,7 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
 
 async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
     ended = [name for name, each in commands.background.items() if not each.is_running]
-    for name in ended[: -commands.limits.background_commands]:  # Each of them keeps megabytes of output in memory.
+    for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]
     commands.background[one.name] = one
     if (checkpoints := use.workspace_resources.checkpoints) is not None:

@@ -358,7 +358,7 @@ def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | N
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):
         return
-    what = "was deleted" if now is None else "was changed"  # We do not know who did this. It may have been the user.
+    what = "was deleted" if now is None else "was changed"  # By whom isn't known: perhaps the user.
     if now is None:
         use.files_seen.digests_seen_by_agent.pop(str(place.full_path))
     raise ActionRefused(

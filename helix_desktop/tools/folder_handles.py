@@ -93,7 +93,7 @@ def real_path(handle: int) -> Path | None:
     if sys.platform == "darwin":
         import fcntl
 
-        found = fcntl.fcntl(handle, 50, bytes(1024))  # 50 is F_GETPATH of macOS, which returns the handle's path.
+        found = fcntl.fcntl(handle, 50, bytes(1024))  # 50 is macOS's F_GETPATH: the handle's path.
         return Path(os.fsdecode(found.rstrip(b"\0")))
     with suppress(OSError):
         return Path(os.readlink(f"/proc/self/fd/{handle}"))

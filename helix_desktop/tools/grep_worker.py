@@ -83,7 +83,7 @@ def match_standard_input() -> None:
     stream = sys.stdin.buffer
     options = json.loads(stream.readline())
     if hasattr(signal, "alarm"):
-        signal.alarm(options["seconds"])  # This ends the process if the program that started it is gone.
+        signal.alarm(options["seconds"])  # Ends the process if the program that started it is gone.
     try:
         matcher = LineMatcher(options)
     except (re.error, RecursionError, OverflowError) as error:

@@ -275,14 +275,14 @@ class Sandbox:
         if not empty.exists():
             self.command_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
-            os.utime(empty, (1, 1))  # Git would read the file again if it were as recent as the index.
+            os.utime(empty, (1, 1))  # Git would read a file again that is as young as its index.
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
         return [path for path in paths if any(is_within_folder(path, str(root)) for root in self.folders)]
 
 
-# There is no cgroup namespace. Java looks up its limits by the outer names, so Gradle builds would fail in one.
+# No cgroup namespace: Java looks up its limits by the outer names, so Gradle builds would fail.
 _ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 # Parts of /proc through which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
@@ -407,7 +407,7 @@ def scrub_environment(
     """Return the variables that a command gets, chosen by name, so that no key or token is among them."""
     wanted = PASSED_ON | set(extra) | ({*PROXIES, *sandbox_home.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program runs in this environment. It is not the user's.
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

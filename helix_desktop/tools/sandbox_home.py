@@ -40,13 +40,13 @@ CERTIFICATES = (
     "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT",
     "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 )  # fmt: skip
-# Caches of build tools in the home folder, each with a variable that moves it if it can't be mounted.
+# Caches of build tools in the home, each with a variable that moves it if it can't be mounted.
 CACHES = (
     (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
     (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
     (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
 )  # fmt: skip
-_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that contain files its programs need.
+_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that its programs need.
 _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
 _SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # These contain a folder for each program.

@@ -28,7 +28,7 @@ class PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
-    open_step: OpenStep | None = None  # The call's step if the call may change folders, otherwise None.
+    open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ class WorkspaceToolOptions:
     """`closed_paths`: the program's own files."""
 
     closed_paths: tuple[Path, ...] = ()
-    sample_folder: Path | None = None  # This folder may be open even though it is inside a closed one.
+    sample_folder: Path | None = None  # A folder that may be open although it is in a closed one.
     offers_fetch: bool = False
     caches: Path | None = None  # The folder that contains the caches of build tools.
     # Tells which parts of the home folder a command may use. Called before each command.
@@ -131,7 +131,7 @@ class WorkspaceTools:
         checkpoints = self.resources.checkpoints
         if checkpoints is None:
             return ()
-        checkpoints.steps.begin_turn(conversation)  # If a turn makes no calls, nothing has called this yet.
+        checkpoints.steps.begin_turn(conversation)  # A turn without calls has not called this.
         windows = checkpoints.steps.open_steps_of_conversation(conversation)
         found = [await checkpoints.end_step(window, thorough=True) for window in windows]
         for window in windows:

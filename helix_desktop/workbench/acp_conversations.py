@@ -31,7 +31,7 @@ class AcpConversations:
         self, own_lines: Callable[[], str], register: Any, spawn: TaskSpawner, kits: Callable[[str], WorkspaceTools]
     ) -> None:
         self._own_lines, self._register_route, self._spawn, self._kits = own_lines, register, spawn, kits
-        self._open: dict[str, ForeignConversation] = {}  # Open conversations, in the order of their last turns.
+        self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
         self._path = ""
 
     async def list_agent_names(self) -> list[str]:

@@ -90,7 +90,7 @@ class ConversationListRows:
         for one in conversations:
             with suppress(NotFound):
                 row = await self._journal.find_conversation(one)
-                # A fork begins with the copied facts and one more fact. The next one names the agent.
+                # A fork begins with the copied facts and one more. The next fact names the agent.
                 behind = row.forked_at + 1 if row.forked_from else 0
                 begun = () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
                 self._rows[one] = await self._row_with_agent_name(row, begun[0] if begun else None)

@@ -30,7 +30,7 @@ from helix_desktop.workbench.model_roles import WorkspaceModels
 from helix_desktop.workbench.step_differences import StepDifferences
 
 KEEP_DAYS = 30
-_SWEPT = "checkpoints.swept"  # The name of the file that contains the time of the last daily clean-up.
+_SWEPT = "checkpoints.swept"  # This file has the time of the last daily clean-up.
 _DAY = 86_400
 COPIES = "copies"  # The name of the folder that contains the copies of the workspace's folders.
 
@@ -164,7 +164,7 @@ class FileChanges:
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         found = []
         for source in sources:
-            with suppress(NotFound):  # The content of this step was forgotten, or removed to free space.
+            with suppress(NotFound):  # Content of this step was forgotten, or removed to free space.
                 found.append((source, await self._differences.read_changes_of_step(source)))
         return await self._differences.with_line_counts(
             self._differences.join_differences(

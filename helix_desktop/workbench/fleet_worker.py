@@ -40,14 +40,14 @@ POLL_SECONDS = 0.7  # The worker looks for new tasks this often.
 TURN_TRIES = 5
 RELEASE_SECONDS = 20.0  # The worker looks this often for conversations that it can remove from this disk.
 AWAY_SECONDS = 1.0  # While the store is out of reach, the worker tries to reach it this often.
-DRAIN_SECONDS = 20.0  # When the worker stops, running tasks have this long to end. Other workers resume the rest.
+DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
 LONGEST_ANSWER = 20_000  # This many characters of a task's answer are kept in the list of tasks.
 PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
-# The reason that is recorded if a worker stops a turn. If the user stops it, the reason is a different one.
+# The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
 NEEDS_PERMISSION = "The task needs your permission. Give it in the Fleet window to continue."
 STOPPED = "Someone stopped this turn in the task's conversation."
@@ -105,7 +105,7 @@ class FleetWorker:
         self._at_once = at_once
         self._allowed = frozenset(allowed)
         self.most_kept = 0  # The maximum number of conversations of ended tasks that stay on this disk, or 0 for all.
-        self.tasks_may_allow = True  # If False, the permissions that tasks bring with them are ignored.
+        self.tasks_may_allow = True  # False to ignore the permissions that tasks bring with them.
         self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
@@ -126,7 +126,7 @@ class FleetWorker:
 
     async def work_until_drained(self, *, until_empty: bool = False) -> None:
         """`until_empty`: also ends when no task can be claimed and none runs."""
-        if self._bench.workspace.link is None:  # Without a shared store, no other process has workers.
+        if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
             await self._list.release_orphaned_tasks(_PROCESS)
         await self._renew_worker_note()
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
@@ -230,7 +230,7 @@ class FleetWorker:
             if self.report is not None:
                 await self.report(task, state, result)
         except Exception as error:
-            if not isinstance(error, LostFleetTask):  # This is a bug, so the task must not be retried.
+            if not isinstance(error, LostFleetTask):  # A bug: never retry such a task.
                 await self._list.end_fleet_task(task, FleetTaskState.FAILED, FleetTaskResult(BUG))
                 raise
             log.info("task %s went to another worker, or was cancelled", task.id)
@@ -265,7 +265,7 @@ class FleetWorker:
         sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
         if task.claims > 1:  # Another machine may have the conversations of its sub-agents.
             await sharing.fetch_facts_of_others()
-        await sharing.take_over_conversation(task.id)  # Done in any case, because a failover can lose claims.
+        await sharing.take_over_conversation(task.id)  # Always, since a failover can lose claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
                 raise errors.NotFound(f"There is no agent named {order.agent} in {bench.name}.")
@@ -374,7 +374,7 @@ class FleetWorker:
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # The turn was stopped, but not by the user.
+        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # Stopped, but not by the user.
             why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
             return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         ended = ends[-1].why or ends[-1].reason.value

@@ -113,7 +113,7 @@ class HistoryImport:
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
-        gc.set_threshold(20_000, 50, 100)  # Frequent collections would find little, as few objects are in cycles.
+        gc.set_threshold(20_000, 50, 100)  # Few objects of an import are in cycles.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         reader, maker = StoreThread("bring in"), StoreThread("make facts")

@@ -56,7 +56,7 @@ class ChosenModel:
         client = provider_catalog.connect_model_client(
             self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
         )
-        if isinstance(client, DemoModel):  # The demo model reports no usage, so its tokens are counted here.
+        if isinstance(client, DemoModel):  # The demo reports no usage, so its tokens are counted.
             client = replace(client, count=self.access.tokens.count_tokens)
         try:
             async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]

@@ -20,7 +20,7 @@ class OpenSessions:
     def __init__(self) -> None:
         self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._kept: dict[str, Session] = {}  # Open sessions. The most recently used one is last.
-        self.opening = asyncio.Lock()  # While this is held, no facts change and no conversation is opened.
+        self.opening = asyncio.Lock()  # While held, no facts change and no conversation is opened.
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._there.values()))

@@ -174,7 +174,7 @@ class Workbench:
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
-        # All commands and servers are ended even if one step fails, for example because the disk is full.
+        # All commands and servers are ended, even if a full disk makes a step fail.
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self.copies.aclose)

@@ -107,7 +107,7 @@ class RepositoryCopies:
         self.labels: dict[str, str] = {}  # By copy: what it was made from, according to the last list.
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
-        self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that are different in it.
+        self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it.
         # By copy: the files changed in it that were also changed in other copies, and those copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening = asyncio.Lock()

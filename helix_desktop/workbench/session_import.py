@@ -258,7 +258,7 @@ class SessionWriter:
         new = self.held.made[fresh - 1 :] if fresh <= len(self.held.made) else []
         begun: list[tuple[float, Fact]] = [] if fold is None else [(0.0, fold)]
         stand = [one for one in present if _is_message_fact(one.fact)]
-        if common < len(stand):  # The messages in the file differ from those that were imported before.
+        if common < len(stand):  # The file's messages are not those that were imported before.
             begun.append((0.0, Rewound(stand[common].seq - 1)))
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
@@ -275,7 +275,7 @@ class SessionWriter:
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
         recording, count = self.held.recording, len(self.held.made)
-        if len(forked) != at:  # The conversation was rewound before, so its facts have different numbers.
+        if len(forked) != at:  # The conversation was rewound earlier: its fact numbers differ.
             self._seqs.clear()
             self.conversation = conversation_id_of_session(recording.kind, f"{recording.session}\0{count}")
             await self._create_imported_conversation()

@@ -65,7 +65,7 @@ async def share_workspace(
     changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local", "shared.environment": None}
     await asyncio.to_thread(workspace.change_settings, changes)
     if link := workspace_link.link_workspace(workspace, secrets, environ={}):
-        with suppress(SharedStoreUnreachable):  # If this fails, the rows that are in use are announced later.
+        with suppress(SharedStoreUnreachable):  # If this fails, the rows in use are announced later.
             await link.announce_used_rows()
     return about
 

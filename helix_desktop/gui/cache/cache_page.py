@@ -44,13 +44,13 @@ class CachePage(QWidget):
         self._query = ""
         self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
-        self._line_to_show = 0  # The line to scroll to in the entry being opened; 0: the first.
+        self._line_to_show = 0  # The line to scroll to in the entry that is being opened, or 0 for the first.
         self.bar = EntryFilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
         self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
-        self._figures = ""  # The line above the table while at most one row is selected.
+        self._figures = ""  # The text above the table while at most one row is selected.
         self._figures_label = widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
         self._over_limit_button = widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")

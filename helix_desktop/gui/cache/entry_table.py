@@ -37,7 +37,7 @@ from helix_desktop.gui.translation import tr
 ROW = 35
 HEADER = 34
 PAD = 12
-# The width of each column in pixels, in a wide table and in a narrow one.
+# By column: its width in pixels in a wide table and in a narrow one.
 WIDTHS = {
     EntryColumn.HASH: (160, 132),
     EntryColumn.TOOL: (190, 122),
@@ -47,7 +47,7 @@ WIDTHS = {
     EntryColumn.STORED: (140, 112),
     EntryColumn.RECALLED: (128, 98),
 }
-COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These are hidden first when there is too little room.
+COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # If there is too little room, these are hidden first.
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
 _MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})

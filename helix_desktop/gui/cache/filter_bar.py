@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import format_number, tr
 _DAY = 86_400
 _KB = 1000
 TYPING_PAUSE_MS = 250
-TWO_LINES_BELOW_PIXELS = 700  # If the bar is narrower, the search field is above the filters.
+TWO_LINES_BELOW_PIXELS = 700  # If the bar is narrower, the search field moves above the filters.
 
 
 class EntryFilterBar(QWidget):

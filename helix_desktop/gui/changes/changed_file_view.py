@@ -22,7 +22,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
-LARGEST_PICTURE_BYTES = 32 << 20  # Larger pictures are not shown.
+LARGEST_PICTURE_BYTES = 32 << 20  # Larger pictures are not displayed.
 PICTURE_EDGE_PIXELS = 420
 LEAST_NAME_PIXELS = 140  # A file name beside the buttons is at least this wide.
 

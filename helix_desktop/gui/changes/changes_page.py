@@ -35,14 +35,14 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
-# The file list's usual width, its least width, and the note's least width, in pixels.
+# In pixels: the file list's usual width, its minimum width, and the note's minimum width.
 WIDTH, LEAST, NOTE = 268, 168, 90
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
 # Files that the desktop only displays. Any other file might be run as a program, so its folder is opened instead.
 _SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
-_SOURCE_SUFFIXES = "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"  # Windows would run these.
+_SOURCE_SUFFIXES = "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"  # Windows would run these files.
 SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
 
 

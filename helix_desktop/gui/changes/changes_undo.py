@@ -27,7 +27,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
-MOST_STEPS = 8  # The menu offers this many steps of a turn, and this many undone turns.
+MOST_STEPS = 8  # The maximum number of a turn's steps, and of undone turns, that the menu offers.
 
 
 class ChangesUndo(QObject):

@@ -54,7 +54,7 @@ class CommitDialog(widgets.TransientDialog):
         self.enable_propose_button()
 
     def _request_proposal(self) -> None:
-        self.message.setFocus()  # A disabled button would pass the focus on to Cancel.
+        self.message.setFocus()  # Disabling the button would move the focus to Cancel.
         self.propose.setEnabled(False)
         self.propose.setText(tr("The model is writing…"))
         self.proposal_wanted.emit()

@@ -44,7 +44,7 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
             words = f"{label}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if not name or name != name.strip() or "\n" in name:  # No rule can express such a name.
+            if not name or name != name.strip() or "\n" in name:  # No rule can describe such a name.
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.cover_button.setEnabled(True)

@@ -16,7 +16,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
-SHOWN_FILE_NAMES = 12  # At most this many of the changed files are named.
+SHOWN_FILE_NAMES = 12  # The maximum number of changed files that are named.
 Compare = Callable[[PlannedUndo], object]
 
 

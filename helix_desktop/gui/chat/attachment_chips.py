@@ -16,7 +16,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-NAME = 40  # Attachment names with more characters than this are shortened.
+NAME = 40  # In characters. Longer names of attachments are shortened.
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class AttachmentChips(QWidget):
         return describe_token_count(attachment.tokens) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name  # Shorten a long name in the middle, where it matters least.
+        name = attachment.name  # A long name is shortened in the middle, where the least is lost.
         name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
         figures = self._describe_size_and_tokens(attachment)
         words = " · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕"

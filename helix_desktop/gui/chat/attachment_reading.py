@@ -21,9 +21,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST_PICTURE = 3_700_000  # In bytes; as base64 text, this is five million characters.
-WIDEST = 8_000  # A picture with an edge with more pixels than this is scaled down before it is sent.
-SMALLER = 2_000  # Scaled down, a picture's longer edge has this many pixels; models use no more.
+LARGEST_PICTURE = 3_700_000  # In bytes. As base64 text, a picture of this size has five million characters.
+WIDEST = 8_000  # In pixels. A picture with a longer edge is scaled down before it is sent.
+SMALLER = 2_000  # In pixels. The longer edge of a picture that was scaled down. Models use no more pixels.
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
@@ -63,7 +63,7 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
 
 
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # A file without a zero byte among its first bytes, this many, counts as text.
+HEAD = 4_096  # A file counts as text if its first bytes, this many, contain no zero byte.
 
 
 @dataclass(eq=False)

@@ -24,9 +24,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session
 
-MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
-SLOW_MS = 300  # If a conversation takes longer to load, "Loading…" appears.
-# The transcript above a question is up to ABOVE pixels high if BELOW are left for the question.
+MEASURE_PAUSE_MS = 100  # The price of the next message is updated this long after the last change.
+SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
+# In pixels. The transcript above a question is at most ABOVE high, if BELOW remain for the question.
 ABOVE, BELOW = 96, 560
 
 

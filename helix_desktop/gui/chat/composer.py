@@ -25,11 +25,11 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 
-BAR, MOST_BAR = 60, 132  # The least and the greatest width of the context meter, in pixels.
+BAR, MOST_BAR = 60, 132  # In pixels: the minimum and the maximum width of the context meter.
 LEAST_BAR = 20  # The least width in pixels of the meter's bar when its figures have no room.
-LEAST = 30  # The least width in pixels of the permission mode's name when it is shortened.
+LEAST = 30  # In pixels. The minimum width of the permission mode's name when it is shortened.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
-UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # For a model whose window is unknown.
+UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Used for a model whose window is unknown.
 
 
 class Composer(QWidget):
@@ -126,7 +126,7 @@ class Composer(QWidget):
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
-        self.text.viewport().update()  # If one placeholder replaces another, Qt does not redraw the field by itself.
+        self.text.viewport().update()  # If one placeholder replaces another, Qt does not repaint the field by itself.
         if place != self._begun_from_new:
             self._begun_from_new = None
         self.draft_place = ("", "")
@@ -316,7 +316,7 @@ class Composer(QWidget):
         missing = (figures if known else 0) - room
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
-        if known and missing > whole - px(LEAST):  # Without room for its figures, the meter shows only a bar.
+        if known and missing > whole - px(LEAST):  # If there is no room for its figures, the meter shows only a bar.
             missing = px(BAR) - room
         if missing > 0 and not self._mode.isHidden():
             shortened = min(max(whole - missing, px(LEAST)), whole)

@@ -18,9 +18,9 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 LINES = 10
-PASTED = 20_000  # A paste with more characters than this becomes an attachment, as wrapping it would be slow.
+PASTED = 20_000  # In characters. A longer paste becomes an attachment, as wrapping it would be slow.
 KEPT = 200
-ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have no key of their own.
+ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types characters that have no key of their own.
 
 
 class ComposerTextEdit(QPlainTextEdit):

@@ -9,8 +9,8 @@ from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
-LEAST, END = 2, 6  # The number of lines that are always visible, and the pixels below the last line.
-LARGEST = 1 << 20  # A change with more characters than this is shown as text and loaded in pieces.
+LEAST, END = 2, 6  # The minimum number of visible lines, and the room below the last line in pixels.
+LARGEST = 1 << 20  # In characters. A larger change is shown as text and loaded in pieces.
 
 
 class ExactDifferenceView(DifferenceView):

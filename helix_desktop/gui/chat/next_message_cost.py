@@ -14,7 +14,7 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
 AGING = 15_000  # Milliseconds between two updates of how long the provider's cache stays warm.
-LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
+LEAST_SAVED = 0.001  # In dollars. Smaller savings are not shown.
 
 
 class NextMessageCostLabel(QLabel):

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-LOW = 400  # A narrow window lower than this many pixels shows only the question and its buttons.
-WORDS = 120  # The least width in pixels of the field where the user says what to do instead.
-NAMED = 5  # At most this many of the paths that an undo would not restore are named.
+LOW = 400  # In pixels. A narrow window lower than this shows only the question and its buttons.
+WORDS = 120  # In pixels. The minimum width of the field in which the user says what to do instead.
+NAMED = 5  # The maximum number of paths that are named among those that an undo would not restore.
 COMMANDS = ("run_command",)
-LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
+LONGEST = 2_000  # In characters. This much of a sub-agent's task is shown.
 READING = 0.7  # A key pressed this soon after the card appeared or got the focus was not meant for it.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
@@ -79,7 +79,7 @@ def question_title(question: PermissionQuestion) -> str:
 
 def describe_uncovered_files(bench: Workbench | None) -> str:
     """What an undo of a command will not bring back in a workspace."""
-    with suppress(HelixError):  # The workspace may have no folder.
+    with suppress(HelixError):  # This workspace may have no folder.
         if bench is not None:
             names = [left.place for left in bench.file_changes.list_uncovered_paths()]
             return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
@@ -118,9 +118,9 @@ class PermissionQuestionCard(QWidget):
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
-        self._read_since = math.inf  # The time when the text was painted; infinite before.
+        self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
         self._form = self._build_server_form() if question.form else None
-        self._actions: dict[QPushButton, str] = {}  # For each button, the action that does the same.
+        self._actions: dict[QPushButton, str] = {}  # By button: the action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
         widgets.set_surface_look(self, "ask")
@@ -349,7 +349,7 @@ class PermissionQuestionCard(QWidget):
 
     def event(self, event: QEvent) -> bool:
         handled = super().event(event)
-        if event.type() == QEvent.Type.LayoutRequest:  # The buttons may have a new size.
+        if event.type() == QEvent.Type.LayoutRequest:  # The size of the buttons may have changed.
             self._fit_buttons_to_width()
         return handled
 
@@ -362,7 +362,7 @@ class PermissionQuestionCard(QWidget):
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
             self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
-            if self._columns is not None:  # Two columns need a wide window.
+            if self._columns is not None:  # There is only room for two columns in a wide window.
                 self._columns.setVisible(wide or self._columns.isChecked())
             low = not wide and self.window().height() < px(LOW)
             self._words.setVisible(not low)

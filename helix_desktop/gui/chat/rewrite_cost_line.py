@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
-LEAST_DOLLARS = 0.01  # Smaller costs are not shown, however cheap the turn is.
+LEAST_DOLLARS = 0.01  # In dollars. Lower costs are never shown, however cheap the turn is.
 
 
 class RewriteCostLine(QWidget):

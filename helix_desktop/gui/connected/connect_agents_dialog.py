@@ -110,7 +110,7 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
 
 
 MARGINS = (40, 28, 40, 28)
-REFRESH_INTERVAL_MS = 1_000  # The pause between two updates of the list of connections.
+REFRESH_INTERVAL_MS = 1_000  # The list of connections is updated this often.
 
 
 class ConnectAgentsDialog(widgets.TransientDialog):

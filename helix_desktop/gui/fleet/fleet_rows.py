@@ -19,9 +19,9 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LEAST_WIDTH = 160  # The least width in pixels of the column that takes the remaining room.
-NARROW = 100  # A column of at most this many pixels keeps its width.
-LONGEST_CELL = 200  # A cell's text is cut to this many characters.
+LEAST_WIDTH = 160  # In pixels. The minimum width of the column that gets the remaining room.
+NARROW = 100  # In pixels. A column that is not wider than this keeps its width.
+LONGEST_CELL = 200  # In characters. Longer texts are cut in a cell.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
 Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status --json` prints them.
@@ -146,7 +146,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
         "waiting": tr("waiting"), "running": tr("running"), "needs_you": tr("needs you"), "done": tr("done"),
         "failed": tr("failed"), "cancelled": tr("cancelled"),
     }  # fmt: skip
-    where = task["worker"].rpartition(" ")[0]  # The name without its process number at the end.
+    where = task["worker"].rpartition(" ")[0]  # Removes the process number from the end of the name.
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
     again = state == "running" and task["claims"] > 1 and not task["asked"]  # With a permission, it only goes on.

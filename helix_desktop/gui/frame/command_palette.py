@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = 120  # After a pause of this length in typing, the workspaces are searched.
+SEARCH_DELAY_MS = 120  # The search in the workspaces begins when the user has not typed for this long.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 

@@ -22,7 +22,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
-MOST_OVERLAPS = 3  # A row names at most this many files that were changed elsewhere, too.
+MOST_OVERLAPS = 3  # The maximum number of files changed elsewhere that a row names.
 ROW, TWO_LINES, HEADING = 34, 52, 30
 
 

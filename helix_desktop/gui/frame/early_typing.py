@@ -12,7 +12,7 @@ from PySide6.QtGui import QKeyEvent
 
 from helix_desktop.gui.window_state_file import WindowStateFile
 
-# Four values of Qt.Key. Importing Qt's enum would delay the start by 25 ms.
+# Four values of Qt.Key, as importing Qt's enum would delay the start by 25 ms.
 RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E
 SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 

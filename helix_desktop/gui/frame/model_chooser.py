@@ -20,7 +20,7 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
-STAR, WINDOW, PRICE = 24, 110, 106  # The widths of the columns in pixels.
+STAR, WINDOW, PRICE = 24, 110, 106  # The widths of these columns in pixels.
 
 
 @dataclass(frozen=True, slots=True)

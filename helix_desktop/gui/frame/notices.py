@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import tr
 
 NOTICE_MS = 6_000
 ERROR_NOTICE_MS = 15_000
-ERRORS_TOGETHER_MS = 1_500  # Errors that follow one another within this time share a notice.
+ERRORS_TOGETHER_MS = 1_500  # Errors that follow each other within this time share one notice.
 MAX_ERROR_LINES = 4
 WIDTH = 560
 

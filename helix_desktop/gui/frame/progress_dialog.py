@@ -14,7 +14,7 @@ from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label,
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")
-SHOW_DELAY_MS = 300  # The dialog appears only if the work takes longer.
+SHOW_DELAY_MS = 300  # The dialog appears only if the work takes longer than this.
 
 
 class ProgressDialog(TransientDialog):

@@ -16,7 +16,7 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
-# By how many rows a key moves the highlight.
+# By key: the number of rows by which it moves the highlight.
 _STEPS: Mapping[int, int] = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
 
 

@@ -31,7 +31,7 @@ class SideBySide(QSplitter):
         self._current: ChatPage | None = None
         self.setHandleWidth(1)
         self.setChildrenCollapsible(False)
-        self.setMinimumWidth(1)  # The window may get narrower than two sides are.
+        self.setMinimumWidth(1)  # The window may become narrower than two sides.
         QApplication.instance().focusChanged.connect(self._on_focus_changed)  # type: ignore[union-attr]
 
     def add_side(self, side: ChatPage) -> None:
@@ -44,7 +44,7 @@ class SideBySide(QSplitter):
         close.clicked.connect(lambda: self.closing_wanted.emit(side))
         self._headings[side] = heading, title, swap
         side.layout().insertWidget(0, heading)  # type: ignore[union-attr]
-        side.setMinimumWidth(1)  # Without this, the splitter's handle could not move.
+        side.setMinimumWidth(1)  # Otherwise, the splitter's handle could not be moved.
         self.addWidget(side)
         self.setSizes([10_000, 10_000])  # Both sides get the same width.
 

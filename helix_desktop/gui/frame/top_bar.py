@@ -13,7 +13,7 @@ from helix_desktop.gui.views.choice_pill import ChoicePill
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
-SHORTENED_CHOICE_WIDTH = 110  # The least width in pixels of a button whose text has been shortened.
+SHORTENED_CHOICE_WIDTH = 110  # In pixels. The minimum width of a button whose text was shortened.
 
 
 class TopBar(QWidget):
@@ -104,7 +104,7 @@ class TopBar(QWidget):
 
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
-        # The buttons may need more; in a narrow bar, some of them are hidden.
+        # The buttons may need more than this. In a narrow bar, some of them are hidden.
         self.setMinimumWidth(self._theme.zoomed_pixels(360))
         self._row.setContentsMargins(self._theme.zoomed_pixels(20), 0, self._theme.zoomed_pixels(20), 0)
         self._side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))

@@ -61,7 +61,7 @@ class WindowPlaceholder(QWidget):
         places += [(tokens["line"], line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
         if self._sidebar:
             places.append((tokens["line"], left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
-        for colour, *place in places:  # A QBrush would load Qt's enums, which takes 25 ms.
+        for colour, *place in places:  # Using QBrush would load Qt's enums, which takes 25 ms.
             surface = QPixmap(1, 1)
             surface.fill(QColor(colour))
             painter.drawPixmap(QRect(*place), surface)
@@ -97,7 +97,7 @@ class TopLevelWindow(QMainWindow):
     def __init__(self, state_file: WindowStateFile, title: str) -> None:
         super().__init__()
         self._state_file = state_file
-        self.is_closing = False  # Set even if nothing is connected to `closing` yet.
+        self.is_closing = False  # This is set even if nothing is connected to `closing` yet.
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
         self.placeholder = WindowPlaceholder(state_file)

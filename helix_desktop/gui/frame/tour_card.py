@@ -14,10 +14,10 @@ from helix_desktop.gui.shared.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # In pixels; the smaller is used if the larger would cover the highlighted area.
-RING_TO_CARD_GAP = 14  # The distance from the highlighting ring to the card in pixels.
-WINDOW_EDGE_GAP = 12  # The distance from the card to the edge of the window in pixels.
-SHADE_ALPHA = 70  # How opaque the shade over the rest of the window is, from 0 to 255.
+CARD_WIDTHS = (340, 264)  # In pixels. The second is used if a card of the first width would cover the highlighted area.
+RING_TO_CARD_GAP = 14  # In pixels. The distance between the highlighting ring and the card.
+WINDOW_EDGE_GAP = 12  # In pixels. The distance between the card and the window's edge.
+SHADE_ALPHA = 70  # The opacity of the shade over the rest of the window, from 0 to 255.
 
 
 class HighlightRing(QWidget):
@@ -55,7 +55,7 @@ class TourStepCard(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         set_surface_look(self, "card")
-        self.setObjectName("tour")  # The Tab order of the window finds the card by this name.
+        self.setObjectName("tour")  # The window's Tab order refers to the card by this name.
         self.setAccessibleName(tr("Tour"))
         self.number = build_plain_label("", "small", self, wraps=False)
         self.title, self.words = build_plain_label("", "title", self), build_plain_label("", "", self)
@@ -126,7 +126,7 @@ class TourGuide(QObject):
         if (place, clear) != (self.ring.highlighted_area, self._clear_areas):
             self._clear_areas = clear
             self.ring.highlight_area(place)
-            for widget in (self.ring, self.card):  # A panel opened meanwhile may cover them.
+            for widget in (self.ring, self.card):  # A panel that was opened in the meantime may cover them.
                 widget.raise_()
             self._place_ring_and_card()
 

@@ -107,7 +107,7 @@ class WelcomePage(QWidget):
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
-            self.folder.setFocus()  # Return then opens a folder at once.
+            self.folder.setFocus()  # This lets the user open a folder by pressing Return.
         if ready:
             self.became_ready.emit()
 

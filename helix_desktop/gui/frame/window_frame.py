@@ -26,7 +26,7 @@ MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width be
 # Unless the user has resized the sidebar, it takes at most this share of the window's width.
 # This limit leaves the page enough room even with large text.
 MAX_SIDEBAR_SHARE = 0.3
-# In a window narrower than this, at the usual text size, the inspector is shown only on request.
+# In pixels. In a narrower window at the usual text size, the inspector is shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
 
 

@@ -39,7 +39,7 @@ class WorkspaceButton(QAbstractButton):
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
-        self._title = row.name  # Not the button's text, where “R&D” would claim Alt+D.
+        self._title = row.name  # In the button's own text, “R&D” would claim the shortcut Alt+D.
         self.setCheckable(True)
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFixedSize(WIDTH, SQUARE)

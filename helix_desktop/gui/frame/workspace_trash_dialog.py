@@ -77,7 +77,7 @@ class WorkspaceTrashDialog(TransientDialog):
     def _run_trash_work(self, work: Callable[[], Coroutine[Any, Any, object]], report: Callable[[], object]) -> None:
         async def run_and_report() -> None:
             await work()
-            report()  # Called even if this dialog has been closed.
+            report()  # This is called even if the dialog has been closed.
 
         def show_trash_error(error: HelixError) -> None:
             self._status_label.setText(translate_sentences(str(error)))

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-ImportProgressCallback = Callable[[int, int], None]  # Called with the bytes read and the total.
+ImportProgressCallback = Callable[[int, int], None]  # Called with the number of bytes read and the total number.
 
 
 @dataclass(frozen=True, slots=True)

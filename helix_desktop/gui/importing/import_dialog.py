@@ -20,7 +20,7 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
-SHOWN_COMPLAINTS = 200  # At most this many of the messages about what the import left out are shown.
+SHOWN_COMPLAINTS = 200  # The maximum number of messages that are shown about what the import left out.
 
 
 class ImportConversationsDialog(widgets.TransientDialog):

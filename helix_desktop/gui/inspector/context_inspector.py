@@ -59,7 +59,7 @@ class ContextInspector(QWidget):
     """How full the window is and with what. `intent_requested` carries values of `chat_actions`."""
 
     intent_requested = Signal(object)
-    moment_shown = Signal(object)  # The number of the shown moment's newest fact; None means now.
+    moment_shown = Signal(object)  # Carries the number of the newest fact at the shown moment, or None for now.
     closing_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
@@ -208,7 +208,7 @@ class ContextInspector(QWidget):
             gap = 0 if number else 10
             yield FigureBox(ink, width, part.block_name, figure, mono=part.is_name_code, act=act, gap=gap)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
-        # For a past moment, the savings are shown at the prices of that time.
+        # For a moment in the past, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
         yield from build_savings_boxes(ink, width, paid)

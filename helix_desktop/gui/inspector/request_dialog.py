@@ -16,7 +16,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
-ProviderBody = tuple[str, Mapping[str, Any]]  # A model's name, and the request body that its provider gets.
+ProviderBody = tuple[str, Mapping[str, Any]]  # A model's name, and the body of the request that its provider receives.
 
 
 class RequestDialog(widgets.TransientDialog):

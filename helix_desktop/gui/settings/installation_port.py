@@ -19,7 +19,7 @@ class WorkspaceStorage:
     disk_bytes: int
     limit: int
     folder: Path
-    backup: float = 0.0  # The time of the last backup; 0 if there is none.
+    backup: float = 0.0  # The time of the last backup, or 0 if there is none.
 
 
 @dataclass(frozen=True, slots=True)

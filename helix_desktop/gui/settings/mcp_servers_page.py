@@ -20,7 +20,7 @@ from helix_desktop.gui.shared.widgets import build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-REFRESH_MS = 1_000  # The page is updated this often, because servers change on their own.
+REFRESH_MS = 1_000  # The page is updated this often, because the state of servers changes by itself.
 
 
 class McpServersPage(SettingsPage):
@@ -125,7 +125,7 @@ class McpServersPage(SettingsPage):
 
     def _add_server(self, text: str, name: str) -> None:
         def clear_server_form() -> None:
-            if self._text.toPlainText() == text:  # The user may have changed the text meanwhile.
+            if self._text.toPlainText() == text:  # Otherwise, the user has changed the text in the meantime.
                 self._text.clear()
                 self._name.clear()
 

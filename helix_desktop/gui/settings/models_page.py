@@ -14,8 +14,8 @@ from helix_desktop.gui.shared.widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` can have.
-UNSET_STEP = 0.05  # A field shows "Default" at its least value, which is this far below 0.
+EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` accepts.
+UNSET_STEP = 0.05  # A field shows "Default" at its minimum, which is this far below 0.
 
 
 class ModelsPage(WorkspaceSettingsPage):

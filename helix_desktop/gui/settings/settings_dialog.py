@@ -56,7 +56,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._names = widgets.build_scroll_area(side, self)
         self._names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         bar = self._names.verticalScrollBar().sizeHint().width()
-        wider = side.fontMetrics().averageCharWidth()  # The name of the page that is shown has bolder letters.
+        wider = side.fontMetrics().averageCharWidth()  # The name of the current page is bold and therefore wider.
         self._names.setMinimumWidth(side.sizeHint().width() + wider + bar)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
         window.background_runner.run_in_background(setup.list_known_models(), then=self._on_models_listed, owner=self)
@@ -125,7 +125,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._page_factories[name] = make
         button = widgets.build_push_button(title, self, lambda: self.show_settings_page(name), "row")
         button.setCheckable(True)
-        button.setAutoExclusive(True)  # So screen readers announce a radio button, not a check box.
+        button.setAutoExclusive(True)  # This makes screen readers announce a radio button instead of a check box.
         self._group.addButton(button)
         self._page_list.addWidget(button)
         self._buttons[name] = button

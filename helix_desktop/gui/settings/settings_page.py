@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.workbench_types import Workbench
 
 W = TypeVar("W", bound=QWidget)
-# How many items the column has after the first sentence is added: title, sentence and stretch.
+# The number of items in the column once the first sentence is added: title, sentence and stretch.
 ITEMS_BEFORE_INTRODUCTION = 3
 
 
@@ -27,7 +27,7 @@ class SettingsPage(QScrollArea):
     def __init__(self, title: str) -> None:
         super().__init__()
         self.setWidgetResizable(True)
-        # The page itself has nothing to focus; it only scrolls to the focused field.
+        # The page itself does not take the focus. It only scrolls to the field that has it.
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)

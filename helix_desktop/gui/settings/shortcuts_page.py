@@ -67,4 +67,4 @@ class ShortcutsPage(SettingsPage):
         for name, edit in self._edits.items():
             edit.setKeySequence(QKeySequence(self._actions[name].shortcut()))
             for line_edit in edit.findChildren(QLineEdit):
-                line_edit.setPlaceholderText(tr("Press keys"))  # Qt puts its own words there.
+                line_edit.setPlaceholderText(tr("Press keys"))  # Replaces Qt's own placeholder.

@@ -16,10 +16,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
-# The thresholds people change most. The page "Advanced" has all others.
+# The thresholds that people change most. The page "Advanced" shows all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
 # The limits that stop a turn (see engine/session_setup.py).
-# For each limit: its name, title, description, default and greatest value.
+# For each limit: its name, title, description, default and maximum value.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
     ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),

@@ -13,7 +13,7 @@ _Version = tuple[str, str, int, int]  # A line: its sign, its text, its old and 
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_END = "\\ No newline at end of file"
-MOST = 200  # Changed words are not marked in blocks of more lines.
+MOST = 200  # Changed words are not marked in blocks with more lines than this.
 
 
 @dataclass(frozen=True, slots=True)

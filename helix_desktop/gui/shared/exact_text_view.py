@@ -15,8 +15,8 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 LINES = 80  # No screen can show more lines than this.
-SHORT = 12  # A text of this many lines, with 50 characters each, fits into every window.
-_PIECE = 200  # Lines are added in portions of this many.
+SHORT = 12  # A text with this many lines of 50 characters fits into every window.
+_PIECE = 200  # The number of lines that are added at a time.
 
 
 class ExactTextView(QPlainTextEdit):

@@ -26,7 +26,7 @@ class FieldsDialog(TransientDialog):
         build_column(*above, *rows, 1, self.trouble, self.buttons, owner=self, margins=20)
 
     def _save_values(self) -> None:
-        self.setFocus()  # A field takes over what was typed when it loses the focus.
+        self.setFocus()  # A field accepts the typed value when it loses the focus.
         for text in self.findChildren(LongTextField):
             text.report_changed_text()
         try:

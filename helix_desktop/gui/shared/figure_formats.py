@@ -8,7 +8,7 @@ from PySide6.QtCore import QDateTime, QLocale
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 DAY_SECONDS = 86_400
-RECENT_DAYS = 300  # Dates at most this many days ago are shown without the year.
+RECENT_DAYS = 300  # The year is omitted from dates that are at most this many days ago.
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 

@@ -24,7 +24,7 @@ from helix_desktop.gui.translation import format_percent
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
-FIELD_WIDTH_IN_LINES = 15  # All fields have this width, measured in line heights.
+FIELD_WIDTH_IN_LINES = 15  # In line heights. All fields have this width.
 TEXT_MARGIN = 7
 
 
@@ -41,9 +41,9 @@ class FieldDeclaration:
     least: float = 0
     most: float = 0
     unit: str = ""
-    unset: str = ""  # A number field at its least value shows this text instead.
-    long: bool = False  # True for text of several lines; its field is placed below the title.
-    font: str = ""  # "text" or "code" if the user chooses one of the system's fonts of that kind.
+    unset: str = ""  # If set, a number field shows this text at its minimum.
+    long: bool = False  # True for text with several lines. The field is then placed below the title.
+    font: str = ""  # "text" or "code" if the user chooses from the system's fonts of that kind.
 
 
 class LongTextField(QPlainTextEdit):
@@ -133,7 +133,7 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
         whole.valueChanged.connect(changed)
         return whole
     if isinstance(value, float):
-        # A setting from 0 to 1 is shown in percent.
+        # A setting between 0 and 1 is shown as a percentage.
         number, times = NumberField(parent), 100 if declared.most == 1 else 1
         number.setDecimals(1 if times > 1 else 3)
         number.setSingleStep(5 if times > 1 else 1)

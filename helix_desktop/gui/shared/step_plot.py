@@ -226,7 +226,7 @@ class StepPlot(QWidget):
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
-        # Laying out the text to measure it is right for every script.
+        # Laying out the text is the only way to measure it that is right for every script.
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:

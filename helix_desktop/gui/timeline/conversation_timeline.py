@@ -100,8 +100,8 @@ class ConversationTimeline:
         self.change_count = 0
         self.imported_dollars = 0.0
         self._in_force: list[TimelineEvent] = []  # Events whose folds are in force and save tokens.
-        self._settled_seq = 0  # The savings of all facts up to this number are already counted.
-        self._writing = facts.Usage()  # What was paid for folds that are being written.
+        self._settled_seq = 0  # The savings of all facts up to this number have been counted.
+        self._writing = facts.Usage()  # The cost of folds that are still being written.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
         self._failed_calls: dict[str, int] = {}  # The results that are marked as errors, by call.

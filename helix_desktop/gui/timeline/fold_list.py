@@ -43,7 +43,7 @@ class _FoldRowPainter(RowPainter):
             return
         theme, event = self._theme, model.items[index.row()]
         place = QRectF(option.rect)
-        # In right-to-left languages too, each row shows ring, text and time in this order.
+        # Even in right-to-left languages, each row shows the ring, the text and the time in this order.
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         if option.state & QStyle.StateFlag.State_Selected:
             inset = theme.zoomed_pixels(12)

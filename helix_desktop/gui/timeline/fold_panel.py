@@ -74,7 +74,7 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
-        self._drawn_state: object = None  # The state drawn last, which is not drawn again.
+        self._drawn_state: object = None  # The state that was drawn last. It is not drawn again.
         self._drafts: dict[tuple[str, str], str] = {}  # Unsaved edits, by conversation and fold.
         self._title = ElidedLabel(self)
         set_widget_look(self._title, "title")

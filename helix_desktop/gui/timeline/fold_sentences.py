@@ -18,9 +18,9 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, tr
 
-MAX_NAMED_CALLS = 2  # A title names at most this many calls.
-LEAST_DOLLARS = 0.0005  # Smaller amounts of money are not mentioned.
-LONGEST_LINE, MARK_LINES = 90, 3  # The most characters per line, and lines, of a tooltip.
+MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
+LEAST_DOLLARS = 0.0005  # Smaller amounts are not mentioned.
+LONGEST_LINE, MARK_LINES = 90, 3  # The maximum number of characters in a tooltip's line, and of lines in a tooltip.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -191,7 +191,7 @@ def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tu
     names = [*new, *(name for name in old if name not in new)]
     texts = []
     for document in (old, new):
-        # Each sentence on its own line: a comparison then marks sentences, not paragraphs.
+        # Each sentence is put on its own line, so that a comparison marks sentences instead of paragraphs.
         bodies = {name: re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", document.get(name, "")) for name in names}
         texts.append("\n\n".join(f"## {name}\n{body}" if name else body for name, body in bodies.items()))
     return texts[0], texts[1]

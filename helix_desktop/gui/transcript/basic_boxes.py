@@ -26,7 +26,7 @@ from helix_desktop.gui.transcript.drawing_style import (
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TextStyle
 from helix_desktop.gui.translation import tr
 
-WIDE, HIGH = 240, 180  # The largest size of a picture in a message, in pixels.
+WIDE, HIGH = 240, 180  # In pixels: the maximum size of a picture in a message.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
 
@@ -43,7 +43,7 @@ class FormulaPicture:
     depth: float
 
 
-FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Finds a formula's picture; True: on a line of its own
+FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Finds a formula's picture. True means on its own line
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class LayoutBox:
     """One piece. `gap` is the space above it at the usual text size, `left` its distance from the column's left edge."""
 
     text: str = ""
-    copied_prefix: str = ""  # Put before the copied text, such as a list's bullet.
+    copied_prefix: str = ""  # This is put before the copied text, for example a list's bullet.
     chunk_start = -1  # Where the part of the source that this box shows begins.
     chunk_end = -1  # Where that part of the source ends.
     is_table_continuation = False  # True if another piece of the same table comes before this one.
-    is_from_subagent = False  # True if a sub-agent wrote it.
+    is_from_subagent = False  # True if a sub-agent wrote the text.
     is_waiting_for_drawing = False  # True while a formula in this box is being drawn.
 
     def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-SMALLEST = 3  # This many finished calls in a row, or more, are shown as one line.
+SMALLEST = 3  # At least this many finished calls in a row are shown as one line.
 
 
 @dataclass(slots=True)

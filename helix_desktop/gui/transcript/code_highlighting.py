@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST = 64 * 1024
 LONGEST_LINE = 2_000
 
-Run = tuple[int, int, str]  # Where coloured text starts, its length, and the name of its colour.
+Run = tuple[int, int, str]  # The start of coloured text, its length, and the name of its colour.
 
 _COLOURS = (
     ("Comment", "code_comment"), ("Literal.String", "code_string"), ("Literal.Number", "code_number"),

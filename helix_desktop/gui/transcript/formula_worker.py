@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-SECONDS = 0.35  # A formula may take this much processor time.
+SECONDS = 0.35  # The processor time that one formula may use.
 
 
 def serve_formula_requests() -> None:
@@ -35,7 +35,7 @@ def serve_formula_requests() -> None:
 
 
 def _limit_cpu_seconds(seconds: float) -> None:
-    if sys.platform != "win32":  # Windows has no such limits; there the parent ends this process.
+    if sys.platform != "win32":  # Windows has no such limits. There, the parent process ends this one.
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -66,7 +66,7 @@ def _build_markdown_boxes(
         )
 
     text = item_source_text(item)[:limit]
-    # Code in an unfinished reply is coloured at once; doing it later would flicker.
+    # Code in an unfinished reply is coloured at once, as colouring it later would cause flicker.
     at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0
     return build_text_boxes(
         page.ink,

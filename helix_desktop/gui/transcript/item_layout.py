@@ -13,7 +13,7 @@ from helix_desktop.gui.transcript.item_boxes import build_item_boxes
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
-LONGER = 0.006  # A slice of work may take this many seconds longer if it lays out visible items.
+LONGER = 0.006  # In seconds. A slice of work may take this much longer if it lays out visible items.
 _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
@@ -74,7 +74,7 @@ class ItemLayout(BoxStack):
         if not same or not item_source_text(item).startswith(item_source_text(self.item)):
             return False
         if item.is_first_of_answer and self.boxes and self.boxes[0].text != self._page.items.writer_of_answer(index):
-            return False  # The provider named a model other than the chosen one.
+            return False  # The provider named a different model from the one that was chosen.
         if item_source_text(item) == item_source_text(self.item) and self.done:
             self.item = item
         else:

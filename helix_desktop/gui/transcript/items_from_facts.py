@@ -29,8 +29,8 @@ from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallSt
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 _BUSY = frozenset({ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING})
 PIECE = 500
-FARTHEST = 2_000  # The end of an answer is searched for within this many items.
-_NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item; larger than any real one.
+FARTHEST = 2_000  # The search for the end of an answer covers at most this many items.
+_NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item. It is larger than any real number.
 
 
 @dataclass(slots=True)
@@ -40,16 +40,16 @@ class TranscriptItems:
     history: ConversationState = field(default_factory=ConversationState)
     all: list[TranscriptItem] = field(default_factory=list)
     running: ConversationActivity = ConversationActivity.IDLE
-    grouping: bool = True  # True if calls in a row are shown as one line.
+    grouping: bool = True  # True if consecutive calls are shown as one line.
     groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
     # The facts that started the conversation or made it a fork.
     _starts: list[facts.Recorded] = field(default_factory=list)
-    _last_cut: int = 0  # The fact number of the last reply if its stream broke; 0 if not.
-    _broken_reply_seq: int = 0  # The fact number of a broken reply that is now repeated; 0: none.
+    _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
+    _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Seqs of broken replies and of their replacements.
-    retry_at: float = 0.0  # When the model will be asked again after a failed request.
-    _error: int = -1  # The index of the last failure's item, if nothing follows it; -1: none.
+    retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
+    _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
     _seqs: "array[int]" = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class TranscriptItems:
     _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # The number of the newest fact.
     _opened: set[int] = field(default_factory=set)  # Numbers of rewinds whose items are shown.
-    # The ranges of items that are hidden; None means they must be computed again.
+    # The ranges of hidden items, or None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
     _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes so far, by their seqs.

@@ -21,7 +21,7 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
 BAR = -1  # Stands for the bar among box numbers, as the bar is not one of the item's boxes.
-OVERLAP = 3  # The bar may cover this many pixels of its message.
+OVERLAP = 3  # In pixels. The bar may cover this much of its message.
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 

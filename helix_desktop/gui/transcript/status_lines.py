@@ -19,7 +19,7 @@ def describe_fact(fact: facts.Fact) -> str:
         case facts.TurnEnded():
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
-            first = why.partition("; ")[0].rstrip(".")  # Each attempt adds a reason; the first is enough.
+            first = why.partition("; ")[0].rstrip(".")  # Each attempt adds a reason. The first one is enough.
             why = translate_sentences(f"{first}.")
             return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
         case facts.Forgotten(entries=entries, facts=recorded_facts):

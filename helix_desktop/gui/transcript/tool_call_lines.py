@@ -58,7 +58,7 @@ class ToolCallLine:
     status: CallStatus
     chips: tuple[LineChip, ...] = ()
     outcome: str = ""
-    want: ChatIntent | None = None  # What happens when the user clicks `outcome`.
+    want: ChatIntent | None = None  # The action that a click on `outcome` starts.
 
     @property
     def spoken_line(self) -> str:

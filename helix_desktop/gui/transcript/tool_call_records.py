@@ -27,10 +27,10 @@ class ToolCallRecords:
     """
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
-    _open: dict[str, int] = field(default_factory=dict)  # Items of running calls, by call id.
-    # Items of the last reply's calls that have returned, by call id.
+    _open: dict[str, int] = field(default_factory=dict)  # By call id: the items of running calls.
+    # By call id: the items of those calls of the last reply that have returned.
     _returned: dict[str, int] = field(default_factory=dict)
-    _by_question: dict[int, str] = field(default_factory=dict)  # Call ids, by the question's number.
+    _by_question: dict[int, str] = field(default_factory=dict)  # By the question's number: call ids.
     item_by_result: dict[int, int] = field(default_factory=dict)
 
     @property

@@ -39,8 +39,8 @@ BUDGET = 0.006
 SLICE = 0.004
 LETTING_GO = 0.001
 DESCRIBED = 4_000
-MANY = 1_000  # More facts than this are read in a thread.
-EDGE = 4  # Drawing may exceed the edge of a box by this many pixels.
+MANY = 1_000  # If there are more facts than this, they are read in a thread.
+EDGE = 4  # In pixels. Drawing may extend this far beyond the edge of a box.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
@@ -55,12 +55,12 @@ class TranscriptCanvas(BoxSurface):
         self.items = TranscriptItems()
         self.finding: TranscriptSearch | None = None
         self.scrolling = FollowingScroll(self.verticalScrollBar())
-        self.over: QWidget | None = None  # A button that hides part of the canvas at the bottom.
+        self.over: QWidget | None = None  # A button that covers part of the canvas at the bottom.
         self._drawn: DrawnPlaces = {}
-        self._floated = QRect()  # The area of what was drawn on top of the items.
+        self._floated = QRect()  # The area that was drawn on top of the items.
         self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
         self._ready: ItemColumn | None = None
-        self._left: Iterator[None] = iter(())  # Frees closed conversations, step by step.
+        self._left: Iterator[None] = iter(())  # Frees closed conversations step by step.
         self._letting_go = QTimer(self, interval=0)
         self._letting_go.timeout.connect(self._clear_closed_conversations)
         self._later = QTimer(self, interval=0, singleShot=True)
@@ -103,7 +103,7 @@ class TranscriptCanvas(BoxSurface):
         """Read a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(_build_item_column, history, self.column.page)
-            gc.freeze()  # These objects live long, so garbage collection skips them from now on.
+            gc.freeze()  # These objects live long, so garbage collection can skip them from now on.
 
     def apply_events(self, events: Sequence[session_events.Event]) -> None:
         seq, below, follow = self.reading_position()
@@ -195,7 +195,7 @@ class TranscriptCanvas(BoxSurface):
         by, places = found
         free = viewport.rect()
         if self.over is not None and self.over.isVisible():
-            free.setBottom(self.over.y() - 1)  # Qt cannot scroll an area covered by another widget.
+            free.setBottom(self.over.y() - 1)  # Qt cannot scroll an area that another widget covers.
         if by:
             viewport.scroll(0, by, free)
             viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
@@ -361,7 +361,7 @@ class FollowingScroll(QObject):
         super().__init__(bar)
         self._bar = bar
         self.is_following_end = True
-        self.is_moving = False  # True while the layout moves the bar, not the reader.
+        self.is_moving = False  # True while the layout, not the reader, moves the scroll bar.
         bar.actionTriggered.connect(self._on_scroll_action)
 
     def set_following_end(self, *, following: bool) -> None:

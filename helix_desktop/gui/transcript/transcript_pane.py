@@ -82,7 +82,7 @@ class TranscriptPane(QWidget):
         self._end = self.view.over = build_tool_button(tr("Jump to the end"), self.view, "↓", "pill")
         self._end.hide()
         build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
-        self._search_from = -1  # The item that the next search begins with; -1: the first in sight.
+        self._search_from = -1  # The item with which the next search begins, or -1 for the first visible one.
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_search)
         self._connect_transcript_signals()

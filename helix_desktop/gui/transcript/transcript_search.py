@@ -18,7 +18,7 @@ class TranscriptSearch:
     def __init__(self, items: TranscriptItems, text: str) -> None:
         self.needle = text.lower()
         self.places = array("q")
-        self.current = -1  # The place that was last shown to the reader; -1: none yet.
+        self.current = -1  # The place that the reader was shown last, or -1 if there is none yet.
         self.done = not self.needle
         self._items = items
         self._next = self._search_items()

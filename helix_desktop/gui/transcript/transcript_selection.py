@@ -15,7 +15,7 @@ from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 MOST_COPIED = 64 << 20
-MOST_PARSED = 200_000  # Text with more characters than this is copied as its source, without parsing it.
+MOST_PARSED = 200_000  # In characters. Longer text is copied as its source, because parsing it would take too long.
 
 
 def copy_selection_text(

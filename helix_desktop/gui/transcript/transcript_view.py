@@ -47,7 +47,7 @@ class TranscriptView(TranscriptCanvas):
         super().__init__(theme, content, parent)
         self._pointed: HotSpot | None = None
         self.reply_finished.connect(self.speak_to_screen_reader)
-        self._over = -1  # The item that the pointer is over.
+        self._over = -1  # The item under the pointer.
         self._bar: tuple[object, message_bar.HoverBar] | None = None
 
     def show_history(self, history: ConversationState) -> None:
@@ -249,7 +249,7 @@ class TranscriptView(TranscriptCanvas):
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
         index, inner = spot
-        if inner.box == message_bar.BAR:  # The bar is always in sight, so its place is not needed.
+        if inner.box == message_bar.BAR:  # The bar is always visible, so its place is not needed.
             bar = self.hover_bar_of(index)
             return (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF()) if bar is not None else None
         laid = self.column.existing_layout(index)

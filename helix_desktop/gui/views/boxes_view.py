@@ -84,7 +84,7 @@ class BoxesView(BoxSurface):
             self._stack.add_box(box)
             if time.perf_counter() > until:
                 self._slices.start()
-                # If the scroll bar vanished for a moment, everything would be laid out twice.
+                # If the scroll bar disappeared for a moment, everything would be laid out twice.
                 longest = self.verticalScrollBar().maximum()
                 break
         else:
@@ -107,7 +107,7 @@ class BoxesView(BoxSurface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._width_of_boxes() != self._laid_width:
-            self._slices.start()  # Delayed, because a page that is being shown changes its width several times.
+            self._slices.start()  # Delayed, because the width of a page that is being shown changes several times.
         else:
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
 

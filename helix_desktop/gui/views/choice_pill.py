@@ -10,7 +10,7 @@ from helix_desktop.gui.shared.widgets import add_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-MAX_CHOICE_LENGTH = 32  # A choice's text is cut to this many characters.
+MAX_CHOICE_LENGTH = 32  # In characters. Longer texts of choices are cut.
 
 
 class ChoicePill(QPushButton):

@@ -16,9 +16,9 @@ from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 
-LONGEST = 5_000  # A line with more characters than this is cut.
+LONGEST = 5_000  # In characters. Longer lines are cut.
 LAID = 400
-COLOURING = 0.004  # Colouring may take this many seconds of each frame.
+COLOURING = 0.004  # In seconds. This much of each frame may be spent on colouring.
 GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
 
 
@@ -29,11 +29,11 @@ class DifferenceLines:
         self.ink, self.width, self.has_two_columns = ink, width, two_columns
         self._language, self._is_exact = language, is_exact
         metrics = QFontMetricsF(ink.mono)
-        # How far a line's baseline is below its top.
+        # The distance from the top of a line to its baseline.
         self._base = (ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
         self._option = ink.build_code_option(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
-        # Lines shown without colours that still have to be coloured, the oldest first.
+        # Lines that are shown without colours and still have to be coloured, oldest first.
         self.plain: dict[tuple[int, bool], DifferenceLine] = {}
         end = width // 2 if two_columns else width
         self.text_width = max(end - self.left_edge(right=False) - ink.scaled_pixels(6), 8 * ink.code_letter_width)

@@ -52,7 +52,7 @@ class DifferenceView(TextSurface):
         self._lines = DifferenceLines(self._ink, 0, "", two_columns=False, is_exact=False)
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.has_two_columns = False
-        self.tail = TAIL  # The room below the last row in pixels.
+        self.tail = TAIL  # In pixels: the room below the last row.
         self._announced_height = 0  # The content's height that the outer layout was last told.
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
@@ -80,7 +80,7 @@ class DifferenceView(TextSurface):
         self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
         self._patch = ""
         self._close_comment()
-        self._heights = DifferenceRowHeights(NO_ROWS, self._lines)  # Otherwise, old rows would be laid out.
+        self._heights = DifferenceRowHeights(NO_ROWS, self._lines)  # Otherwise, the old rows would be laid out.
         self.verticalScrollBar().setValue(0)
         self._build_difference_rows(made)
 

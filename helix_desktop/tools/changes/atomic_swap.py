@@ -25,7 +25,7 @@ _PATH = getattr(os, "O_PATH", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _PIECE = 1 << 20
-_SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The errors that systems and file systems without renameat2 return.
+_SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The errors of systems and file systems without renameat2.
 
 
 class ChangedMeanwhile(Exception):

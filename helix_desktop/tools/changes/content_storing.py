@@ -21,7 +21,7 @@ LARGE = 4 << 20  # In bytes. Larger files are stored in pieces.
 BATCH, MOST = 8 << 20, 2_000  # The maximum numbers of bytes and of files that are stored together.
 _PIECE = 1 << 20
 _TRIES = 3
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening must not block if the file was replaced by a pipe.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening a file that has become a pipe must not block.
 _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 

@@ -87,4 +87,4 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # Closes the handle even if opening was interrupted. A user may have only 128 of them.
+    __del__ = close  # After an interrupted opening, because a user may have only 128 of these.

@@ -24,7 +24,7 @@ class OpenStep:
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
-    met: set[str] = field(default_factory=set)  # Folders in which something has changed since the step began.
+    met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False
     is_between_turns: bool = False
 
@@ -34,7 +34,7 @@ class OpenSteps:
 
     def __init__(self) -> None:
         self.looks = 0
-        self._found: dict[int, dict[str, PathChange]] = {}  # By check and path: changes that no step has claimed.
+        self._found: dict[int, dict[str, PathChange]] = {}  # Unclaimed changes, by check and path.
         self._open: list[OpenStep] = []
 
     def open_step(

@@ -119,7 +119,7 @@ class ProgramFinder:
     placed_files: list[str] = field(default_factory=list)  # The arguments of commands that copy or write files.
     depth: int = 0
     is_guessing: bool = False
-    has_inline_code: bool = False  # True if the arguments of the command that was just read contain code.
+    has_inline_code: bool = False  # True if the arguments of the command just read contain code.
     here_documents: list[str] = field(default_factory=list)  # Here documents that are the input of the current command.
     places_files: bool = False
     changes_path: bool = False
