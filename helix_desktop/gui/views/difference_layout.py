@@ -129,7 +129,7 @@ class DifferenceRowHeights:
 
     def __init__(self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1) -> None:
         self._sheet, self._lines = sheet, lines
-        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # In an unwrapped line.
+        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # How many fit into a line.
         line, px = lines.ink.code_line_height, lines.ink.scaled_pixels
         self._heights = [line if length <= letters else line * ceil(length / letters) for length in sheet.lengths]
         for number in sheet.heads:

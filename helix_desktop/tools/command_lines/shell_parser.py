@@ -13,7 +13,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-ANY, MANY = "\0", "\1"  # One unknown character, and any number of them. Neither can occur in a command line.
+ANY, MANY = "\0", "\1"  # Stand for one and for any number of unknown characters. No command line contains them.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
 _WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-])++""")
