@@ -29,7 +29,7 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
 
 PAGE = 100  # One answer to session/list contains at most this many conversations.
-MOST_OPEN = 200  # The most conversations that one editor may have open.
+MOST_OPEN = 200  # The maximum number of conversations that one editor may have open.
 QUIT_SECONDS = 1.0
 Result = dict[str, Any]
 

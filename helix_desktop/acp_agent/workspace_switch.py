@@ -17,7 +17,7 @@ from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
-LONGEST_MESSAGE = 64 << 20  # Messages from the editor with more bytes than this are dropped.
+LONGEST_MESSAGE = 64 << 20  # In bytes. Longer messages from the editor are dropped.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
 MOVED = 75  # The exit code of a process whose workspace another process is about to open.

@@ -25,8 +25,8 @@ from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-LONGEST_MESSAGE = 32 << 20  # A message with more bytes than this ends the connection.
-# The most bytes of the agent's unanswered requests, and of answers it has not read.
+LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
+# In bytes. Limits both the agent's unanswered requests and the answers that it has not read.
 MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Long, because some agents are downloaded when they are started.
 _PIECE = 1 << 16

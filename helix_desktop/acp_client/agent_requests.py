@@ -38,11 +38,11 @@ from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.toolbox import PermissionOutcome
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-MOST_TERMINALS = 16  # How many terminals may run at once.
+MOST_TERMINALS = 16  # The maximum number of terminals that may run at once.
 TERMINAL_SECONDS = 3600
 SHOW_SECONDS = 10  # If a command ends at once, the agent has this long to show it in a call of its own.
 TERMINAL_BYTES = 1 << 20
-MOST_PATHS = 1_000  # How many files one call may name.
+MOST_PATHS = 1_000  # The maximum number of files that one call may name.
 _EFFECTS = {
     "read": ActionEffect.READ, "search": ActionEffect.READ, "think": ActionEffect.READ, "fetch": ActionEffect.FETCH,
     "edit": ActionEffect.EDIT, "delete": ActionEffect.EDIT, "move": ActionEffect.EDIT, "execute": ActionEffect.RUN,

@@ -24,7 +24,7 @@ from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD = 2_000
 MOST_TEXT = 1 << 20  # A reply with more characters than this is recorded as several replies.
-MOST_IN_TURN = 256 << 20  # The most bytes that all updates of one turn may take up.
+MOST_IN_TURN = 256 << 20  # In bytes. The maximum total size of the updates in one turn.
 MOST_CALLS = 2_000
 LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
 _TODO = {"in_progress": "doing", "completed": "done"}

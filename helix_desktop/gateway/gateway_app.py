@@ -57,7 +57,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 
-# The last requests of so many conversations are kept, so that their models can write folds.
+# We keep the last request of this many conversations, so that their models can write folds.
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
 _HEAD_FIELDS = (
@@ -74,7 +74,7 @@ class AgentActivity:
     requests: int = 0
     last: float = 0.0
     conversation: str = ""
-    unfolded: str = ""  # Why its requests are forwarded without folds; or empty.
+    unfolded: str = ""  # Why its requests are forwarded without folds; empty if they have folds.
 
 
 @dataclass(slots=True)

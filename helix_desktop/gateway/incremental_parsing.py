@@ -28,11 +28,11 @@ from helix_desktop.protocols.gateway_message import SLICE, Json, Piece, RequestH
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 
-MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and their most bytes.
+MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The maximum number of bodies that we remember, and of their bytes.
 MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, including side requests.
 STEP = 1 << 18
-VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # So many values of a list are sent together, up to so many bytes.
-MOST_PARSED_AGAIN = 1 << 14  # Bytes. Pieces of longer messages are kept, since parsing them again takes long.
+VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # The maximum number of list values sent together, and of their bytes.
+MOST_PARSED_AGAIN = 1 << 14  # In bytes. We keep pieces of longer messages, since parsing them again would be slow.
 MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.

@@ -37,12 +37,12 @@ from helix_desktop.workbench.open_workbench import Workbench
 log = logging.getLogger(__name__)
 
 UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
-MOST_OPEN_CONVERSATIONS = 24  # At most so many conversations are kept open.
+MOST_OPEN_CONVERSATIONS = 24  # The maximum number of conversations that are kept open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
-QUIET_SECONDS = 0.025  # So long after a request, a long history's recording pauses.
-AHEAD_SECONDS = 0.05  # A forwarded request is recorded so much later, or as soon as another one needs it.
-_OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Of the blocks that clients put before a first message.
+QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long after a request.
+AHEAD_SECONDS = 0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
+_OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Begins the blocks that clients put before a first message.
 
 
 class LocalAgentConversations:

@@ -33,7 +33,7 @@ _CLASSES_BY_NAME: Mapping[str, type] = {
 }  # fmt: skip
 
 
-MOST_HELD_VALUES = 64  # The last value is kept for so many names.
+MOST_HELD_VALUES = 64  # The maximum number of names whose last value is kept.
 
 _ANSWERS = frozenset({"answer", "failed", "sent"})
 log = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ from helix_desktop.gateway.incremental_parsing import check_bracket_count, parse
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.gateway_message import Json
 
-MOST_REPLY_BYTES = 64 << 20  # Bytes. The largest reply, compressed or not.
-MOST_REFUSAL_BYTES = 1 << 20  # Bytes. The largest refusal of a provider, decompressed.
-LARGE_REPLY_BYTES = 1 << 19  # Bytes. Larger replies are parsed in a thread.
+MOST_REPLY_BYTES = 64 << 20  # In bytes. The maximum size of a reply, compressed or not.
+MOST_REFUSAL_BYTES = 1 << 20  # In bytes. The maximum decompressed size of a provider's refusal.
+LARGE_REPLY_BYTES = 1 << 19  # In bytes. Larger replies are parsed in a thread.
 MOST_REPLY_SIGNS = 500_000  # Replies with more lists and objects are not parsed.
-_PIECE = 64 << 10  # Bytes. After decompressing so much, others get their turn.
+_PIECE = 64 << 10  # In bytes. After decompressing this much, we let other work run.
 
 
 class UnreadableReply(ValueError):

@@ -89,7 +89,7 @@ class RegisteredConversations:
         try:
             fresh.write_text(json.dumps(self._known), "utf-8")
             fresh.replace(self._file)
-        except OSError as error:  # A later gateway lacks figures; the agent is served.
+        except OSError as error:  # A later gateway will lack figures, but the agent is still served.
             log.warning("what a registration's conversations are was not kept: %s", error.strerror)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:

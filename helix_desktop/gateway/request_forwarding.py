@@ -14,7 +14,7 @@ from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, headers_to_forward
 from helix_desktop.protocols.gateway_message import SLICE
 
-LARGE_BODY_BYTES = 1 << 19  # Bytes. Larger bodies are processed in a thread and sent in slices.
+LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
 SendToAgent = Callable[[bytes | bytearray], Awaitable[None]]
 StartReplyToAgent = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
 

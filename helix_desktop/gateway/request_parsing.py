@@ -18,7 +18,7 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.openai_responses import responses_gateway
 
 MOST_BODY_BYTES = 64 << 20
-# Bytes. A smaller request without tools is a side request, such as one for a title.
+# In bytes. A smaller request without tools is a side request, such as one for a title.
 SIDE_REQUEST_BYTES = 8_000
 
 

@@ -16,7 +16,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Block, Image, Role, View
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE_SECONDS = 0.002  # Seconds. Longer work lets other tasks run.
+SLICE_SECONDS = 0.002  # In seconds. Work that takes longer pauses to let other tasks run.
 
 
 @dataclass(frozen=True, slots=True)

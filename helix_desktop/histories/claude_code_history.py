@@ -41,7 +41,7 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
 LARGEST_RESULT = 256 << 20
-LONGEST_REPLY = 3_600.0  # Seconds. A line that is later than this was rewritten when its session was resumed.
+LONGEST_REPLY = 3_600.0  # In seconds. A line later than this was rewritten when its session was resumed.
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")

@@ -17,7 +17,7 @@ from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.197"
-_LONGEST_NAME = 200  # Characters. Claude Code shortens longer names of a project's folder in its own way.
+_LONGEST_NAME = 200  # In characters. Claude Code shortens longer names of project folders in its own way.
 Block = dict[str, Any]
 
 

@@ -71,7 +71,7 @@ class AgentFormat:
     resume: str
     variable: str
     usual: str
-    window: int  # Tokens. The window of the agent's usual model.
+    window: int  # The context window of the agent's usual model, in tokens.
     id_fields: str = ""
     compaction: tuple[str, str] = ("", "")
 

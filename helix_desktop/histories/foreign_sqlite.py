@@ -17,9 +17,9 @@ from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
-STEPS = 1_000  # Steps of SQLite's virtual machine between checks of the time limit.
-MOST_SCHEMA_STEPS = 100_000  # Steps allowed to read the list of tables, enough for about 14,000 tables.
-LONGEST_SECONDS = 60.0  # Seconds of processor time for all statements on one database.
+STEPS = 1_000  # We check the time limit after this many steps of SQLite's virtual machine.
+MOST_SCHEMA_STEPS = 100_000  # The maximum steps for reading the list of tables. About 14,000 tables need this many.
+LONGEST_SECONDS = 60.0  # In seconds of processor time, for all statements on one database.
 LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
 # Queries for ordinary tables (virtual ones have no page), and for columns with calculated values.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"

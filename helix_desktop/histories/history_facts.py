@@ -21,8 +21,8 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from helix_desktop.store.cache_folder import count_text_lines
 
 TITLE = 80
-LONG = 200  # Characters. A longer text that no person typed becomes an attachment.
-HEAD = 2_000  # Characters of an output's beginning that a fact keeps.
+LONG = 200  # In characters. A longer text that no person typed becomes an attachment.
+HEAD = 2_000  # In characters. A fact keeps this much of the beginning of an output.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
 SYSTEM_MESSAGE = "[System message]\n"
@@ -112,7 +112,7 @@ class _FactDrafting:
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
     places: dict[int, int] = field(default_factory=dict)  # The number of a message's first fact, by position.
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without results so far, by id.
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls that have no result yet, by id.
     calls: bool = False  # True if the last reply made a call.
     talking: bool = False
     fold_number: int = 0

@@ -28,8 +28,8 @@ from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 
-_LOOKED_AT = 256 << 10  # Bytes. Only this much is read to find out what a file is.
-_LARGEST_ABOUT = 64 << 20  # Bytes. Files that only describe a session are not larger.
+_LOOKED_AT = 256 << 10  # In bytes. We read only this much to find out what a file is.
+_LARGEST_ABOUT = 64 << 20  # In bytes. Files that only describe a session are not larger than this.
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 

@@ -30,12 +30,12 @@ from helix_desktop.histories.anthropic_history import is_anthropic_message, read
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
-LARGEST = 2 << 30  # Bytes. Larger files are not read.
+LARGEST = 2 << 30  # In bytes. Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
-# Endings of files beside a session that are no sessions.
+# Suffixes of files that lie beside a session but are not sessions themselves.
 _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
 
-_PARTS = ("msg_", "prt_")  # Beginnings of the names of files with parts of opencode's sessions.
+_PARTS = ("msg_", "prt_")  # Prefixes of the names of files that hold parts of opencode's sessions.
 
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]

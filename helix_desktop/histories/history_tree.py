@@ -11,7 +11,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplaints
 from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # The most branches, each of which is stored with all rows it shares with others.
+MOST_BRANCHES = 500  # The maximum number of branches. Each is stored with all rows that it shares with others.
 ROOT = "\0root"  # The parent of a row without one.
 
 

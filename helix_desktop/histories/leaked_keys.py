@@ -6,7 +6,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-# Each key contains one of these, and most texts none. What begins with a fixed sign is found fastest.
+# Each key contains one of these, and most texts contain none. Patterns with a fixed first character are fastest.
 _MARKS = (
     re.compile("-(?:(?<=sk-)|(?<=glpat-)|(?<=xai-)|(?<=xox[abps]-))"),
     re.compile("_(?:(?<=gh[po]_)|(?<=github_pat_)|(?<=hf_)|(?<=gsk_))"),
@@ -19,7 +19,7 @@ _KEY = re.compile(
     r"|xai-[A-Za-z0-9]{30,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIVATE KEY-----"
 )
-_AT_ONCE = 1 << 16  # Characters. Longer texts are searched in parts, because a search blocks other threads.
+_AT_ONCE = 1 << 16  # In characters. Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = 32 << 20  # Bytes. Larger ones are not copied, so what they lose before an import is lost.
-DATABASE_SHARE = 10.0  # After copying a database, wait this many times as long as that took.
+LARGEST_DATABASE = 32 << 20  # In bytes. Larger databases are not copied, so rows deleted before an import are lost.
+DATABASE_SHARE = 10.0  # After copying a database, we wait this many times as long as the copy took.
 COMPARED = 4096  # Bytes. A copy's end is compared with the file, to find out if that was rewritten.
 
 

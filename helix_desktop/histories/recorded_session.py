@@ -53,7 +53,7 @@ class RecordedMessage:
     child: str = ""
     beside: bool = False
     is_summary: bool = False
-    seconds: float = 0.0  # Seconds that a reply took; 0: unknown.
+    seconds: float = 0.0  # How many seconds the reply took; 0 if unknown.
 
 
 @dataclass(frozen=True, slots=True)

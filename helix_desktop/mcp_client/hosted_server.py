@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
-SIGN_IN_SECONDS = 330.0  # Seconds. Long, because a person must fill in a page.
+SIGN_IN_SECONDS = 330.0  # In seconds. This is long because a person must fill in a page.
 STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
@@ -267,7 +267,7 @@ class HostedServer:
     @asynccontextmanager
     async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
         """Yield the SDK's client for this server, closed in the task that opened it."""
-        # In a thread, as importing these modules takes half a second.
+        # This runs in a thread, because importing these modules takes half a second.
         for name in ("mcp", "helix_desktop.mcp_client.process_transport"):
             await asyncio.to_thread(importlib.import_module, name)
         import mcp

@@ -27,7 +27,7 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
-SECONDS = 300.0  # The user has this long to sign in.
+SECONDS = 300.0  # In seconds. The user has this long to sign in.
 PATH = "/signed-in"
 Read = Callable[[McpSignIn], Awaitable[str | None]]
 Keep = Callable[[McpSignIn, str], Awaitable[None]]
@@ -197,7 +197,7 @@ async def _answer_browser_request(
         and bool({"code", "error"} & said.keys())
         and not answer.done()
     )
-    if ours and "code" in said:  # First, because the browser may be closed.
+    if ours and "code" in said:  # This is checked first, because the browser may be closed.
         answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
         answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))

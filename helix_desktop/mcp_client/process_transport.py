@@ -25,8 +25,8 @@ from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, ProcessPlace
 
-LONGEST = 24 << 20  # Messages of more bytes are refused.
-IN_THREAD = 1 << 20  # Messages of more bytes are parsed in a thread.
+LONGEST = 24 << 20  # In bytes. Longer messages are refused.
+IN_THREAD = 1 << 20  # In bytes. Longer messages are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4

@@ -8,7 +8,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.mcp_client.process_transport import LONGEST
 
-MOST_VALUES = 500_000  # A reply's most lists and objects.
+MOST_VALUES = 500_000  # The maximum number of lists and objects in a reply.
 
 
 def create_limited_client(

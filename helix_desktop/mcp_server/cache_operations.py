@@ -21,7 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 MOST_LISTED = 200
 MOST_PUT = 16 << 20
-NEWEST = 20  # Only so many of the newest conversations are searched for handovers.
+NEWEST = 20  # Only this many of the newest conversations are searched for handovers.
 
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 Compact = Callable[[Digest, str], Awaitable[str]]

@@ -121,7 +121,7 @@ class CallNumbering:
     """Numbers calls in protocols without call ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls without results so far.
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # The names and ids of calls that have no results yet.
 
     def assign_call_number(self, name: str) -> str:
         self.given += 1

@@ -18,8 +18,8 @@ from helix_desktop.json_values import Json, format_json_value
 UNNAMED = "unnamed"  # The name of a nameless call. The model then hears that there is no such tool.
 LOST = "\N{REPLACEMENT CHARACTER}"
 _HALVES = re.compile("[\ud800-\udfff]")
-MOST_CALLS = 1_000  # More calls than any model makes in a reply.
-SHORTEST_UNIQUE = 9  # Characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
+MOST_CALLS = 1_000  # No model makes this many calls in one reply.
+SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
 
 
 @dataclass(slots=True)

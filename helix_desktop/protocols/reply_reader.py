@@ -18,9 +18,9 @@ class ReplyReaderBase(ABC):
         self._draft = ReplyDraft(tag)
         self._where = where
         self._asked = model
-        self._model = ""  # The answering model, by the provider's report.
+        self._model = ""  # The model that answered, as reported by the provider.
         self._usage = Usage()
-        self.is_stream_over = False  # Whether nothing more will come, usage included.
+        self.is_stream_over = False  # True if nothing more will come, not even usage figures.
 
     @abstractmethod
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:

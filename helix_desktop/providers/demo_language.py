@@ -11,7 +11,7 @@ Say = Callable[..., str]  # Translates a sentence of the demo and fills in value
 MARKS: Mapping[str, re.Pattern[str]] = {
     "zh_CN": re.compile("[\u4e00-\u9fff]"),
     "de": re.compile(r"\b(ich|mir|und|nicht|bitte|eine?|das|wie|zeige?|kannst)\b", re.IGNORECASE),
-}  # By language: what is in its texts but not in English ones.
+}  # For each language, a pattern that matches its texts but not English ones.
 
 
 def translator_for(texts: Iterable[str]) -> Say:

@@ -18,7 +18,7 @@ from helix_desktop.providers.demo_language import Say, translator_for
 from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
 
 DEMO = "demo"
-PACE = 0.012  # Seconds per word: fast, but slow enough to watch.
+PACE = 0.012  # In seconds per word. This is fast, but slow enough to watch.
 WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
 WORDS = (
     "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "

@@ -18,7 +18,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
 )
-LARGEST_READ = 20_000  # Bytes. The tour only reads larger files if asked to.
+LARGEST_READ = 20_000  # In bytes. The tour reads larger files only if asked to.
 _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 

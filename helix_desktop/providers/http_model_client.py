@@ -25,7 +25,7 @@ from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.model_prices import ModelInfo, usage_cost
 
-SHORTEST_KEY = 8  # Characters. A shorter key is a placeholder for servers that need none.
+SHORTEST_KEY = 8  # In characters. A shorter key is a placeholder for servers that need none.
 MOST_RELAXED = 4  # The most optional parameters that a refused request may lose in turn.
 
 

@@ -39,10 +39,10 @@ class ProviderPatience:
 
     connect: float = 15.0
     first_byte: float = 600.0
-    silence: float = 300.0  # Seconds. Some models think for minutes without sending anything.
-    after_end: float = 5.0  # Seconds to wait for usage figures after the stop reason.
+    silence: float = 300.0  # In seconds. Some models think for minutes without sending anything.
+    after_end: float = 5.0  # In seconds. How long we wait for usage figures after the stop reason.
     end_of_body: float = 0.1  # Seconds within which a server that is done ends its answer.
-    longest_wait: float = 600.0  # Seconds. A longer Retry-After is an error.
+    longest_wait: float = 600.0  # In seconds. A longer Retry-After is treated as an error.
     attempts: int = 8
     attempts_unreachable: int = 6
     attempts_local: int = 3  # Attempts for a server on this machine that is not running.

@@ -16,7 +16,7 @@ from helix_desktop.protocols.protocol_dialect import ModelAbilities
 
 DEFAULT_WINDOW = 128_000
 
-# Endings to ignore in names: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
+# Name suffixes to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
 _CODEX = re.compile(r"-codex(-max)?$")  # OpenAI's Codex models cost as much as their base models.
 
@@ -57,7 +57,7 @@ class ModelInfo:
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, such as that a figure is a guess.
     window_from: WindowFrom = WindowFrom.ASSUMED
-    cache_seconds: int = 0  # Seconds for which the provider keeps its cache after a request; 0: unknown.
+    cache_seconds: int = 0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
 
     @property
     def name(self) -> str:

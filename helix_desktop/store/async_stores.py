@@ -24,9 +24,9 @@ from helix_desktop.store.workspace_index import WorkspaceIndex
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # The three ports of an open workspace.
 
 T = TypeVar("T")
-LITTLE = 128 << 10  # Bytes. Small contents of checkpoints are compressed harder.
+LITTLE = 128 << 10  # In bytes. Smaller contents of checkpoints are compressed harder.
 _PAGE = 500  # After reading this many facts, other work gets its turn.
-_SLICE = 1 << 20  # Bytes. When waiting puts have more than this, they are written.
+_SLICE = 1 << 20  # In bytes. Once the waiting puts hold more than this, they are written.
 Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and the facts to append.
 
 
@@ -157,7 +157,7 @@ class StoreCache:
         self.changed: Callable[[], object] = lambda: None
         self.far: SharedStoreLink | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
-        self._held = 0  # Bytes of the waiting puts.
+        self._held = 0  # The number of bytes in the waiting puts.
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
         if isinstance(content, bytes):

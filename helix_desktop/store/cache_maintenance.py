@@ -8,7 +8,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import EntryState
 
-SLICE = 4 << 20  # Bytes. After reading this many, other work gets its turn.
+SLICE = 4 << 20  # In bytes. After reading this many, we let other work run.
 _PAGE = 500
 
 

@@ -28,7 +28,7 @@ VERSION = 1
 CHUNK = 1 << 20
 VERSION_KEY = b"version"
 RAW, ZSTD = 0, 1
-_SOURCE_LIMIT = 4000  # Characters. A source is a single line for people to read.
+_SOURCE_LIMIT = 4000  # In characters. A source is a single line for people to read.
 
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")
 _CHECK = 8

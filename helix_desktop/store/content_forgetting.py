@@ -21,7 +21,7 @@ from helix_desktop.store.journal_backups import change_each_backup
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
-SHORTEST = 4  # Characters. A shorter text would occur almost everywhere.
+SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
 _PAGE = 200

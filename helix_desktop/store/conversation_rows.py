@@ -15,7 +15,7 @@ COLUMNS = (
     ("written", "INTEGER NOT NULL"), ("cost", "REAL NOT NULL"),
 )  # fmt: skip
 _LARGEST = 2**63 - 1
-_BEGINS = 120  # Characters. Without a title, so much of the first message is shown.
+_BEGINS = 120  # In characters. If there is no title, this much of the first message is shown.
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
 DELETED = "deleted-conversations.txt"  # Lists conversations that the recorder must not import again.
-_PAGE = 200  # After this many facts or entries, other work gets its turn.
-_SHORTEST = 8  # Digits. A shorter prefix of a hash may be an ordinary word.
+_PAGE = 200  # After this many facts or entries, we let other work run.
+_SHORTEST = 8  # In digits. A shorter prefix of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 

@@ -26,7 +26,7 @@ WEIGHED = 120  # At least this many matching facts and pieces of entries are ran
 FILTERED = 10  # A filter drops results, so this many times the limit is read.
 RANKED = 5_000  # Only words that occur in fewer rows than this rank rows, which keeps it fast.
 BY_USER = 1.25  # The weight of the user's words, compared with the agent's.
-SLICE = 1 << 20  # Bytes. About this much is read at once.
+SLICE = 1 << 20  # In bytes. Content is read in slices of about this size.
 FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry and its first bytes, or a fact.
@@ -177,7 +177,7 @@ def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFil
         try:
             found.append(_read_place(cache, journal, row))
         except HelixError:
-            found.append(None)  # Deleted or damaged content is no result.
+            found.append(None)  # Deleted or damaged content cannot be a result.
         room -= len(found[-1][1]) if isinstance(found[-1], tuple) else 0
         if room <= 0:
             break

@@ -31,9 +31,9 @@ VERSION = 4  # Older indexes are rebuilt.
 APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # So many bytes of an entry are indexed. A pattern search reads all bytes.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
-_SLICE = 1 << 20  # Bytes. The thread that also writes reads this much at once.
+_SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
 _TOGETHER = 4 << 20  # Characters to index in one transaction: FTS5 sorts and merges at each commit.
-ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, other work gets its turn.
+ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
 _SCHEMA = f"""

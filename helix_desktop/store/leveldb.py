@@ -33,8 +33,8 @@ _DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. With either, the page is re
 # releasing their pages takes four times as long, and the pages are read from the disk again.
 _SURELY_OPEN = 400
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
-_PROBE = 1 << 20  # Bytes. If this much can be written, a full disk has room again.
-_TICK = 50_000_000  # Nanoseconds. Two changes this close may get the same time.
+_PROBE = 1 << 20  # In bytes. If this much can be written, the disk is no longer full.
+_TICK = 50_000_000  # In nanoseconds. Two changes this close together may get the same timestamp.
 _TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line in LevelDB's list of tables.
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.

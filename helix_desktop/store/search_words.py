@@ -16,7 +16,7 @@ from contextlib import closing
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE = 1 << 16  # After this many bytes decoded, or characters indexed, other threads get their turn.
+SLICE = 1 << 16  # After decoding this many bytes or indexing this many characters, we let other threads run.
 PIECE = 64 * 1024  # Characters. The longest row. In short rows, matches are found fast.
 TOKENIZER = "unicode61 remove_diacritics 2"
 _CUTTING = f"""

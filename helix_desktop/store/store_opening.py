@@ -78,7 +78,7 @@ def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteA
     except sqlite3.Error as error:
         journal.close()
         failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
-        if isinstance(failed, StoreFull):  # A full disk is no damage.
+        if isinstance(failed, StoreFull):  # A full disk does not mean that the store is damaged.
             raise failed from error
         raise JournalCorrupt(f"The journal's latest records cannot be read: {error}.") from error
     if read >= log.committed:

@@ -34,16 +34,16 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_o
 VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
 _PAGE = 200
-_LINE_LIMIT = 64 << 20  # Bytes. No fact is longer.
+_LINE_LIMIT = 64 << 20  # In bytes. No fact is longer than this.
 _FACTS_AT_ONCE = 8 << 20  # Bytes. So much of the facts is in memory at once, or one longer line.
-_HEAD_LIMIT = 1 << 20  # Bytes. No entry's header and no workspace.toml is larger.
+_HEAD_LIMIT = 1 << 20  # In bytes. Neither an entry's header nor workspace.toml is larger than this.
 _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` allowed in a line, even inside texts.
-KEPT_FREE_BYTES = 200 << 20  # Bytes. An import stops if less disk space is free.
-_MOST_SETTINGS = 2_000  # tomlkit takes minutes to read more.
+KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if less disk space than this is free.
+_MOST_SETTINGS = 2_000  # tomlkit would take minutes to read more settings than this.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
-Report = Callable[[int, int], None]  # Called with the bytes done and the bytes in all.
+Report = Callable[[int, int], None]  # Called with the number of bytes done and the total.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _NAMED_KEY = re.compile(rf"([\w.-]*(?:{_KEYISH.pattern})[\w.-]*(?:=|: ))[^\s&#]+", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://[^/@:\s]*:)[^/@\s]+@")
@@ -74,7 +74,7 @@ def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, l
     Facts come first, since the entries that they refer to existed before. A damaged
     entry is left out: its hash is added to `left_out` and to the final manifest.
     """
-    workspace_settings.read_workspace_settings(settings)  # Reports a mistake with its line.
+    workspace_settings.read_workspace_settings(settings)  # Reports an error with its line number.
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("workspace.toml", settings_without_keys(settings.read_text("utf-8")))

@@ -20,7 +20,7 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 2.0  # Seconds. New content is indexed this much later, or as soon as someone searches.
+GATHER_SECONDS = 2.0  # In seconds. New content is indexed after this delay, or as soon as someone searches.
 GATHERED_WAIT_SECONDS = 2.0  # Seconds. A search waits at most this long for new content.
 
 

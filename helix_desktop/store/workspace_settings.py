@@ -48,7 +48,7 @@ class WorkspaceConfig:
     mode: str = ""
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    limit: int = 0  # Bytes. The cache's largest size; 0: no limit.
+    limit: int = 0  # The cache's maximum size in bytes; 0 means no limit.
     changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover and how long they are kept.
     # Whether conversations work in copies, and how copies are set up.
     copies: Mapping[str, _PLAIN] = field(default_factory=dict)

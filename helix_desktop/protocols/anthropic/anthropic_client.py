@@ -23,8 +23,8 @@ from helix_desktop.protocols.request_parts import arguments_as_object, base64_te
 
 KIND = "anthropic"
 VERSION = "2023-06-01"
-DEFAULT_OUTPUT = 8192  # Tokens. Each request must state a limit, and all models accept this.
-MOST_ASKED = 32_000  # Tokens. More is only sent if the caller asked for it.
+DEFAULT_OUTPUT = 8192  # In tokens. Each request must state a limit, and all models accept this one.
+MOST_ASKED = 32_000  # In tokens. We request a higher limit only if the caller asked for it.
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}

@@ -129,7 +129,7 @@ def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict
 # --- Finding and removing marks for the provider's cache
 
 MOST_MARKS = 4
-LOOK_BACK = 20  # The provider looks back so many blocks from a mark.
+LOOK_BACK = 20  # The number of blocks that the provider looks back from a mark.
 
 
 def count_cache_marks(value: Json) -> int:

@@ -28,9 +28,9 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
 
-LEASE_SECONDS = 30.0  # Seconds. A lease ends after this time unless renewed.
+LEASE_SECONDS = 30.0  # In seconds. A lease ends after this time unless it is renewed.
 _TRIES = 8
-_BYTES = 4 << 20  # Bytes. A segment of facts is at most about this large.
+_BYTES = 4 << 20  # In bytes. The approximate maximum size of a segment of facts.
 CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent together.
 _NEW = 400  # Content named in this many of the newest received facts is fetched in advance.
 

@@ -66,7 +66,7 @@ _TIMES: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-_LOOKED_AGAIN = 20  # The quota is read again after this many puts.
+_LOOKED_AGAIN = 20  # We read the quota again after this many puts.
 _SAFE = "Nothing was lost."
 _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _CUT = ("closed", "eof", "syscall")

@@ -13,8 +13,8 @@ from helix_desktop.errors import StoreFull
 from helix_desktop.fast_dataclass import dataclass
 
 ROW_KEY_BYTES = 32  # Each row begins with this many random bytes, from which its key is derived.
-MOST_ROWS_IN_CALL = 500  # The most rows in one call.
-MOST_BYTES_IN_CALL = 8 << 20  # Bytes. The most in one call, unless a single row is larger.
+MOST_ROWS_IN_CALL = 500  # The maximum number of rows in one call.
+MOST_BYTES_IN_CALL = 8 << 20  # The maximum bytes in one call, unless a single row is larger.
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 VERSION = 1
-LARGE_ROW_BYTES = 64 << 10  # Bytes. A row of this size or more is an object of its own.
+LARGE_ROW_BYTES = 64 << 10  # In bytes. A row of at least this size is stored as a separate object.
 _CLOCKS_APART_SECONDS = 60.0
 LATEST_PUT_MS = 900_000  # The longest time between a pack's ID and its index.
 _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # A row's name, its offset and length in the pack, and its key.
 _SUM = 32
-_OWN = (1 << 64) - 1  # The offset of rows that are objects of their own.
+_OWN = (1 << 64) - 1  # Used as the offset of rows that are stored as separate objects.
 _SAFE = "Nothing was lost."
 
 

@@ -29,13 +29,13 @@ from helix_desktop.store.store_thread import StoreThread
 log = logging.getLogger(__name__)
 # When a put counts as done: when it is stored here, or when the shared store has it.
 LOCAL, SHARED = "local", "shared"
-LOOK_EVERY_SECONDS = 5.0  # Seconds between two requests for new tombstones.
+LOOK_EVERY_SECONDS = 5.0  # In seconds. The interval at which we ask for new tombstones.
 SLOWEST_RETRY_SECONDS = 30.0  # Seconds. The longest pause between two attempts to reach the store.
-CALL_TIMEOUT_SECONDS = 20.0  # Seconds. A caller waits this long for the store.
-SENT_AGAIN = 5_000  # This many last entries are sent again to a standby that took over.
+CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for the store.
+SENT_AGAIN = 5_000  # The number of recent entries that we send again to a standby that took over.
 _DAY = 86_400.0
-_SHORT = 12  # Bytes of each row's name that a machine publishes to say which rows it uses.
-_NOTED_EVERY = 1.0  # Seconds between saves of what was sent. After a crash, some is sent again.
+_SHORT = 12  # In bytes. A machine publishes this much of a row's name to say that it uses the row.
+_NOTED_EVERY = 1.0  # In seconds. How often we save what was sent. After a crash, some is sent again.
 
 
 @dataclass(frozen=True, slots=True)
