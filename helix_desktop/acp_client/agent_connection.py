@@ -28,7 +28,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
 # In bytes. Limits both the agent's unanswered requests and the answers that it has not read.
 MOST_WAITING = 64 << 20
-START_SECONDS = 120.0  # Long, because some agents are downloaded when they are started.
+START_SECONDS = 120.0  # In seconds. Some agents are downloaded when they are started.
 _PIECE = 1 << 16
 _COMPLAINT = 300  # An error quotes this many characters from the end of the agent's error output.
 _END_SECONDS = 1.0  # After an agent ends, its last error output may take this long to arrive.

@@ -37,7 +37,7 @@ MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
-FIRST_VALUES = 256  # Of a long body, so many values become messages before it is forwarded.
+FIRST_VALUES = 256  # This many values of a long body become messages before it is forwarded.
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LEVELS_AT_ONCE = 6  # One regular expression can match values nested this deeply.
@@ -247,7 +247,7 @@ class _MessageReader:
         self._wire = wire
         self._most = most
         self._made = 0  # How many values the messages are made of.
-        self._open: list[Json] = []  # The rest, as more may belong to their message.
+        self._open: list[Json] = []  # Values whose message may not be complete yet.
 
     def reuse_from_previous_body(self, before: ParsedBody, known: int) -> None:
         self.values = before.message_units[:known]

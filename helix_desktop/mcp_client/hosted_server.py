@@ -34,7 +34,7 @@ SIGN_IN_SECONDS = 330.0  # In seconds. This is long because a person must fill i
 STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
-MOST_TOOL_BYTES = 8 << 20  # The most bytes of the descriptions of a server's tools.
+MOST_TOOL_BYTES = 8 << 20  # In bytes. The maximum size of all descriptions of a server's tools.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ ADDRESS_VARIABLES = {
     "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
     "GEMINI_API_KEY": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
 }
-CACHE_SECONDS = 300  # Seconds. Anthropic's cache lasts this long, and OpenAI's at least this long.
+CACHE_SECONDS = 300  # In seconds. Anthropic's cache lasts this long, OpenAI's at least this long.
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 

@@ -295,7 +295,7 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
     _read_settings_text(path)  # Reports a missing file before the lock would create the folder.
     with atomic_files.hold_for_change(path):
         text = _read_settings_text(path)
-        now = parse_workspace_settings(text, path)  # A file with a mistake is never overwritten.
+        now = parse_workspace_settings(text, path)  # An invalid file is never overwritten.
         document = tomlkit.parse(text)
         for dotted, value in (changes(now) if callable(changes) else changes).items():
             _set_in_document(document, _split_dotted_key(dotted), value)

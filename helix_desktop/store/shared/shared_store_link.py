@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 # When a put counts as done: when it is stored here, or when the shared store has it.
 LOCAL, SHARED = "local", "shared"
 LOOK_EVERY_SECONDS = 5.0  # In seconds. The interval at which we ask for new tombstones.
-SLOWEST_RETRY_SECONDS = 30.0  # Seconds. The longest pause between two attempts to reach the store.
+SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest pause between attempts to reach the store.
 CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for the store.
 SENT_AGAIN = 5_000  # The number of recent entries that we send again to a standby that took over.
 _DAY = 86_400.0
