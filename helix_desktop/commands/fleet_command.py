@@ -124,7 +124,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
 
 async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
     if arguments.all:
-        await tasks.stop_all_tasks()
+        await tasks.pause_all_tasks()
     stopped = []
     for name in arguments.tasks:
         with suppress(NotFound):  # This workspace has no such task, but another one may.

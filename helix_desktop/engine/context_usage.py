@@ -168,7 +168,7 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    left = count_item_tokens(state.branch.items_from(before)) if before else 0
+    left = count_item_tokens(state.branch.items_from_fact(before)) if before else 0
     used, ledger = max(0, measure_window(state, policy).used - estimate_billed_tokens(left, state)), state.record.ledger
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)

@@ -149,7 +149,7 @@ def _merge_into_known_details(known: Known, detail: Detail) -> None:
     alike[detail.text] = detail
 
 
-def combine_with_inherited(
+def merge_details_and_replace_todos(
     before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> list[Detail]:
     """Combine a document's details with later ones. Only the current task list is kept."""

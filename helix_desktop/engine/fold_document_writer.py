@@ -408,7 +408,7 @@ def _combine_details(
     does not name is only in the entry.
     """
     fresh = collecting.finish_collecting()
-    found = conversation_details.combine_with_inherited(before, chain(fresh, stored), todo)
+    found = conversation_details.merge_details_and_replace_todos(before, chain(fresh, stored), todo)
     return [each for each in found if each.is_critical or each.kind == "stored"], format_details_entry(found)
 
 

@@ -96,7 +96,7 @@ class PanicReduction:
         branch, state = situation.branch, situation.state
         until = _first_seq_of_last_steps(situation, steps)
         words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
-        standing = [block for item in branch.items_from(until) for block in item.blocks]
+        standing = [block for item in branch.items_from_fact(until) for block in item.blocks]
         shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
         fixed = state.settings.settings_tokens
         return estimate_billed_tokens(fixed + words + SMALLEST + shown, state) <= self._target

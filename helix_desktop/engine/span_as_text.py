@@ -88,7 +88,7 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
         fact = branch.message_at(seq).fact
         if isinstance(fact, facts.ToolReturned):
             if not branch.is_excluded(facts.PartRef(seq)):
-                found.append(await _source_of_output(branch, seq, fact, cache))
+                found.append(await _read_output_as_detail_source(branch, seq, fact, cache))
         elif isinstance(fact, facts.UserSaid) and not fact.by:  # The program's notes stay in the view.
             found.append(await _source_of_user_message(branch, seq, fact, cache))
         elif isinstance(fact, facts.ModelReplied):
@@ -96,7 +96,7 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
     return found
 
 
-async def _source_of_output(
+async def _read_output_as_detail_source(
     branch: ConversationBranch, seq: int, fact: facts.ToolReturned, cache: ContentCache
 ) -> DetailSource:
     call = call_answered_by(branch, seq)

@@ -298,7 +298,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
     reader = _MessageReader(wire, places, first)
     try:
         read_values_of_list(places, MESSAGE_FIELDS[wire].encode(), reader.add_values)
-        value = _parse_body_without_message_list(wire, places, reader.values)
+        value = _parse_rest_and_insert_messages(wire, places, reader.values)
     except MessagesNotFound:
         value = parse_whole_body(content)
         if not isinstance(value, dict):
@@ -323,7 +323,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     reader.reuse_from_previous_body(before, known)
     try:
         _read_values_from(places, ends[known - 1], reader.add_values)
-        value = _parse_body_without_message_list(wire, places, reader.values)
+        value = _parse_rest_and_insert_messages(wire, places, reader.values)
     except MessagesNotFound:
         return None
     reader.add_last_message()
@@ -348,7 +348,7 @@ def _is_instruction_or_tools(unit: Json) -> bool:
     return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
-def _parse_body_without_message_list(wire: str, places: ValueOffsets, units: list[Json]) -> dict[str, Json]:
+def _parse_rest_and_insert_messages(wire: str, places: ValueOffsets, units: list[Json]) -> dict[str, Json]:
     name = MESSAGE_FIELDS[wire]
     content, begins, ends = places
     if not begins:

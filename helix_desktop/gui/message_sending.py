@@ -88,7 +88,7 @@ def _send_first_message(
     send_held_messages(window, bench, session, unsent)
 
 
-def send_messages_of_new_conversation(window: MainWindow) -> None:
+def send_messages_held_for_workspace(window: MainWindow) -> None:
     """What was sent there before its workspace was open."""
     if (place := window.chat.composer.draft_place)[1] == "new":
         for message in window.unsent_messages.pop_unsent_messages(place):

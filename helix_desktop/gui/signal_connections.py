@@ -315,7 +315,7 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
 def _wire_writing(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
-    window.workbench_shown.connect(partial(message_sending.send_messages_of_new_conversation, window))
+    window.workbench_shown.connect(partial(message_sending.send_messages_held_for_workspace, window))
     on("compose", partial(_focus_composer, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
     on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))

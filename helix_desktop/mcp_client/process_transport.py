@@ -159,7 +159,7 @@ async def _end_server_process(command: RunningCommand) -> None:
     _kill_server_and_children(process.pid)  # Children may still be running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
-            with suppress(TimeoutError):  # A pipe that nobody reads is never closed.
+            with suppress(TimeoutError):  # Read to its end, since a pipe that nobody reads is never closed.
                 await wait_with_limit(_read_until_empty(stream), _FORCE)
 
 

@@ -31,7 +31,7 @@ LINE = (24, 300)  # In characters. The shortest and the longest line that is rec
 MOST_WORDS = 12  # The maximum number of words in an agent's search.
 MANY = 12  # If an agent needs more references than this from an entry, it reads the whole entry.
 SHORT = 1_500  # In characters. An agent reads shorter entries completely.
-PAGES_IN_ORDER = 3  # After it has read this many pages in order, an agent asks for certain lines.
+PAGES_IN_ORDER = 3  # An agent is assumed to read this many pages in order, and then certain lines.
 MOST_WRONG = 3  # After it has opened this many wrong entries for a reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
@@ -242,7 +242,7 @@ class MissedReferences:
             ]
             chosen += [
                 replace(page, named=False, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
-                for number, page in enumerate([*vain, *self._pages_in_order(entry, held)], 1)
+                for number, page in enumerate([*vain, *self._choose_pages_to_read(entry, held)], 1)
             ]
         return chosen
 
@@ -261,14 +261,14 @@ class MissedReferences:
         if len(missed) > MANY:
             return pages[: _last_page_with(pages, missed) + 1]
         if not words:
-            return self._pages_in_order(entry, missed)
+            return self._choose_pages_to_read(entry, missed)
         said = text_passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
         found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said), named=True)
         left = missed - found.holds
-        rest = self._pages_in_order(entry, left) if left else []
+        rest = self._choose_pages_to_read(entry, left) if left else []
         return [found, *(replace(page, round=page.round + 1) for page in rest)]
 
-    def _pages_in_order(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
+    def _choose_pages_to_read(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
         """Return pages in order up to the last one needed, or certain lines if that is far in."""
         pages = self._all_pages_of(entry)
         last = _last_page_with(pages, missed)

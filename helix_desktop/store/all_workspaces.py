@@ -179,7 +179,7 @@ class AllWorkspaces:
         named = _check_workspace_name(name) if name else ""
         place = self._new_workspace_folder(named or path.stem)
         hidden = place.with_name(f"{_IMPORTING}{place.name}")
-        lock = _rename_and_lock(place, hidden)
+        lock = _hide_and_lock_import_folder(place, hidden)
         thread = StoreThread("import")
         loop, stopped = asyncio.get_running_loop(), threading.Event()
 
@@ -235,7 +235,7 @@ class AllWorkspaces:
         return dict(self._open)
 
 
-def _rename_and_lock(place: Path, hidden: Path) -> WorkspaceLock:
+def _hide_and_lock_import_folder(place: Path, hidden: Path) -> WorkspaceLock:
     """Rename an import's folder to its hidden name and lock it, which tells others that the import goes on."""
     if os.name == "nt":
         place.rename(hidden)

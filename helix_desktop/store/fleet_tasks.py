@@ -271,8 +271,8 @@ class FleetTaskList:
         )
         return bool(rows)
 
-    async def stop_all_tasks(self) -> int:
-        """Make running tasks wait and stop claims until `resume_all_tasks`. Return how many tasks ran."""
+    async def pause_all_tasks(self) -> int:
+        """Make running tasks wait, and let none be claimed until `resume_all_tasks`. Return how many tasks ran."""
         stop = self.notes.build_stop_statement(is_stopped=True)
         _, rows = await self._run_statements([stop, self._statement(_STOP, self._space)])
         return len(rows)

@@ -29,7 +29,7 @@ from helix_desktop.store.store_thread import StoreThread
 T = TypeVar("T")
 VERSION = 4  # Older indexes are rebuilt.
 APPLICATION = 0x48454C49  # "HELI" in ASCII.
-SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed.
+SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
 _SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
 _TOGETHER = 4 << 20  # Characters to index in one transaction: FTS5 sorts and merges at each commit.

@@ -69,7 +69,7 @@ class BackgroundCommand:
         if self.check is not None:
             self.newest_output += (await self.check.revert_and_ask(use, ask=ask)).encode()
 
-    async def wait_for_output(self, seconds: float, *, for_news: bool) -> None:
+    async def wait_for_end_or_output(self, seconds: float, *, for_news: bool) -> None:
         """Wait for the command's end, or for new output if `for_news`, at most this many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

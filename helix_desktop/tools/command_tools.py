@@ -460,7 +460,7 @@ async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, on
     if (checkpoints := use.workspace_resources.checkpoints) is not None:
         one.step = checkpoints.steps.leave_step_open(use.call.id, use.context.conversation)
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
-    await one.wait_for_output(_SETTLE, for_news=False)  # A server that cannot start usually fails at once.
+    await one.wait_for_end_or_output(_SETTLE, for_news=False)  # A server that cannot start usually fails at once.
     first = one.read_new_output()
     state = "still running" if one.is_running else f"ended with exit code {one.code}"
     return ToolOutput(f"[{one.name}: {state}]\n{first}", source=one.command_line[:200], ok=not one.code)
@@ -478,7 +478,7 @@ async def read_background_output(commands: WorkspaceCommands, args: ToolArgument
     if args.flag_argument("all"):
         one.bytes_read = 0
     if wait := min(args.number_argument("wait", 0), 60):
-        await one.wait_for_output(wait, for_news=True)
+        await one.wait_for_end_or_output(wait, for_news=True)
     return ToolOutput(f"[{one.name}: {one.run_state}]\n{one.read_new_output()}", source=one.command_line[:200])
 
 

@@ -15,8 +15,8 @@ from helix_desktop.engine.conversation_details import (
     DetailSource,
     choose_fitting_details,
     collect_details,
-    combine_with_inherited,
     find_missing_details,
+    merge_details_and_replace_todos,
 )
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
@@ -297,7 +297,9 @@ def test_nothing_fits_no_room() -> None:
 
 def test_details_are_inherited_and_the_plan_is_the_present_one() -> None:
     before = [Detail("rule", "Never.", 1), Detail("todo", "old item", 0), Detail("url", "https://a", 2)]
-    found = combine_with_inherited(before, [Detail("rule", "Never.", 9)], [("new item", "open"), ("done item", "done")])
+    found = merge_details_and_replace_todos(
+        before, [Detail("rule", "Never.", 9)], [("new item", "open"), ("done item", "done")]
+    )
     assert found == [Detail("rule", "Never.", 9, 2), Detail("url", "https://a", 2), Detail("todo", "new item", 0)]
 
 

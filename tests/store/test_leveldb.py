@@ -210,7 +210,9 @@ def hash_of_table(number: int) -> int:
 
 def test_as_many_tables_as_it_relies_on_stay_open() -> None:
     """LevelDB divides its cache of tables into 16 parts by the hash of a table's number, and keeps 10 files for itself."""
-    chance, room = random.Random(7), (level_module._OPTIONS["max_open_files"] - 10 + 15) // 16
+    most = level_module._OPTIONS["max_open_files"]
+    assert isinstance(most, int)
+    chance, room = random.Random(7), (most - 10 + 15) // 16
     for _ in range(300):
         first, parts = chance.randrange(10**6), [0] * 16
         for number in chance.sample(range(first, first + 4 * level_module._SURELY_OPEN), level_module._SURELY_OPEN):

@@ -258,7 +258,7 @@ class ConversationBranch(LiveFolds):
         """Return the tokens of messages before `first_kept` times the steps that carried
         them. Documents are left out, and a part that is now a marker counts as one.
         """
-        tail = [item for item in self.items_from(first_kept) if not item.fold]
+        tail = [item for item in self.items_from_fact(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)
         births = self.token_births - sum(item.tokens * item.born for item in tail)
         return tokens * len(self.steps) - births

@@ -49,8 +49,8 @@ class ViewItems:
         more = {ContextKind.SYSTEM: settings_tokens, ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages}
         return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
 
-    def items_from(self, first: int) -> list[ViewItem]:
-        return self.items[bisect_left(self.keys, first) :]
+    def items_from_fact(self, first_seq: int) -> list[ViewItem]:
+        return self.items[bisect_left(self.keys, first_seq) :]
 
     def shown_tokens(self, cover: Cover) -> int:
         if isinstance(cover, PartRef):

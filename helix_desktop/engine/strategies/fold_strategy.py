@@ -95,11 +95,11 @@ def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> in
     """Return `first`, or the first of the last steps, at least one, that fit into `room`."""
     branch = situation.branch
     room /= situation.meter.factor
-    if not branch.steps or sum(item.tokens for item in branch.items_from(first)) <= room:
+    if not branch.steps or sum(item.tokens for item in branch.items_from_fact(first)) <= room:
         return first
     kept = branch.steps[-1]
     for step in reversed(branch.steps[-situation.policy.tail_steps :]):
-        if sum(item.tokens for item in branch.items_from(step)) > room:
+        if sum(item.tokens for item in branch.items_from_fact(step)) > room:
             break
         kept = step
     return max(kept, first)

@@ -66,7 +66,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
-    covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
+    covered = branch.total_tokens - sum(item.tokens for item in branch.items_from_fact(first))
     # `paid`: what the covered tokens have cost so far. `saved`: what each further step would save.
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
@@ -103,7 +103,7 @@ def _costs_by_writer(
 ) -> tuple[float, float | None]:
     settings, meter = situation.state.settings, situation.meter
     price = context_usage.relative_prices(settings.model_for_role(ModelRole.MAIN))
-    tail = sum(item.tokens for item in situation.branch.items_from(span.last + 1))
+    tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
     planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
     by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
     fast = settings.model_for_role(ModelRole.FAST)

@@ -31,7 +31,7 @@ class SchemaForm(QWidget):
         self._layout = QFormLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
         try:
-            declared = _as_mapping(json.loads(schema))
+            declared = _get_mapping_or_empty(json.loads(schema))
         except ValueError:
             declared = {}
         properties = declared.get("properties")
@@ -78,7 +78,7 @@ class SchemaForm(QWidget):
                 box.addItem(words, value)
             box.setCurrentIndex(max(box.findData(default), 0))
             return box, box.currentData
-        if kind == "array" and (choices := _list_schema_choices(_as_mapping(about.get("items")))):
+        if kind == "array" and (choices := _list_schema_choices(_get_mapping_or_empty(about.get("items")))):
             return self._build_multiple_choice(choices, default if isinstance(default, list) else [])
         if kind == "boolean":
             check = QCheckBox(self)
@@ -110,7 +110,7 @@ def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """The choices and their labels, in any of the forms the protocol has had."""
     named = about.get("oneOf") or about.get("anyOf")
     if isinstance(named, list):
-        constants = [each for each in map(_as_mapping, named) if "const" in each]
+        constants = [each for each in map(_get_mapping_or_empty, named) if "const" in each]
         return [(each["const"], str(each.get("title", each["const"]))) for each in constants]
     values, words = about.get("enum"), about.get("enumNames")
     if not isinstance(values, list):
@@ -120,7 +120,7 @@ def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
     return [(value, str(word)) for value, word in zip(values, words, strict=True)]
 
 
-def _as_mapping(found: Any) -> Mapping[str, Any]:
+def _get_mapping_or_empty(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 

@@ -164,7 +164,9 @@ class FleetDialog(TransientDialog):
         is_stopped = self._is_stopped()
         for one in self._found:
             if "trouble" not in one:
-                act = (lambda tasks: tasks.resume_all_tasks()) if is_stopped else (lambda tasks: tasks.stop_all_tasks())
+                act = (
+                    (lambda tasks: tasks.resume_all_tasks()) if is_stopped else (lambda tasks: tasks.pause_all_tasks())
+                )
                 self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], act))
 
     def _ask_for_task(self) -> None:

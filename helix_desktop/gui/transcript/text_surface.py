@@ -75,7 +75,7 @@ class TextSurface(QAbstractScrollArea):
     def show_selection(self) -> None:
         self.viewport().update()
 
-    def update_following_end(self, _wanted: int) -> None:
+    def on_reader_scroll(self, _wanted: int) -> None:
         """Called when the reader scrolls to about this position."""
 
     # --- Showing where the keyboard focus is
@@ -192,7 +192,7 @@ class TextSurface(QAbstractScrollArea):
         return key in steps
 
     def _scroll_to(self, wanted: int) -> None:
-        self.update_following_end(wanted)
+        self.on_reader_scroll(wanted)
         self.verticalScrollBar().setValue(wanted)
 
 

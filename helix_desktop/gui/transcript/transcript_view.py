@@ -180,7 +180,7 @@ class TranscriptView(TranscriptCanvas):
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.boxes[laid.nearest_box(inner)[0]] if laid is not None and laid.boxes else None
 
-    def update_following_end(self, wanted: int) -> None:
+    def on_reader_scroll(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
         self.scrolling.set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
 

@@ -37,7 +37,7 @@ class BoxesView(BoxSurface):
         self._slices.timeout.connect(self._continue_box_layout)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(STEP)
-        self.verticalScrollBar().actionTriggered.connect(self.update_following_end)
+        self.verticalScrollBar().actionTriggered.connect(self.on_reader_scroll)
         theme.changed.connect(self._restyle_boxes)
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
@@ -160,5 +160,5 @@ class BoxesView(BoxSurface):
         hot, place = self._stack.hot_spot_and_rect(spot[1])
         return hot, place.translated(0, -self.verticalScrollBar().value())
 
-    def update_following_end(self, _wanted: int) -> None:
+    def on_reader_scroll(self, _wanted: int) -> None:
         self._wanted = 0

@@ -252,7 +252,7 @@ class ConversationSync:
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation
-        known = await self.thread.run_there(self.sync_state.read_shared_progress_if_here, conversation)
+        known = await self.thread.run_there(self.sync_state.read_progress_or_reset_if_removed, conversation)
         if head.version < known.version:
             return
         is_released = self.sync_state.released.is_released

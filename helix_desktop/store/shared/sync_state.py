@@ -125,7 +125,7 @@ class SyncState:
             ).fetchone()
         return _progress_from_row(row) if row else SharedProgress(conversation)
 
-    def read_shared_progress_if_here(self, conversation: str) -> SharedProgress:
+    def read_progress_or_reset_if_removed(self, conversation: str) -> SharedProgress:
         """Return the progress, or nothing for a conversation that was removed here."""
         with self._journal.errors:
             there = self._journal.connection.execute(

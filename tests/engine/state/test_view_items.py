@@ -26,7 +26,7 @@ def test_what_stands_where_before_and_after_a_fold() -> None:
     talk = talked()
     branch = talk.state.branch
     assert [item.first for item in branch.items_in_span(Span(2, 5))] == [2, 3, 4, 5]
-    assert [item.first for item in branch.items_from(8)] == [8, 9, 10]
+    assert [item.first for item in branch.items_from_fact(8)] == [8, 9, 10]
     assert branch.message_position(5) == 4
     talk.fold("h", Span(2, 5))
     assert [(item.first, item.last) for item in branch.items_in_span(Span(3, 6))] == [(2, 5), (6, 6)]

@@ -83,7 +83,7 @@ class Changes:
     async def cancel_fleet_task(self, name: str) -> None:
         self._asked.append(("cancel", self._workspace, name))
 
-    async def stop_all_tasks(self) -> None:
+    async def pause_all_tasks(self) -> None:
         self._asked.append(("stop all", self._workspace))
 
     async def drain_workers(self, worker: str) -> None:

@@ -310,7 +310,7 @@ async def test_a_task_whose_workers_are_lost_again_and_again_fails(tasks: FleetT
 async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(tasks: FleetTaskList) -> None:
     await tasks.add_fleet_tasks([NewFleetTask(order()), NewFleetTask(order())])
     (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
-    assert await tasks.stop_all_tasks() == 1
+    assert await tasks.pause_all_tasks() == 1
     assert (await tasks.notes.read_state()).is_stopped
     assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
     assert await tasks.claim_fleet_tasks("me", 5, 30) == []
