@@ -1,4 +1,4 @@
-"""Tools on demand: the model finds tools by `find_tools` and calls them by `call_offered_tool`.
+"""Tools on demand: the model finds tools by `find_tools` and calls them by `call_tool`.
 
 So thousands of tools cost a request only two definitions and a line for each server. Decisions
 and lines stay as they are for a conversation, since the provider's cache begins with the tools.

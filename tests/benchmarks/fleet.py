@@ -87,7 +87,7 @@ This page shows how much work a shared store can handle. The example is a team w
 The load is calculated from {sizes.sessions} publicly available recordings of agent sessions, each counted as one task. On average, a task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies.
 The outputs of a task take up {sizes.bytes / 1000:.0f} KB in total, and the median output is {sizes.median:.0f} bytes long. Compressed with zstd level 1, the outputs take up {sizes.packed:.0%} of their original size.
 
-| | per day | per second at the peak |
+| load | per day | per second at the peak |
 |---|---:|---:|
 | entries stored | {puts / 1e6:.2f} million | {peak_puts:.0f} |
 | entries read (two per step) | {gets / 1e6:.2f} million | {peak_gets:.0f} |
@@ -95,7 +95,7 @@ The outputs of a task take up {sizes.bytes / 1000:.0f} KB in total, and the medi
 | bytes stored, compressed | {held * sizes.packed / 1e9:.2f} GB | |
 | entries in the store after {DAYS} days | {puts * DAYS / 1e6:.0f} million | |
 | bytes after {DAYS} days, compressed | {held * sizes.packed * DAYS / 1e9:.0f} GB | |
-| facts (one for each entry and reply, and some folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
+| records (one for each entry and reply, and some folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
 
 The peak load is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
 
@@ -113,7 +113,7 @@ Each agent has its own workspace with its own database, journal and index, as it
 
 ## What the test with 1,000 tasks says about 30,000 tasks a day
 
-In a test, 8 workers did 1,000 tasks that were as long as the recorded sessions, while workers and PostgreSQL were killed (note (8) in the section "How it was tested" of [From one desktop to a fleet](workers.md)). All tasks were done, and no effect was lost or happened twice.
+In a test, 8 workers did 1,000 tasks that were as long as the recorded sessions, while workers and PostgreSQL were killed (note (8) in the section "How it was tested" of [From one desktop to a fleet](workers.md)). All tasks were done, no effect was lost, and none happened twice.
 
 - The test took 1,973 seconds on a computer with 2 cores that ran the workers, PostgreSQL and PgBouncer. At this rate, the computer would do 43,800 tasks a day.
 - A task used 1.79 seconds of processor time in the worker, 1.39 seconds in the commands that the worker ran, 0.15 seconds in PostgreSQL and 0.03 seconds in PgBouncer. For 30,000 tasks a day, this is 28 hours of processor time: a little more than one core, if the tasks are spread evenly over the day.
@@ -123,7 +123,7 @@ The test does not show how a fleet behaves with real models and real computers:
 
 - The scripted model answered at once. A real task takes minutes, so more tasks run at the same time: with 10 minutes per task, 30,000 tasks a day are 208 tasks at once on average. A waiting agent uses 0.13 MB of memory and no processor time.
 - Everything ran on one computer, and PostgreSQL did not wait for the disk (`fsync` was off).
-- The commands only wrote small files. What your agents run, such as tests and builds, comes on top.
+- The commands only wrote small files. Anything that your agents run, such as tests and builds, uses additional processor time.
 - The tasks belonged to three data folders, not to 6,000 workspaces.
 
 ## What was not tested
@@ -162,7 +162,7 @@ def _measured(rates: dict[str, Row]) -> str:
             f"{shown(read.peers['not shared'].median)} µs in one that is not shared."
         ),
         "",
-        "| rows in the table | storing 100 rows (median) | fastest | reading 100 rows (median) | fastest |",
+        "| rows in the table | storing 100 rows (median) | storing 100 rows (fastest) | reading 100 rows (median) | reading 100 rows (fastest) |",
         "|---:|---:|---:|---:|---:|",
     ]
     sizes = sorted({row.at for row in rates.values() if row.series == "shared put"})
@@ -224,7 +224,7 @@ def _agents(rates: dict[str, Row]) -> str:
 
 _LATER = "  In a second measurement on a busier computer (load average 12 to 16), storing an entry took at most 31 ms in half of the cases, and at most 385 ms in 99 of 100 cases. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and reading an entry from the local database took 9% less time in a shared workspace than in one that is not shared."
 _TABLE = (
-    'The figures in the table above were measured separately on a busy computer (load average about 10), so the medians differ from one measurement to the next. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
+    'The figures in the table above were measured separately on a busy computer (load average about 10), so the medians differ from one measurement to the next. The columns marked "fastest" show the fastest of 60 runs, which varies less from one measurement to the next.',
     "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. Each row of the table with 10 million rows takes up 761 bytes, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
