@@ -121,7 +121,7 @@ class Detail:
 
 
 def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
-    """Return each detail of the sources once, in the order first seen. `between` is called after each source."""
+    """Return each detail once, by kind and in the order first seen. `between` is called after each source."""
     collecting = DetailCollector()
     collecting.collect_from_sources(sources, between)
     return collecting.finish_collecting()
