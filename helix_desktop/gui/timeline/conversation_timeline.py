@@ -1,5 +1,5 @@
 """The points and events of a conversation's timeline. What the facts mean is the engine's to say
-(`engine/history`).
+(`engine/state`).
 
 A point stands at every step and at every change of the prefix. A step is what its request took; a change is what the view
 counted after it, times the model's factor. A batch of folds is one event: one change of the prefix, one row of the list.
