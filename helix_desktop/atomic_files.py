@@ -136,8 +136,8 @@ def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
 def hold_for_change(path: Path) -> Iterator[None]:
     """For whoever reads a file and writes it whole, changed: nobody else does so meanwhile, in any process.
 
-    The folder is locked, so nothing is left behind, and nothing may be nested within one folder. Nobody waits
-    where folders cannot be locked: on Windows, and on some network disks.
+    The folder is locked, so nothing is left behind, and nothing may be nested within one folder.
+    Nobody waits where folders cannot be locked: on Windows, and on some network disks.
     """
     handle = -1
     try:

@@ -143,8 +143,7 @@ class WorkspaceSwitch:
     async def _find_or_open_pipe(self, message: Message) -> WorkspacePipe:
         given = message.get("params")
         params = given if isinstance(given, dict) else {}
-        found = self._lines_by_session.get(str(params.get("sessionId")))
-        if found is not None:
+        if (found := self._lines_by_session.get(str(params.get("sessionId")))) is not None:
             return found
         if not params.get("cwd") and message["method"] != "session/list":
             raise NotFound(

@@ -102,8 +102,7 @@ async def _input_pieces(first: bytes, console: Console) -> AsyncIterator[bytes]:
 
 def guess_media_type(name: str, beginning: bytes) -> str:
     """Guesses the media type from the file name; else it is text where the beginning is."""
-    known = BY_NAME.get(Path(name).suffix.lower())
-    if known:
+    if known := BY_NAME.get(Path(name).suffix.lower()):
         return known
     try:
         beginning[:4096].decode("utf-8")

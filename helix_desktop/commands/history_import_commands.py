@@ -208,8 +208,7 @@ async def undo_named_import(arguments: argparse.Namespace, workspace: StoredWork
     from helix_desktop import workbench
     from helix_desktop.workbench import history_imports as bringing
 
-    bench = workbench.workbench_of(workspace)
-    if bench is not None:
+    if (bench := workbench.workbench_of(workspace)) is not None:
         count, stayed = await bench.undo_import_run(arguments.import_run)
     else:
         count, stayed = await bringing.undo_import(workspace, arguments.import_run)

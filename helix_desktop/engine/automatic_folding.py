@@ -244,8 +244,7 @@ class ConversationFolding:
         """Stop, and release what was read. Only the fold being made is lost."""
         if self._pause is not None:
             self._pause.cancel()
-        flying = self._flying
-        if flying is not None:
+        if (flying := self._flying) is not None:
             flying.cancel()
             await asyncio.wait([flying])
         with suppress(HelixError):
@@ -381,8 +380,7 @@ class ConversationFolding:
 
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
-        clearing = markers.find_due_clearing(situation)
-        if clearing is not None:
+        if (clearing := markers.find_due_clearing(situation)) is not None:
             await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
 
     async def _reduce_in_panic(self, *, overflowed: bool) -> None:
@@ -429,7 +427,7 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_keep_cache(situation: FoldSituation) -> bool:
-    """Whether keeping the cache alive pays. Not with thinking, nor for connected agents' requests."""
+    """Whether keeping the cache alive pays: not with thinking, nor for connected agents."""
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = context_usage.estimate_next_message(state, situation.policy)

@@ -246,7 +246,7 @@ class Policy:
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
     def with_thresholds(self, values: Mapping[str, object]) -> "Policy":
-        """Return the policy with some values changed. Raises InvalidInput for a wrong name or value."""
+        """Return the policy with some values changed. A wrong name or value raises InvalidInput."""
         changes: dict[str, Any] = {name: require_valid_threshold(name, value) for name, value in values.items()}
         return dataclasses.replace(self, **changes)
 

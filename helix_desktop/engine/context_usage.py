@@ -124,7 +124,7 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
 
 
 def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, most: int) -> int:
-    """Return the largest size, in counted tokens, up to which recalled entries are returned whole."""
+    """Return the most counted tokens that a recalled entry may have to be returned whole."""
     meter = measure_window(state, policy)
     price = relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
     most = min(most, max(least, round(meter.free_tokens / meter.factor)))

@@ -42,7 +42,7 @@ class ConversationContext:
         return context_usage.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
     def unpriced_model(self) -> str:
-        """Return the main model if a cost limit can't work because its price is unknown, or nothing."""
+        """Return the main model if a cost limit cannot work because its price is unknown."""
         limits, paid = self._crew.limits(), self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
         costs += limits.workspace_cost + limits.agents_cost
@@ -71,7 +71,7 @@ class ConversationContext:
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
 
     def pending_rewrite(self) -> PendingRewrite | None:
-        """Return what choices made since the last request would write to the provider's cache again."""
+        """Return what the choices made since the last request make the provider cache again."""
         now = self._conversation.expected_state
         found = context_usage.estimate_pending_rewrite(now, self._conversation.state)
         is_cold = found is not None and 0 < found.until <= self._crew.clock.current_time()
@@ -121,7 +121,7 @@ class ConversationContext:
         await self._conversation.append_facts(facts.DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
 
     async def pin_part(self, ref: facts.Cover) -> None:
-        """Show a part word for word in every request. Refuses, with figures, if that would not fit."""
+        """Show a part word for word in every request. Refuses, with figures, what does not fit."""
         state, meter = self._conversation.expected_state, self.next_request_meter()
         kept = context_usage.count_unfoldable_tokens(state, ref)
         if kept + meter.reserve > meter.window:

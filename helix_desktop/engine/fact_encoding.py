@@ -145,8 +145,7 @@ def _encode_changed_fields(value: object) -> dict[str, object]:
     out: dict[str, object] = {}
     kind: type = type(value)
     for name, default in _fields_with_defaults(kind):
-        content = getattr(value, name)
-        if content != default:
+        if (content := getattr(value, name)) != default:
             out[name] = content if type(content) in _PLAIN else _encode_value(content)
     return out
 

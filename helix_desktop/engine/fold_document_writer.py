@@ -281,7 +281,7 @@ class FoldDocumentWriter:
         )
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
-        """Yield the ways to try, the policy's choice first. The main model replaces missing roles."""
+        """Yield the ways to try, the policy's choice first. The main model stands in for missing ones."""
         main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
@@ -359,12 +359,11 @@ class FoldDocumentWriter:
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
     ) -> FoldDocument:
-        """Put the text into its form. Missing sections are asked for once, then filled from details."""
+        """Put the text into its form. Missing sections are asked for once, then taken from details."""
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         found = handover.split_handover_sections(text)
-        lacking = handover.find_missing_sections(found)
-        if lacking:
+        if lacking := handover.find_missing_sections(found):
             question, purpose = handover.missing_sections_question(lacking), facts.Purpose(making.plan.kind.value)
             request = build_material_request(text, question, purpose, answer)
             try:
@@ -404,8 +403,8 @@ def _collect_with_pauses(collecting: DetailCollector, sources: Sequence[DetailSo
 def _combine_details(
     before: Sequence[Detail], collecting: DetailCollector, stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
-    """Merge details of entries and new messages, and format the entry. Slow, so run in a thread. What a document
-    does not name is only in the entry.
+    """Merge details of entries and new messages, and format the entry. Slow, so run in a thread.
+    What a document does not name is only in the entry.
     """
     fresh = collecting.finish_collecting()
     found = conversation_details.merge_details_and_replace_todos(before, chain(fresh, stored), todo)
@@ -432,7 +431,7 @@ def _require_text(text: str) -> str:
 
 
 async def _join_passages_to_pieces(passages: AsyncIterator[SpanText], room: int) -> AsyncIterator[str]:
-    """Yield the transcript in pieces of at most `room` tokens, split between messages if possible."""
+    """Yield the transcript in pieces of up to `room` tokens, split between messages if possible."""
     held: list[str] = []
     left = room
     async for passage in passages:

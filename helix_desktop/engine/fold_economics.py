@@ -47,7 +47,7 @@ class RelativePrices:
 def relative_prices_of(
     price_input: float, price_output: float, cache_read: float, cache_write: float
 ) -> RelativePrices:
-    """Convert prices in any unit, 0 if unknown. Unknown ones count as 0.1, 1 and 5 times the input."""
+    """Convert prices in any unit. Unknown ones (0) count as 0.1, 1 and 5 times the input."""
     if price_input <= 0:
         return RelativePrices()
     return RelativePrices(
@@ -235,7 +235,7 @@ LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a sma
 
 
 def large_output_tokens(window: int, tokens: int = 4_000) -> int:
-    """Return the size of a large output: `tokens`, or in a window below 96,000 proportionally less."""
+    """Return the size of a large output: `tokens`, or less in a window below 96,000."""
     return min(tokens, max(LEAST_LARGE, tokens * window // SMALL_WINDOW))
 
 

@@ -113,7 +113,7 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
 
 
 def _pattern_of_text(text: str, escape: Escape) -> str:
-    """Match every character in all its forms, and one before that would be left as half an escape."""
+    """Match every character in all its forms, and one before it that would stay as half an escape."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
     before = f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""

@@ -169,7 +169,7 @@ class OutputAdmission:
     async def _ask_model_for_choices(
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
     ) -> dict[int, AdmissionChoice]:
-        """Ask the main model about the whole batch, over the conversation's prefix. Nothing is kept."""
+        """Ask the main model about the whole batch, over the conversation's prefix."""
         main = self.models(facts.ModelRole.MAIN)
         if main is None:
             return {one.index: AdmissionChoice(PREVIEW) for one in held}
@@ -188,7 +188,7 @@ class OutputAdmission:
     def _outputs_that_fit_whole(
         self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
     ) -> list[int]:
-        """Return the outputs that fit in full, smallest first. `recorded`: how many the meter has."""
+        """Return the outputs that fit whole, smallest first. `recorded`: how many the meter has."""
         meter = self.conversation.current_meter()
         large = {one.index for one in held}
         free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
@@ -201,7 +201,7 @@ class OutputAdmission:
         return sorted(fitting)
 
     async def _compact_output(self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]) -> None:
-        """Use what the fast model kept if it is shorter than the output, or else leave the preview."""
+        """Use what the fast model kept if that is shorter than the output, else leave the preview."""
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return

@@ -121,7 +121,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of the reply's `index`-th call. The first piece has `id` and `name`."""
+    """A piece of the arguments of the reply's `index`-th call. The first has `id` and `name`."""
 
     index: int
     id: str

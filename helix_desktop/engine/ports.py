@@ -120,7 +120,7 @@ class ContentForgetter(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Counts with the base encoding: any text, any size, no network. Fast for text counted before."""
+    """Counts any text with the base encoding, without the network. Fast for text counted before."""
 
     def count_tokens(self, text: str) -> int: ...
 

@@ -180,7 +180,7 @@ class _MessageBuilder:
 
 
 def with_plain_name(call: ToolCall) -> ToolCall:
-    """Return the call under a name every provider accepts, since other programs' tools may have any."""
+    """Return the call under a name every provider accepts; tools of other programs may have any."""
     if _PLAIN_NAME.fullmatch(call.name):
         return call
     return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
@@ -190,7 +190,7 @@ def with_plain_name(call: ToolCall) -> ToolCall:
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
-    """Whether a step or user message begins at `seq`, and no later result answers an earlier call."""
+    """Whether a step or user message begins at `seq`, and no later result is of an earlier call."""
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     before = branch.last_reply_before(seq)

@@ -133,7 +133,7 @@ def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
 
 
 def find_first_changed_fact(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
-    """Return the first fact shown differently because of this one; 0: prompt or tools; None: none."""
+    """Return the first fact this one shows differently; 0: prompt or tools; None: none."""
     match fact:
         case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
             return 0

@@ -212,7 +212,7 @@ class RequestCostReader:
     def _why_not_cached(
         self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None, always: tuple[Cause, ...]
     ) -> tuple[Cause, ...]:
-        """Explain why the provider did not read what it had been sent word for word within its time."""
+        """Explain why the provider did not read from its cache what it had been sent before."""
         usage = before.reply.usage if before else Usage()
         if missing <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)

@@ -114,7 +114,7 @@ class PanicReduction:
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _try_handover(self) -> None:
-        """Ask a model for a handover, if its breaker is closed, no wait failed, and there is time."""
+        """Ask a model for a handover if its breaker is closed, no wait failed and time is left."""
         situation = self._aid.situation()
         span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
         left = situation.policy.panic_wait - self._waited

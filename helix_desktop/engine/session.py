@@ -81,7 +81,7 @@ class Session:
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def send_on_behalf(self, by: str, text: str) -> None:
-        """Send a message on behalf of `by`, not the user: at the next step, or now if no turn runs."""
+        """Send a message on behalf of `by`, not the user: at the next step, or now without a turn."""
         self.queue.add_message([facts.Text(text)], steer=True, by=by)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
@@ -165,7 +165,7 @@ class Session:
         self.resume_turn()
 
     async def switch_to_answer(self, end: int) -> None:
-        """Continue with another answer to the same message: the one that ends with the fact `end`."""
+        """Continue with another answer to the same message, which ends with the fact `end`."""
         self._refuse_while_running("choose another answer")
         self.conversation.fact_at(end)
         await self.conversation.append_facts(facts.Rewound(end, again=True))

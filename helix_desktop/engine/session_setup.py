@@ -57,7 +57,7 @@ async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, An
 
 @dataclass(frozen=True, slots=True)
 class ConversationSetup:
-    """What the view depends on besides messages. Compared before every step; changes are appended."""
+    """What the view depends on besides messages. Before every step, changes are appended."""
 
     system: facts.SystemSet
     policy: facts.PolicySet
@@ -89,7 +89,7 @@ async def turn_without_lease(_conversation: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """It waits for the next step (`steer`) or the turn's end. `rewinds_to`: drop what follows this."""
+    """Waits for the next step (`steer`) or the turn's end. `rewinds_to`: drop what follows this."""
 
     parts: tuple[facts.UserPart, ...]
     steer: bool

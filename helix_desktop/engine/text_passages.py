@@ -43,7 +43,7 @@ def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit:
 def find_passages_in_texts(
     tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS
 ) -> str:
-    """Return the best passages of several texts, with their names. Of equal ones, the first text's."""
+    """Return the best passages of several texts, with their names. The first text wins ties."""
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
     hits = _lines_with_words(lines, words)

@@ -171,7 +171,7 @@ class ReplyCalls:
         await self._record_results(last, folds)
 
     async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
-        """Record existing results. For other calls, begun or not, tell the model that there is none."""
+        """Record existing results. For the other calls, tell the model that there is none."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[Result] = []
         for call, task in itertools.zip_longest(calls, tasks):

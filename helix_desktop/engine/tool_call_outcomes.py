@@ -134,8 +134,7 @@ def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
     ended = _COLOUR.sub("", text[-TAIL:])
     if ok and not command:
         return ended.strip() if len(text) <= LINE and _WHY.fullmatch(ended.strip()) else ""
-    lines = _WHY.findall(ended)
-    if lines:
+    if lines := _WHY.findall(ended):
         return "; ".join(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines[-SAID:]))
     if ok:
         return ""
@@ -184,7 +183,7 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
 
 
 def subject_of_call(tool: str, values: Mapping[str, object], command: str) -> str:
-    """Return what two attempts at the same thing share: a command line's last program, or the file."""
+    """Return what two attempts at one thing share: a command line's last program, or the file."""
     if not command:
         return f"{tool} {_path_argument(values)}".strip()
     last = (

@@ -131,14 +131,12 @@ class ConversationState(Moment):
 
     def _apply_change(self, recorded: Recorded) -> None:
         """Apply a change. Settings hold on every branch; all else is the branch's."""
-        settings = self.settings.settings_after(recorded)
-        if settings is not self.settings:
+        if (settings := self.settings.settings_after(recorded)) is not self.settings:
             self.settings = settings
             self.record.add_settings(recorded.seq, settings)
             return
         messages = len(self.branch.order)
-        effect = self.branch.advance_branch(recorded)
-        if effect is not None:
+        if (effect := self.branch.advance_branch(recorded)) is not None:
             self.record.add_effect(effect)
         elif len(self.branch.order) > messages:
             self.record.messages.append(recorded.seq)

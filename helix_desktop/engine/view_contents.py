@@ -51,7 +51,7 @@ def _stored_references(view: View) -> Iterator[Stored]:
 
 
 def content_for_model(stored: Stored, content: bytes) -> str | Image:
-    """Return text in any encoding as text, a picture as a picture, and for other bytes a sentence."""
+    """Return text in any encoding as text, a picture as a picture, other bytes as a sentence."""
     if stored.media_type in IMAGES:
         return Image(stored.media_type, content)
     if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):

@@ -257,7 +257,7 @@ class OpenAgentConversation:
 
 
 def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
-    """Return the usage with the price of the model that answered, or else of the one that was asked."""
+    """Return the usage priced for the model that answered, or else the one that was asked."""
     return fill_in_cost(fill_in_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
 
 

@@ -26,7 +26,7 @@ class Figures:
 
 
 def compute_agent_figures(conversation: str, state: ConversationState, since: float = 0.0) -> Figures:
-    """Compute figures from what the provider reported. `since`: only for what came after that time."""
+    """Compute figures from what the provider reported. `since`: only what came after that time."""
     ledger, chosen = state.record.ledger, state.settings.model_for_role(ModelRole.MAIN)
     first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
     before = ledger.requests[first - 1] if first else 0

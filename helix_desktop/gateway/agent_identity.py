@@ -45,8 +45,7 @@ def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> 
     for name in _SESSIONS:
         if headers.get(name):
             return _with_subagent_name(headers[name], headers)[:200]
-    key = text_at(body, "prompt_cache_key")
-    if key:
+    if key := text_at(body, "prompt_cache_key"):
         return key[:200]
     found = _IN_USER.search(text_at(body, "metadata", "user_id"))
     return found[1] if found else ""

@@ -62,7 +62,7 @@ class AgentSurroundings:
 
 
 def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:
-    """Return the upstream of the usual providers, then one for each provider with its own address."""
+    """Return the upstream of the usual providers, then one per provider with its own address."""
     return _FINDERS[agent](where)
 
 

@@ -68,7 +68,7 @@ _HEAD_FIELDS = (
 
 @dataclass(slots=True)
 class AgentActivity:
-    """What the page of connected agents shows of one agent. Its field names are keys of the status."""
+    """What the page of connected agents shows of one agent. Field names are keys of the status."""
 
     agent: str
     requests: int = 0

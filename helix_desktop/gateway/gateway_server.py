@@ -42,7 +42,7 @@ def read_or_create_token(where: ProgramFolders) -> str:
 
 
 def _import_gateway_workspaces() -> "type[GatewayWorkspaces]":
-    """Import most of the program, once the port answers, so that requests wait instead of failing."""
+    """Import most of the program once the port answers, so that requests wait and do not fail."""
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 
     return GatewayWorkspaces
@@ -99,7 +99,7 @@ async def serve_gateway(
 
 
 async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
-    """Collect garbage only when idle. It takes up to half a second, in which no agent is answered."""
+    """Collect garbage only when idle: for up to half a second no agent is answered."""
     while True:
         await asyncio.sleep(IDLE_SECONDS)
         if gateway.idle_seconds >= IDLE_SECONDS:

@@ -116,8 +116,7 @@ class GatewayWorkspaces:
             workspace = await self._known.open_stored_workspace(identity)
             undo.push_async_callback(workspace.aclose)
             bench = await undo.enter_async_context(open_single_workbench(workspace, self._where))
-            serving = await self._serve(workspace)
-            if serving is not None:
+            if (serving := await self._serve(workspace)) is not None:
                 undo.push_async_callback(serving.finish_requests)
             self._stacks_by_id[identity] = undo.pop_all()
         self._tasks.spawn_task(

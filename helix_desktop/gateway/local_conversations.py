@@ -524,8 +524,7 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
     for message in messages:
         if message.speaker is Speaker.USER:
             for piece in message.pieces_of_kind(PieceKind.TEXT):
-                text = _remove_tagged_blocks(piece.text[:20_000]).strip()
-                if text:
+                if text := _remove_tagged_blocks(piece.text[:20_000]).strip():
                     first = text.splitlines()[0].strip()
                     return first if len(first) <= TITLE_CHARACTERS else first[: TITLE_CHARACTERS - 1].rstrip() + "…"
     return ""

@@ -1,4 +1,4 @@
-"""Forwards an agent's request to the provider, and the reply back, unchanged or with another body."""
+"""Forwards an agent's request to the provider, and the reply back, as it is or with another body."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

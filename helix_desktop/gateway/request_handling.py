@@ -201,8 +201,7 @@ class AgentRequestHandler:
         said = refusal.text.lower()
         too_long = response.status_code in (400, 413) and any(words in said for words in TOO_LONG_PHRASES)
         if too_long and request.arrival.fold:
-            shorter = await room.fold_after_overflow(sent.ticket)
-            if shorter is not None:
+            if (shorter := await room.fold_after_overflow(sent.ticket)) is not None:
                 content, body = await run_in_thread_if_large(
                     len(self.sending.incoming.content), partial(self._build_body_to_send, request, shorter, tools=tools)
                 )

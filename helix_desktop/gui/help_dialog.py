@@ -32,8 +32,8 @@ def _read_page_text(file: str) -> str:
 
 
 def find_help_pages(words: str) -> dict[str, str]:
-    """The pages with all these words, by their lines in the contents; those with the words in their title come first,
-    then those that have them most often.
+    """The pages with all these words, by their lines in the contents; those with the words in their
+    title come first, then those that have them most often.
     """
     wanted, ranked = words.casefold().split(), []
     for file, title, about in list_help_contents():

@@ -328,8 +328,7 @@ class MainWindow(WindowFrame):
         self.workbench_shown.emit()
 
     def stop_following_workspace(self, workspace: str) -> None:
-        watched = self._activity_by_workspace.pop(workspace, None)
-        if watched is not None:
+        if (watched := self._activity_by_workspace.pop(workspace, None)) is not None:
             watched.stop_watching_workspace()
             watched.deleteLater()
         if self._wanted_workspace == workspace:

@@ -94,12 +94,10 @@ def translate_sentences(text: str) -> str:
 
 def translate_title(text: str, show: Callable[[str], str]) -> str:
     """A title that names what something is done to: known as a whole or not at all, and `show` shows the names."""
-    plain = _plain_sentences.get(_lower_first_letter(text))
-    if plain is not None:
+    if (plain := _plain_sentences.get(_lower_first_letter(text))) is not None:
         return plain
     for template in _templates_for_first_letter(text):
-        values = template.match_sentence(text)
-        if values is not None:
+        if (values := template.match_sentence(text)) is not None:
             return template.translation.format(**{name: show(value) for name, value in values.items()})
     return show(text)
 
@@ -143,8 +141,7 @@ def _translate_known_sentence(text: str, depth: int) -> str | None:
     if plain is not None or depth == 0:
         return plain and _capitalize_like(text, plain)
     for template in _templates_for_first_letter(text):
-        values = template.match_sentence(text)
-        if values is not None:
+        if (values := template.match_sentence(text)) is not None:
             ours = {
                 name: _translate_piecewise(values[name], _PHRASES, depth - 1)
                 for name in TRANSLATED_NAMES & values.keys()

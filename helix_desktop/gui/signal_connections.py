@@ -119,8 +119,7 @@ def _open_fleet_dialog(window: MainWindow) -> None:
 
 
 def _open_workspace_by_number(window: MainWindow, number: int) -> None:
-    workspace = window.rail.workspace_id_at(number)
-    if workspace:
+    if workspace := window.rail.workspace_id_at(number):
         window.go_to_workspace(workspace)
 
 
@@ -209,8 +208,7 @@ def _begin_and_show(window: MainWindow, bench: Workbench, work: Coroutine[Any, A
 
 
 def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
-    found = window.sidebar.list.find_neighbour_conversation(steps)
-    if found:
+    if found := window.sidebar.list.find_neighbour_conversation(steps):
         window.go_to_conversation(found)
 
 

@@ -79,8 +79,7 @@ class SubagentsDialog(TransientDialog):
         item = self._items[row.id] = QTreeWidgetItem()
         item.setData(0, Qt.ItemDataRole.UserRole, row.id)
         item.setToolTip(1, safe_tooltip(row.task))
-        above = self._items.get(row.parent)
-        if above is not None:
+        if (above := self._items.get(row.parent)) is not None:
             above.addChild(item)
             above.setExpanded(above.childCount() == 1 or above.isExpanded())
         else:

@@ -149,8 +149,7 @@ def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreR
     if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
     name = opencode_writer.create_opencode_id("ses") if asked.agent == "opencode" else str(uuid.uuid4())
-    original = _restore_original_lines(facts, content, asked, name)
-    if original is not None:
+    if (original := _restore_original_lines(facts, content, asked, name)) is not None:
         return original
     origin = origin_of_conversation(facts)
     if before:

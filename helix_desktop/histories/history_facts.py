@@ -231,8 +231,7 @@ class _FactDrafting:
         """Draft a fold over what came before, or a message with the summary if a fold would save nothing."""
         text = f"{SUMMARY}\n{compaction.text}"
         tokens = self.tokens.count_tokens(text)
-        cover = self._cover_of_compaction(compaction)
-        if cover is not None:
+        if (cover := self._cover_of_compaction(compaction)) is not None:
             name = self._next_fold_name(facts.FoldKind.HANDOVER)
             number = sum(isinstance(one.fact, facts.Folded) and one.fact.kind in DOCUMENTS for one in self.made) + 1
             before = self.state.branch.shown_tokens(cover)

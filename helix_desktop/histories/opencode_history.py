@@ -62,8 +62,7 @@ def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iter
         return
     found = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
-        message = _load_opencode_json(storage, file, told)
-        if message is not None:
+        if (message := _load_opencode_json(storage, file, told)) is not None:
             parts = [
                 part
                 for one in sorted((storage / "part" / file.stem).glob("*.json"))

@@ -155,8 +155,7 @@ def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplain
     for row in rows:
         value, kind = row.value, text_at(row.value, "type")
         time = parse_time(value.get("processed_at", value.get("created_at")))
-        part = _managed_agent_part(value, kind)
-        if part is not None:
+        if (part := _managed_agent_part(value, kind)) is not None:
             begun = begun if parts else time
             parts.append(part)
             continue

@@ -78,8 +78,7 @@ class McpServerHost:
 
     async def _stop_server(self, name: str) -> None:
         del self._servers[name]
-        task = self._tasks.pop(name, None)
-        if task is not None:
+        if (task := self._tasks.pop(name, None)) is not None:
             task.cancel()
             await asyncio.wait([task], timeout=2)
 

@@ -202,11 +202,9 @@ def _error_codes(body: Json) -> str:
 def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
     """Return how many seconds the provider asks to wait, in any of the usual forms, or None."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        seconds = _non_negative_number(headers.get(name, ""))
-        if seconds is not None:
+        if (seconds := _non_negative_number(headers.get(name, ""))) is not None:
             return seconds / scale
-    date = headers.get("retry-after", "")
-    if date:
+    if date := headers.get("retry-after", ""):
         try:
             when = parsedate_to_datetime(date)
         except (ValueError, TypeError, OverflowError):

@@ -101,8 +101,7 @@ class ConfiguredProviders:
 
     def correct_model(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
         """Save what the user knows better than the catalogue about a model."""
-        unknown = next((name for name in values if name not in CORRECTABLE), None)
-        if unknown:
+        if unknown := next((name for name in values if name not in CORRECTABLE), None):
             raise InvalidInput(
                 f"{unknown} cannot be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
             )

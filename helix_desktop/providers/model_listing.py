@@ -203,8 +203,7 @@ def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_
 def _models_of_ollama(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
     """Yield models in memory, and the windows with which they run. Ollama silently cuts longer requests."""
     for item in json_values.list_at(found, "models"):
-        window = json_values.number_at(item, "context_length")
-        if window:
+        if window := json_values.number_at(item, "context_length"):
             yield json_values.text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
 
 

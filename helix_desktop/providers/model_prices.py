@@ -105,8 +105,7 @@ class ShippedModels:
     def entry_for_model(self, model: str) -> Object:
         """The entry for a model as providers write its name: with a maker before it, a date or a variant behind it."""
         bare = model.rpartition("/")[2].lower().removesuffix(":free")
-        exact = object_at(self.models, bare)
-        if exact:
+        if exact := object_at(self.models, bare):
             return exact
         plain = without_edition_date(bare)
         found = object_at(self.models, plain) or object_at(self.models, plain.replace(".", "-"))

@@ -131,8 +131,7 @@ class CacheReader:
 
     def _read_decoded_chunk(self, record: CacheRecord, chunk: int) -> bytes:
         try:
-            value = self._level.get_value(cache_records.key_of_chunk(record.blob, chunk))
-            if value:
+            if value := self._level.get_value(cache_records.key_of_chunk(record.blob, chunk)):
                 return self._unpack_chunk(value)
         except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
             raise self.quarantine_entry(record.digest, f"part {chunk} cannot be read") from error

@@ -52,7 +52,7 @@ def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqli
 
 
 def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
-    """Create the tables of a new database, or refuse a newer one. Closes the connection on errors."""
+    """Create the tables of a new database, or refuse a newer one. Errors close the connection."""
     try:
         with SqliteErrors(StoreFailed, what):
             known = schema_version(connection)

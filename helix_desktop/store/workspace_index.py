@@ -177,7 +177,7 @@ class WorkspaceIndex:
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
-        """Find even what was stored just now, but do not wait while much is missing from the index."""
+        """Find even what was stored just now, but do not wait while the index lacks much."""
         if self.progress.is_complete and self._following is not None and not self._following.done():
             self._is_awaited.set()
             await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)

@@ -58,7 +58,7 @@ def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, An
 
 
 def fit_arguments_to_schema(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
-    """Return the values as the schema wants them. InvalidInput names an argument that does not fit."""
+    """Return the values as the schema wants them. InvalidInput names what does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
     given = {
@@ -96,7 +96,7 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
 
 
 def correct_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Correct obvious mistakes in a call of a foreign tool. The tool itself judges everything else."""
+    """Correct obvious mistakes in a call of a foreign tool. The tool judges everything else."""
     properties, required = schema.get("properties"), schema.get("required")
     known = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else ()

@@ -410,8 +410,7 @@ class _AutorunScan:
         """Add files of settings, and those that they include."""
         todo = [*paths]
         while todo:
-            path = todo.pop()
-            if path not in self.found:
+            if (path := todo.pop()) not in self.found:
                 todo += self._add_git_settings_file(path, top)
 
     def _add_git_settings_file(self, path: str, top: str) -> list[str]:

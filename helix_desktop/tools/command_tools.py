@@ -117,7 +117,7 @@ class WorkspaceCommands:
             ) from error
 
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
-        """Return what is open to a command, by settings or request, without files that stay hidden."""
+        """Return what is open to a command by settings or request, without hidden files."""
         opened = self.opened()
         hidden = self.guard.list_hidden_files() if self.guard is not None else []
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))

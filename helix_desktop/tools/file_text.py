@@ -53,7 +53,7 @@ def _has_foreign_bytes(content: bytes) -> bool:
 
 
 def encode_like_before(before: bytes, content: str, shown_path: str) -> bytes:
-    """Encode the content like the file it replaces, with its line ends if they are all of one kind."""
+    """Encode the content like the file it replaces, with its line ends if all are alike."""
     if _has_foreign_bytes(before) and b"\0" not in before[:8192] and not content.isascii():
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",

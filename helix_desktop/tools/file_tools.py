@@ -155,7 +155,7 @@ async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIter
 
 
 async def _read_lines_between(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
-    """Read lines `first` to `last` (0: the last line) piece by piece, and no more of a large file."""
+    """Read lines `first` to `last` (0: the last one) in pieces, and no more of a large file."""
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
     large = size > LARGEST_WHOLE
     kept: list[bytes] = []

@@ -112,7 +112,7 @@ async def wrap_chunks_for_grep(name: str, content: AsyncIterable[bytes]) -> Asyn
 
 
 async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
-    """Implement `engine.content_recall.Grep` in a killable process. Returns at most a page of lines."""
+    """Implement `engine.content_recall.Grep` in a killable process. Returns up to a page of lines."""
     found = format_found_lines(await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context))
     if len(found) <= PAGE_BYTES // 2:
         return found

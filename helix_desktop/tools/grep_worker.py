@@ -49,8 +49,7 @@ class LineMatcher:
     def _match_line(self, line: bytes) -> None:
         self._number += 1
         text = line.decode("utf-8", "replace").rstrip("\r")
-        match = self._pattern.search(text)
-        if match:
+        if match := self._pattern.search(text):
             self.hits += 1
             if self.hits > self._most:
                 return

@@ -36,8 +36,7 @@ def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
         handle = _load_libc().syscall(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
         if handle >= 0:
             return int(handle)
-        code = ctypes.get_errno()
-        if code not in (errno.EAGAIN, errno.EINTR):
+        if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
             raise OSError(code, os.strerror(code), path)
     raise OSError(errno.EXDEV, "the path is being changed while it is opened", path)
 

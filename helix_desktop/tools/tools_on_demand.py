@@ -76,8 +76,7 @@ class ToolFinder:
     ) -> list[ToolSpec]:
         """Return the tools of `specs` that match best. Building and asking the search runs in a thread."""
         async with self._making:
-            wanted = tuple(specs)
-            if wanted != self._specs:
+            if (wanted := tuple(specs)) != self._specs:
                 self._ranking = await asyncio.to_thread(
                     TextRanking, [(spec.name, f"{spec.description} {_parameter_words(spec.schema)}") for spec in wanted]
                 )

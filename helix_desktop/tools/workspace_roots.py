@@ -70,7 +70,7 @@ class WorkspaceRoots:
 
     @property
     def with_nothing_hidden(self) -> "WorkspaceRoots":
-        """Return the same folders with nothing hidden, for the program's own work, such as an undo."""
+        """Return the same folders with nothing hidden, for the program's own work such as an undo."""
         return replace_field(self, is_hidden_inside=lambda _inside: False)
 
     def is_hidden_path(self, path: Path) -> bool:
@@ -154,8 +154,7 @@ class WorkspaceRoots:
 def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
     """Return a file's bytes. Refuse a file larger than `limit` rather than cut it."""
     with _open_checked(roots, place) as handle:
-        size = _require_regular_file(handle, roots.display_path(place)).st_size
-        if size > limit:
+        if (size := _require_regular_file(handle, roots.display_path(place)).st_size) > limit:
             raise InvalidInput(
                 f"{roots.display_path(place)} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
             )

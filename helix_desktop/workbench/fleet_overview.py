@@ -51,8 +51,7 @@ class FleetOverview:
         while True:
             known = await asyncio.to_thread(self._list_with_tasks)
             some = await asyncio.gather(*(self._read_if_changed(one, (shown or {}).get(one.id, {})) for one in known))
-            found = {one["workspace"]: one for one in some}
-            if found != shown:
+            if (found := {one["workspace"]: one for one in some}) != shown:
                 shown = found
                 show(list(found.values()))
             await asyncio.sleep(FOLLOW_SECONDS)

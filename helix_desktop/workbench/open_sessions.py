@@ -40,8 +40,7 @@ class OpenSessions:
     async def close_sessions(self, conversations: Iterable[str]) -> None:
         for conversation in conversations:
             self._kept.pop(conversation, None)
-            session = self._there.pop(conversation, None)
-            if session is not None:
+            if (session := self._there.pop(conversation, None)) is not None:
                 await session.aclose()
 
     @asynccontextmanager

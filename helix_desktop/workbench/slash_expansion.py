@@ -50,8 +50,7 @@ class SlashCommands:
         said, _, arguments = first.text[1:].partition(" ")
         name, newline, rest = said.partition("\n")
         arguments = f"{rest}{' ' if rest else ''}{arguments}" if newline else arguments
-        item = brought.find_item("command", name)
-        if item is not None:
+        if (item := brought.find_item("command", name)) is not None:
             prompt = slash_commands.build_command_prompt(item, arguments)
             return (*await self._fill_command_prompt(name, prompt, session), *parts[1:])
         if brought.find_item("skill", name) is not None:

@@ -70,7 +70,7 @@ def _match_between_ends(
 
 
 def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
-    """Return the longest sequence of line pairs that are unique in each text and in the same order."""
+    """Return the longest run of line pairs that are unique in each text and in the same order."""
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}

@@ -88,8 +88,7 @@ def decode_manifest(content: bytes) -> dict[str, TreeItem]:
     fields = _split_fields(_split_header(content, "manifest")[1])
     found = {}
     for path, body in zip(fields, fields, strict=True):
-        item = unpack_item(body)
-        if item is not None:
+        if (item := unpack_item(body)) is not None:
             found[_decode_path(path)] = item
     return found
 
@@ -150,7 +149,7 @@ def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
 
 
 def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
-    """Merge changes by path and drop those that cancel out. Also return paths that others changed."""
+    """Merge changes by path, without those that cancel out. Also return paths others changed."""
     whole: dict[str, PathChange] = {}
     broken = set()
     for path, before, after in changes:

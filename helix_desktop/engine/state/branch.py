@@ -91,8 +91,7 @@ class ConversationBranch(LiveFolds):
     def _apply_effect(self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()) -> Effect:
         about = fact.ref if isinstance(fact, facts.Excluded | facts.Included) else None
         before = self.tokens_without_folds(about) if about is not None else 0
-        cover = self.apply_fold_change(fact, kept)
-        if cover is not None:
+        if (cover := self.apply_fold_change(fact, kept)) is not None:
             self._rebuild_items_of(cover)
         if about is not None:
             self.unfolded += self.tokens_without_folds(about) - before

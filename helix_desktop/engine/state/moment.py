@@ -34,7 +34,7 @@ class Moment:
 
     @property
     def counted_tokens(self) -> int:
-        """Return the view's tokens in the base encoding, which `billed_per_counted_token` corrects."""
+        """Return the view's tokens in the base encoding; `billed_per_counted_token` corrects them."""
         return self.branch.total_tokens + self.settings.settings_tokens
 
     @property
@@ -111,7 +111,7 @@ class Moment:
 
 
 class PastMoment(Moment):
-    """A past moment. Its cost depends on what is shown and on changes, not on the history's length."""
+    """A past moment. It costs what is shown and what changed, whatever the history's length."""
 
     def __init__(self, record: FactTree, seq: int, taken_out: Iterable[Cover] = ()) -> None:
         self.record = record

@@ -32,7 +32,7 @@ COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary"
 
 
 def _median(values: Sequence[float]) -> float:
-    """Return the median. The library would import fractions, decimals and random, slowing the start."""
+    """Return the median. `statistics` would import so much that the program starts later."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
@@ -161,7 +161,7 @@ class TokenLedger:
         return self.kinds[seq * len(ContextKind) : (seq + 1) * len(ContextKind)]
 
     def dollars_until(self, seq: int) -> float:
-        """Return what was paid until then, also by other programs, but not for what a fork copied."""
+        """Return what was paid until then, by other programs too, but not for what a fork copied."""
         copied = self.copied[-1][1] if self.copied else 0
         before, until = (self.paid[bisect_right(self.requests, at)] for at in (copied, seq))
         return max(0.0, until - before)

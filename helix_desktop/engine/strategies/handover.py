@@ -159,14 +159,12 @@ def split_handover_sections(text: str) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     name = ""
     for line in _strip_code_fence(text.splitlines()):
-        heading = _section_of_heading(line)
-        if heading:
+        if heading := _section_of_heading(line):
             name = heading
             found.setdefault(name, [])
         elif line.strip() and TITLE not in line:
             found.setdefault(name, []).append(line.rstrip())
-    stray = found.pop("", [])
-    if stray:
+    if stray := found.pop("", []):
         found["Completed Work"] = [*stray, *found.get("Completed Work", [])]
     return {name: "\n".join(lines).strip() for name, lines in found.items()}
 

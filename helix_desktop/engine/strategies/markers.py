@@ -147,7 +147,7 @@ def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[Clearable
 
 
 def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
-    """Return first message, tokens and clearable tokens of the groups of everything before `before`."""
+    """Return first message, tokens and clearable tokens of each group before `before`."""
     groups = []
     stop, width = branch.message_position(before), EXACT
     while stop > 0:
@@ -165,7 +165,7 @@ def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> li
 
 
 def _least_size_of_clearable_part(situation: FoldSituation) -> float:
-    """Return the smallest part to clear: a recall rereads the whole context, so smaller ones stay."""
+    """Return the smallest part worth clearing, since a recall rereads the whole context."""
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 

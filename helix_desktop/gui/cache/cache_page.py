@@ -125,8 +125,7 @@ class CachePage(QWidget):
         if there is None or shown is None:
             return
         if there.stored.digest != shown.stored.digest:
-            number = self.model.row_number_of_entry(shown.stored.digest)
-            if number >= 0:
+            if (number := self.model.row_number_of_entry(shown.stored.digest)) >= 0:
                 self.table.move_current_row_to(number)
             else:
                 self.table.clear_current_row()
@@ -239,8 +238,7 @@ class CachePage(QWidget):
         if row is None or self._shown.catalogue is None:
             self._show_figures(tr("This workspace does not contain this entry."))
             return
-        number = self.model.row_number_of_entry(row.stored.digest)
-        if number >= 0:
+        if (number := self.model.row_number_of_entry(row.stored.digest)) >= 0:
             self.table.select_row(number)
         else:
             self.table.clear_current_row()

@@ -190,8 +190,7 @@ class ChangesPage(QWidget):
                 for turn in reversed(turns):
                     files = await changes.file_changes_of_steps(turn.sources)
                     entries += _build_group_rows(tr("Turn {number}", number=turn.turn_numbers), files, turn)
-        left = changes.list_uncovered_paths()
-        if left:
+        if left := changes.list_uncovered_paths():
             entries.append(ChangesListRow(heading=tr("Not covered")))
             entries += [ChangesListRow(uncovered=one) for one in left]
         return changes, conversation, turns, entries

@@ -80,8 +80,7 @@ class AttachmentReader:
 
     def attach_dropped_data(self, mime: QMimeData) -> None:
         """A drop, or the clipboard: files, else a picture."""
-        files = [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]
-        if files:
+        if files := [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]:
             self.attach_files(files)
         elif mime.hasImage():
             picture = QImage(mime.imageData())
@@ -91,8 +90,7 @@ class AttachmentReader:
         self._read_in_background(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
 
     def _read_in_background(self, name: str, read: Callable[[str], tuple[bytes, str]]) -> None:
-        bench = self.bench()
-        if bench is not None:
+        if (bench := self.bench()) is not None:
             self.doing.run_in_background(_read_and_attach(bench, name, read), then=self.attacher())
 
 

@@ -41,8 +41,7 @@ class CompletionRequest:
 def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
     """Whether the cursor stands behind `@letters` (anywhere a word begins) or `/letters` (at the very beginning)."""
     before = text[:cursor]
-    command = re.fullmatch(r"/([\w:.-]*)", before)
-    if command:
+    if command := re.fullmatch(r"/([\w:.-]*)", before):
         return CompletionRequest("/", command[1], 0)
     mention = re.search(r"(?:^|(?<=[\s(]))@([^\s@]{0,120})$", before)
     return CompletionRequest("@", mention[1], mention.start()) if mention else None

@@ -181,7 +181,7 @@ class PermissionQuestionCard(QWidget):
         self.allow_for_scope(scope)
 
     def is_in_sight(self) -> bool:
-        """Whether it is shown and no other window of this program, such as the settings, covers it."""
+        """Whether it is shown and no other window, such as the settings, covers it."""
         place = QRect(self.mapToGlobal(QPoint()), self.size())
         kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
         others = (each for each in QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds)

@@ -48,8 +48,7 @@ class SchemaForm(QWidget):
     def values_as_json(self) -> str:
         found: dict[str, Any] = {}
         for name, read in self._readers.items():
-            value = read()
-            if value not in ("", None, []):
+            if (value := read()) not in ("", None, []):
                 found[name] = value
             elif name in self._required:
                 raise InvalidInput(tr("{name} is required.", name=name))
@@ -60,8 +59,7 @@ class SchemaForm(QWidget):
         widget, self._readers[name] = self._build_schema_field(name, about)
         widget.setAccessibleName(title)
         self._layout.addRow(self._build_field_label(f"{title} *" if name in self._required else title), widget)
-        sentence = str(about.get("description") or "")
-        if sentence:
+        if sentence := str(about.get("description") or ""):
             note = self._build_field_label(sentence)
             note.setProperty("look", "small")
             note.setWordWrap(True)

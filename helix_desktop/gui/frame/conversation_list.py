@@ -323,8 +323,7 @@ class ConversationList(QListView):
         """The conversation so many rows further down (or up), past headings; empty at the ends."""
         at = self.currentIndex().row() + steps
         while 0 <= at < self.lines.rowCount():
-            found = self._conversation_id_at(self.lines.index(at))
-            if found:
+            if found := self._conversation_id_at(self.lines.index(at)):
                 return found
             at += 1 if steps > 0 else -1
         return ""
@@ -342,12 +341,10 @@ class ConversationList(QListView):
         return "" if line is None or isinstance(line, ConversationGroupHeading) else str(line.id)
 
     def _on_conversation_activated(self, index: QModelIndex) -> None:
-        found = self._conversation_id_at(index)
-        if found:
+        if found := self._conversation_id_at(index):
             with_control = QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier
             (self.beside_wanted if with_control else self.opened).emit(found)
 
     def _request_conversation_menu(self, at: QPoint) -> None:
-        found = self._conversation_id_at(self.indexAt(at))
-        if found:
+        if found := self._conversation_id_at(self.indexAt(at)):
             self.menu_wanted.emit(found, self.viewport().mapToGlobal(at))

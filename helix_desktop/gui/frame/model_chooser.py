@@ -250,8 +250,7 @@ class ModelChooser(SearchPopup):
         return self._model.items[index.row()].model if index.isValid() else None
 
     def accept_current_row(self) -> None:
-        model = self.highlighted_model()
-        if model is not None:
+        if (model := self.highlighted_model()) is not None:
             recent = [model.name, *(name for name in self._remembered_model_names("recent") if name != model.name)]
             self._state_file.remember_value("models", "recent", value=recent[:RECENT])
             super().dismiss_popup()
@@ -262,8 +261,7 @@ class ModelChooser(SearchPopup):
         self.closed_without_choice.emit()
 
     def request_model_edit(self) -> None:
-        model = self.highlighted_model()
-        if model is not None:
+        if (model := self.highlighted_model()) is not None:
             self.dismiss_popup()
             self.edit_wanted.emit(model)
 

@@ -100,8 +100,7 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
     if figures.paid_without and figures.paid > 0:
-        dollars = figures.paid_without - figures.paid
-        if dollars > 0:
+        if (dollars := figures.paid_without - figures.paid) > 0:
             share = _format_saved_share(dollars / figures.paid_without)
             rows.append((tr("Saved"), f"{share} · {format_dollars(dollars)}", True))
     elif figures.sent and figures.saved_share > 0:  # A reply that was stopped reports no tokens.

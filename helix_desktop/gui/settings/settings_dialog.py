@@ -94,8 +94,7 @@ class SettingsDialog(widgets.TransientDialog):
         )
         self._add_settings_page("shortcuts", tr("Shortcuts"), lambda: ShortcutsPage(window.window_actions))
         self._add_settings_page("providers", tr("Providers"), self._build_providers_page)
-        bench = window.current_workbench
-        if bench is not None:
+        if (bench := window.current_workbench) is not None:
             self._add_page_group(bench.name)
             self._add_settings_page("models", tr("Models"), lambda: ModelsPage(window, bench, self._models))
             self._add_settings_page("instructions", tr("Instructions"), lambda: InstructionsPage(bench, doing))
@@ -133,8 +132,7 @@ class SettingsDialog(widgets.TransientDialog):
     def _on_models_listed(self, models: Sequence[ModelChoice]) -> None:
         """Rebuilds the models page if it was built before the list of models arrived."""
         self._models = models
-        old = self._pages.pop("models", None)
-        if old is not None:
+        if (old := self._pages.pop("models", None)) is not None:
             shown = self._stack.currentWidget() is old
             self._stack.removeWidget(old)
             old.deleteLater()

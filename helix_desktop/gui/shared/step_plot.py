@@ -263,8 +263,7 @@ class StepPlot(QWidget):
         self.update()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        turned = event.angleDelta().y()
-        if turned:
+        if turned := event.angleDelta().y():
             self.zoom_plot(0.8 if turned > 0 else 1.25, self.scale.point_at(event.position().x()))
         event.accept()
 

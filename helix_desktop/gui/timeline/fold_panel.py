@@ -251,8 +251,7 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
         if name:
             yield build_heading_box(ink, width, name, gap=12)
         yield from build_text_boxes(ink, width, fold_sentences.link_hashes_and_messages(body))
-        digests = fold_sentences.find_named_entries(body)
-        if digests:
+        if digests := fold_sentences.find_named_entries(body):
             yield ChipRowBox(ink, width, list(map(build_entry_chip, digests)), gap=4)
 
 

@@ -165,8 +165,7 @@ def split_document_sections(text: str) -> list[tuple[str, str]]:
     """Splits a document into headings and bodies. Text before the first heading has an empty one."""
     found: list[tuple[str, list[str]]] = [("", [])]
     for each in text.splitlines():
-        heading = _HEADING.match(each)
-        if heading:
+        if heading := _HEADING.match(each):
             found.append((heading.group(1), []))
         else:
             found[-1][1].append(each)

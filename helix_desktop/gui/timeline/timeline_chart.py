@@ -233,8 +233,7 @@ class TimelineChart(StepPlot):
     def describe_point(self, point: int) -> str:
         """A step in words; at a fold what it did and what it saved."""
         story = self._story
-        near = self._marks.find_fold_mark(point)
-        if near is not None:
+        if (near := self._marks.find_fold_mark(point)) is not None:
             story.credit_savings_to_folds()
             title = f"{describe_event_title(near)} · {format_date_and_time(near.time)}"
             return "\n".join([title, *describe_event_briefly(near, story.model_window).split(" · ")])

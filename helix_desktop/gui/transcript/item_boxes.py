@@ -118,8 +118,7 @@ def _build_attachment_boxes(
 
 
 def _build_picture_boxes(page: LayoutContext, stored: facts.Stored, name: str) -> Iterator[LayoutBox]:
-    image = page.contents.get_entry_image(stored)
-    if image is not None:
+    if (image := page.contents.get_entry_image(stored)) is not None:
         yield basic_boxes.PictureBox(
             page.ink, page.width, image, make_safe_text(name), gap=8, act=chat_actions.OpenPicture(stored, name)
         )
@@ -152,8 +151,7 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     """The line of a group, on its first item, which follows it where that is to be seen."""
-    group = at.page.items.groups.group_headed_by(at.index)
-    if group is not None:
+    if (group := at.page.items.groups.group_headed_by(at.index)) is not None:
         act = ToggleSection(at.page.section_key("group", at.index))
         yield ExpandableHeaderBox(at.page.ink, at.page.width, describe_call_group(group), act, opened=group.opened)
 
@@ -219,8 +217,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
-    arguments = _format_call_arguments(state.call.arguments)
-    if arguments:
+    if arguments := _format_call_arguments(state.call.arguments):
         more = page.section_key("arguments", item.fact_seq, item.part)
         lines = 12 + page.section_amounts.get(more, 0)
         yield CodeBox(page.ink, page.width, arguments, "json", gap=6, more=more, lines=lines)

@@ -74,8 +74,7 @@ class TranscriptItems:
         try:
             for recorded in recorded_facts:
                 self._advance_history(recorded)
-                step = _STEPS.get(type(recorded.fact))
-                if step is not None:
+                if (step := _STEPS.get(type(recorded.fact))) is not None:
                     step(self, recorded, recorded.fact)
         finally:
             if collecting:
@@ -151,8 +150,7 @@ class TranscriptItems:
         return ItemChanges(len(self.all), frozenset({index}), is_visibility_changed=True)
 
     def toggle_call_group(self, index: int) -> ItemChanges:
-        group = self.groups.group_of_item(index)
-        if group is not None:
+        if (group := self.groups.group_of_item(index)) is not None:
             group.opened = not group.opened
         return ItemChanges(len(self.all), is_visibility_changed=True)
 

@@ -169,8 +169,7 @@ def _parse_fence(source: str) -> CodeBlock:
         lines.pop()
     if lines and len(lines[-1].strip()) >= width and not lines[-1].strip().strip(mark[0]):
         lines.pop()
-    indent = len(opening) - len(opening.lstrip(" "))
-    if indent:
+    if indent := len(opening) - len(opening.lstrip(" ")):
         lines = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines]
     return CodeBlock("\n".join(lines), words[0][:40].lower() if words else "")
 
@@ -215,8 +214,7 @@ class _MarkdownBlockBuilder:
                 self._handle_structure_token(token)
 
     def _handle_structure_token(self, token: "Token") -> None:
-        kind = token.type
-        if kind in {"bullet_list_open", "ordered_list_open"}:
+        if (kind := token.type) in {"bullet_list_open", "ordered_list_open"}:
             self.lists.append(_OpenList(kind[0] == "o", int(token.attrs.get("start", 1))))
         elif kind in {"bullet_list_close", "ordered_list_close"}:
             self.lists.pop()

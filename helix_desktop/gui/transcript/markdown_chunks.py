@@ -45,8 +45,7 @@ def split_markdown_chunks(text: str, start: int = 0) -> Iterator[MarkdownChunk]:
         if not line.strip() and line_end - position < 200:
             position = line_end
             continue
-        fence = _FENCE.match(line)
-        if fence:
+        if fence := _FENCE.match(line):
             end = _find_fence_end(text, line_end, fence.group(1))
             yield MarkdownChunk(position, end, is_fence=True)
             position = end

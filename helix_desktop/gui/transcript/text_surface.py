@@ -245,8 +245,7 @@ class BoxSurface(TextSurface):
         shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
         if self.viewport().cursor().shape() != shape:
             self.viewport().setCursor(shape)
-        near = self.box_at_point(point)
-        if near is not self._near:
+        if (near := self.box_at_point(point)) is not self._near:
             self._near = near
             self.viewport().update()
 

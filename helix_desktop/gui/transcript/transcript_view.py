@@ -109,8 +109,7 @@ class TranscriptView(TranscriptCanvas):
     # --- Selecting and copying text
 
     def select_all_text(self) -> None:
-        last = len(self.items.all) - 1
-        if last >= 0:
+        if (last := len(self.items.all) - 1) >= 0:
             end = TextPosition(last, self.column.full_layout(last).end_offset)
             self.selection.set_both_ends(TextPosition(0, 0), end)
             self.viewport().update()
@@ -199,8 +198,7 @@ class TranscriptView(TranscriptCanvas):
         """Left and right go from button to button."""
         if self._spot is None or self._spot[1].box != message_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             return False
-        bar = self.hover_bar_of(self._spot[0])
-        if bar is not None:
+        if (bar := self.hover_bar_of(self._spot[0])) is not None:
             by = 1 if key == Qt.Key.Key_Right else -1
             self._spot = (self._spot[0], HotSpotIndex(message_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
             self._announce_focused_hot_spot()

@@ -41,8 +41,7 @@ class ChoicePill(QPushButton):
 
     def fit_pill_text(self, width: int) -> None:
         """Shortens the text in the middle to fit, since names differ at both ends."""
-        missing = self.full_width() - width
-        if missing > 0:
+        if (missing := self.full_width() - width) > 0:
             metrics = self.fontMetrics()
             room = metrics.horizontalAdvance(self._words) - missing
             self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))

@@ -57,6 +57,5 @@ class CommentBox(QFrame):
         self.words.setFocus()
 
     def _send_comment(self) -> None:
-        words = self.words.toPlainText().strip()
-        if words:
+        if words := self.words.toPlainText().strip():
             self.sent.emit(self.line.new_number or self.line.old_number, self.line.text, words)

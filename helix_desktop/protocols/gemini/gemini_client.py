@@ -46,8 +46,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools and abilities.tools:
             body["tools"] = [{"functionDeclarations": [*gemini_gateway.tools_as_json(request.tools)]}]
-        settings = _generation_config(request, abilities)
-        if settings:
+        if settings := _generation_config(request, abilities):
             body["generationConfig"] = settings
         model = quote(request.model.removeprefix("models/"), safe="-._~")
         version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
@@ -106,8 +105,7 @@ class _GeminiContentWriter:
                 if part.provider == self.tag and part.opaque:
                     signature = text_at(json_values.parse_object(part.opaque), "signature") or signature
                 continue
-            piece = self._write_part(part)
-            if piece is not None:
+            if (piece := self._write_part(part)) is not None:
                 written.append({**piece, "thoughtSignature": signature} if signature else piece)
                 signature = ""
         if signature:
@@ -133,8 +131,7 @@ class _GeminiContentWriter:
 
 def _sign_first_call(parts: list[Object]) -> list[Object]:
     """Sign the first call of a reply in the open tool loop, as required even for another model's calls."""
-    first = next((part for part in parts if "functionCall" in part), None)
-    if first is not None:
+    if (first := next((part for part in parts if "functionCall" in part), None)) is not None:
         first.setdefault("thoughtSignature", FOREIGN)
     return parts
 

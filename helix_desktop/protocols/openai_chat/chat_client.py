@@ -141,8 +141,7 @@ class _ChatMessageWriter:
         if not own:
             return {"reasoning_content": " "} if self.reasoning_needed and self.abilities.reasoning else {}
         kept = parse_object(own[-1].opaque) or {}
-        details = list_at(kept, "details")
-        if details:
+        if details := list_at(kept, "details"):
             return {"reasoning_details": details}
         return {text_at(kept, "field") or "reasoning_content": "".join(part.text for part in own)}
 

@@ -57,8 +57,7 @@ class ChatReplyReader(ReplyReaderBase):
             raise ValueError("tool_calls is no list")
         for position, call in enumerate(calls or []):
             deltas += self._read_call(json_values.require_object(call), position, is_only=bool(whole))
-        legacy = json_values.object_at(delta, "function_call")
-        if legacy:
+        if legacy := json_values.object_at(delta, "function_call"):
             deltas += self._read_call({"index": 0, "function": legacy}, 0, is_only=bool(whole))
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
@@ -150,8 +149,7 @@ class ChatReplyReader(ReplyReaderBase):
             json_values.object_at(chunk, "choices", 0, "usage"),
             json_values.object_at(chunk, "x_groq", "usage"),
         )
-        usage = next((one for one in found if one), None)
-        if usage is not None:
+        if (usage := next((one for one in found if one), None)) is not None:
             self._usage = chat_gateway.parse_usage(usage)
 
     def reply_so_far(self, cut: str = "") -> Reply:

@@ -48,7 +48,7 @@ def parse_key_line(text: str) -> bytes:
 
 
 class RowCipher:
-    """The secrets shared by a workspace's machines. `space`: how an engine tells workspaces apart."""
+    """The secrets that a workspace's machines share. `space`: the workspace's name in the engine."""
 
     def __init__(self, key: bytes) -> None:
         try:

@@ -173,8 +173,7 @@ class S3RowStore:
         made: list[str] = []
         if rows := self._fetch_rows_at({name: place for name, place in stays.items() if place.start != _OWN}):
             made.append(self._create_pack(rows))
-        kept = [name for name, place in stays.items() if place.start == _OWN]
-        if kept:
+        if kept := [name for name, place in stays.items() if place.start == _OWN]:
             lengths = ((name, self._places[name].length) for name in kept)
             places = [_PLACE.pack(name, _OWN, length, bytes(ROW_KEY_BYTES)) for name, length in lengths]
             made.append(self._new_pack_id())

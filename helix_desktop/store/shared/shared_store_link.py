@@ -293,7 +293,7 @@ class SharedStoreLink:
         return await remote.run_in_thread(remote.engine.describe_server), await remote.fetch_usage()
 
     async def repair_shared_entries(self) -> tuple[int, int, int]:
-        """Compare every entry with the store. Return how many exist, were missing, or were damaged."""
+        """Compare every entry with the store. Return how many exist, were missing or damaged."""
         await self.sync_content_now()
         return await (await self._ensure_transfer()).repair_all_entries()
 

@@ -111,7 +111,7 @@ class SyncState:
         self._write_value("mark", f"{mark[1]} {mark[0]}")
 
     def read_unread_heads(self) -> frozenset[bytes]:
-        """Return older heads that could not be merged: damaged ones, or with conversations in use."""
+        """Return older heads that could not be merged: damaged, or with conversations in use."""
         return frozenset(map(bytes.fromhex, self._read_value("unread").split()))
 
     def save_unread_heads(self, names: frozenset[bytes]) -> None:

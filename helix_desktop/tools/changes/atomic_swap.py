@@ -164,12 +164,10 @@ def _find_renameat2() -> Callable[..., int] | None:
 
 
 def _rename_with_flags(folder: int, old: str, new: str, flags: int) -> None:
-    call = _find_renameat2()
-    if call is not None:
+    if (call := _find_renameat2()) is not None:
         if call(folder, os.fsencode(old), folder, os.fsencode(new), flags) == 0:
             return
-        code = ctypes.get_errno()
-        if code not in _SIMPLE:
+        if (code := ctypes.get_errno()) not in _SIMPLE:
             raise OSError(code, os.strerror(code), new)
     _rename_in_steps(folder, old, new, flags)
 

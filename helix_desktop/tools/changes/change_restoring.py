@@ -101,7 +101,7 @@ def plan_restore_steps(
 async def restore_paths(
     checkpoints: Checkpoints, wanted: Sequence[RestoreStep], *, already: Sequence[PlannedUndo] = ()
 ) -> RestoreResult:
-    """Restore these paths. If the program ends meanwhile, running this again continues from there."""
+    """Restore these paths. If the program ends meanwhile, another run continues from there."""
     done = RestoreResult()
     window = await checkpoints.begin_step("", "", "undo")
     if window is None:

@@ -483,7 +483,7 @@ class _CommandParser(ShellWordParser):
                 self.found.has_arithmetic |= calculates
 
     def _parse_simple_command(self) -> bool:
-        """Parse a whole simple command, or a function's head. Return whether a command may follow."""
+        """Parse a simple command or a function's head. Return whether a command may follow."""
         one = SimpleCommand()
         while True:
             self.skip_blanks()
