@@ -25,8 +25,7 @@ class ConsoleTransport:
 
     async def receive(self) -> dict[str, Any] | None:
         while not self._unread:
-            piece = await self._console.read_input()
-            if not piece:
+            if not (piece := await self._console.read_input()):
                 return None
             *self._unread, self._unfinished = (self._unfinished + piece).split(b"\n")
         message: dict[str, Any] = json.loads(self._unread.pop(0))

@@ -113,8 +113,7 @@ class ConversationUpdates:
 
     def usage_updates(self) -> list[Any]:
         """How full the window is and what the conversation cost, where that has changed."""
-        session = self.bench.sessions.find_open_session(self.conversation)
-        if session is None:
+        if (session := self.bench.sessions.find_open_session(self.conversation)) is None:
             return []
         meter, row = session.context.next_request_meter(), self.bench.conversation_row(self.conversation)
         usage = (meter.used, meter.window, row.cost if row is not None else 0.0)

@@ -141,8 +141,7 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_open(session_id)
-        parts = await build_user_parts(self._bench, prompt)
-        if not parts:
+        if not (parts := await build_user_parts(self._bench, prompt)):
             raise InvalidInput("The message is empty.")
         return {"stopReason": await conversation.run_turn(parts)}
 

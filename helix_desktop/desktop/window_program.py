@@ -68,8 +68,7 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
     from helix_desktop.console import Terminal
 
     async def ask_running_window() -> bool:
-        wire_to = await running_instance.connect_to_owner(where.run, NAME)
-        if wire_to is None:
+        if (wire_to := await running_instance.connect_to_owner(where.run, NAME)) is None:
             return False
         with Terminal() as console:
             return await running_instance.run_at_owner(wire_to, ["show", link], console) == 0

@@ -155,12 +155,10 @@ class ConversationFolding:
         if kind is facts.FoldKind.MARKER:
             situation = self.current_situation()
             tail = first_seq_of_tail(situation)
-            clearing = markers.plan_clearing_of_all_before(situation, tail)
-            if clearing is None:
+            if (clearing := markers.plan_clearing_of_all_before(situation, tail)) is None:
                 raise ActionRefused("One-line markers would not be shorter than the old outputs.")
             return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
-        plan = self._plan_on_demand(kind, wish)
-        if plan is None:
+        if (plan := self._plan_on_demand(kind, wish)) is None:
             raise ActionRefused(NOTHING_TO_FOLD)
         await self._discard_ready_fold()
         if self._flying is not None:
@@ -196,8 +194,7 @@ class ConversationFolding:
     async def refold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Restore an undone fold. Raises ActionRefused if another one now overlaps it."""
         branch = self.conversation.state.branch
-        folded = branch.folds.get(fold)
-        if folded is None:
+        if (folded := branch.folds.get(fold)) is None:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
         if fold in branch.live:
             raise ActionRefused("This fold is already active.")
@@ -349,8 +346,7 @@ class ConversationFolding:
         """Append a ready fold if its covered facts are unchanged, and clear as well. One begun
         in an earlier turn waits for the next, because the last turn stays whole in between.
         """
-        ready = self._ready
-        if ready is None:
+        if (ready := self._ready) is None:
             return ()
         same = fold_document_writer.is_material_current(ready.reading, self.conversation.state)
         if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):

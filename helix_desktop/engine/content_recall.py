@@ -116,8 +116,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
             return text if text.strip() else "(empty lines)" if stored.size else "(empty)"
         return await _recall_outline(cache, tokens, entry)
     first, last = parse_line_range(lines)
-    taken = await read_entry_lines(cache, stored, first, last)
-    if not taken:
+    if not (taken := await read_entry_lines(cache, stored, first, last)):
         raise NotFound(f"There is no line {first:,} in the entry; the last one is {stored.lines:,}.")
     text, until = cut_to_page(tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS))
     total = max(stored.lines, until)
@@ -325,8 +324,7 @@ def parse_line_range(words: str) -> tuple[int, int]:
     """Parse `10-40`, `10-` or `10` into first and last line; 0 means the end."""
     if not words.strip():
         return 1, 0
-    match = _LINES.fullmatch(words)
-    if match is None:
+    if (match := _LINES.fullmatch(words)) is None:
         raise InvalidInput(f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10.")
     first = max(1, int(match[1]))
     last = int(match[3]) if match[3] else (0 if match[2] else first)

@@ -283,8 +283,7 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
 
 def require_valid_threshold(name: str, value: object) -> Value:
     """Return the value in its declared type. Raises InvalidInput with the value and what was expected."""
-    declared = declared_thresholds().get(name)
-    if declared is None:
+    if (declared := declared_thresholds().get(name)) is None:
         raise InvalidInput(f"There is no setting {name!r}.", remedy=_suggest_name(name, list(declared_thresholds())))
     converted = _convert_threshold(declared, value)
     if converted is None:

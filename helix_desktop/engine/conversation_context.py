@@ -53,8 +53,7 @@ class ConversationContext:
 
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
         """Return the approximate dollars for sending these words now, or 0.0. `instead_of`: a message they replace."""
-        price = self.next_message_cost(instead_of)
-        if price is None:
+        if (price := self.next_message_cost(instead_of)) is None:
             return 0.0
         tokens = sum(with_text_tokens(part, self._crew.tokens).tokens for part in parts)
         added = context_usage.estimate_billed_tokens(tokens, self._conversation.expected_state)

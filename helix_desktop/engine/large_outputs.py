@@ -170,8 +170,7 @@ class OutputAdmission:
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
     ) -> dict[int, AdmissionChoice]:
         """Ask the main model about the whole batch, over the conversation's prefix."""
-        main = self.models(facts.ModelRole.MAIN)
-        if main is None:
+        if (main := self.models(facts.ModelRole.MAIN)) is None:
             return {one.index: AdmissionChoice(PREVIEW) for one in held}
         previews = {one.index + 1: (one.call, one.preview) for one in held}
         numbers = [index + 1 for index in fitting]

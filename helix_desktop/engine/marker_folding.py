@@ -50,8 +50,7 @@ class PartClearer:
 
     async def shorten_to_excerpt(self, ref: facts.PartRef, why: str, tokens: int) -> tuple[facts.Recorded, ...]:
         """Show a part as an excerpt, in panic. Even a user's text, which is stored first."""
-        block = self.find_block(ref)
-        if block is None:
+        if (block := self.find_block(ref)) is None:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)
         made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)

@@ -28,8 +28,7 @@ Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words i
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
     """Return the best passages in order, a whole short text, or nothing if no word occurs."""
-    hits = _lines_with_words(lines, words)
-    if not hits:
+    if not (hits := _lines_with_words(lines, words)):
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
         return "\n".join(lines)
@@ -72,8 +71,7 @@ def _choose_passages(
     for hit in _rank_hits(hits):
         if lines[hit - 1].strip() in shown or any(first <= hit <= last for first, last in chosen):
             continue
-        span = _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)
-        if span is None:
+        if (span := _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)) is None:
             break
         chosen.append(span)
         if len(chosen) == most:

@@ -163,8 +163,7 @@ class TurnLoop:
         return _PreparedRequest(replace(request, model=model, stable=stable, settled=now.settled), view.seq, digest)
 
     def _main_model_client(self) -> ModelClient:
-        client = self._crew.models(facts.ModelRole.MAIN)
-        if client is None:
+        if (client := self._crew.models(facts.ModelRole.MAIN)) is None:
             raise errors.ModelFailed(
                 "No model has been chosen for this workspace.", remedy="Choose a model at the top right."
             )

@@ -316,8 +316,7 @@ class GatewayApp:
         """Ask the agent's model for a fold with the agent's own key: after its last request,
         to use the provider's cache, or, if `system` contains instructions, as a separate text.
         """
-        last = self._last_requests.get(conversation)
-        if last is None:
+        if (last := self._last_requests.get(conversation)) is None:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]
         work = partial(_build_fold_question, wire, last, question, system, limit)

@@ -42,8 +42,7 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
 
 
 def show_attachment_preview(window: MainWindow, chips: AttachmentChips, attachment: Attachment) -> None:
-    bench = window.current_workbench
-    if bench is None:
+    if (bench := window.current_workbench) is None:
         return
     run = partial(window.background_runner.run_in_background, owner=chips, failed=lambda _error: None)
     if attachment.stored.media_type.startswith("image/"):
@@ -55,7 +54,6 @@ def show_attachment_preview(window: MainWindow, chips: AttachmentChips, attachme
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:
     content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
-    image = await asyncio.to_thread(read_picture, content, widest)
-    if image is None:
+    if (image := await asyncio.to_thread(read_picture, content, widest)) is None:
         raise HelixError(tr("This image cannot be shown: it is damaged, too large, or in an unknown format."))
     return image

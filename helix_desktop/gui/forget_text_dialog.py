@@ -21,8 +21,7 @@ MARGIN = 18
 
 def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -> None:
     """Open the dialog on the workspace in front. The window forgets the text as well."""
-    bench = window.current_workbench
-    if bench is None:
+    if (bench := window.current_workbench) is None:
         return
 
     def forget_in_window(text: str) -> None:

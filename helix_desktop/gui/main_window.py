@@ -386,8 +386,7 @@ class MainWindow(WindowFrame):
             self.enable_possible_actions()
 
     def show_workspace_choices(self) -> None:
-        bench = self.current_workbench
-        if bench is None:
+        if (bench := self.current_workbench) is None:
             return
         self.context_panel.show_policy(bench.policy_name)
         self._show_model()
@@ -680,8 +679,7 @@ class MainWindow(WindowFrame):
         self.top.show_working_copy(describe_copy_of(row) if row else "")
 
     def _on_session_events(self, chat: ChatPage, events: tuple[session_events.Event, ...]) -> None:
-        session = chat.session
-        if session is None:
+        if (session := chat.session) is None:
             return
         chat.transcript.view.apply_events(events)
         if chat is self.chat:

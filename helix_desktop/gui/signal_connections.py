@@ -258,8 +258,7 @@ def _open_subagents_dialog(window: MainWindow) -> None:
 
 
 def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
-    bench = window.current_workbench
-    if bench is None:
+    if (bench := window.current_workbench) is None:
         return
 
     def save_choice() -> None:

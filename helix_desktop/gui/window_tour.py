@@ -141,8 +141,7 @@ class WindowTour(QObject):
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
-        fold = self._newest_excerpt()
-        if fold is None:
+        if (fold := self._newest_excerpt()) is None:
             return QRect()
         return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(fold.fold)))
 

@@ -181,8 +181,7 @@ def _restore_original_lines(
     ours = build_session_from_facts(facts, content, "", origin)
     if found is None or _comparable_messages(found) != _comparable_messages(ours):
         return None
-    cut = _lines_before_compaction(lines, form, before_compaction)
-    if cut is None:
+    if (cut := _lines_before_compaction(lines, form, before_compaction)) is None:
         return None
     if before_compaction:
         end, kept = ours.compactions[before_compaction - 1].at, ours.compactions[: before_compaction - 1]

@@ -180,8 +180,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
             self._read_gemini_call_result(call, time)
 
     def _read_gemini_call_result(self, call: Mapping[str, object], time: float) -> None:
-        result = call.get("result")
-        if result is None:
+        if (result := call.get("result")) is None:
             return
         time = history_rows.parse_time(call.get("timestamp")) or time
         found = [object_at(part["functionResponse"]) for part in objects_at(result) if "functionResponse" in part]

@@ -43,8 +43,7 @@ class OpenaiMessages(history_rows.HistoryMessages):
 
 
 def _read_openai_message(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> RecordedMessage:
-    role = _ROLES.get(str(value.get("role")))
-    if role is None:
+    if (role := _ROLES.get(str(value.get("role")))) is None:
         raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
     content, time = value.get("content"), history_rows.parse_time(value.get("_ts", value.get("timestamp")))
     text, pictures = history_rows.text_and_pictures(content)
@@ -68,8 +67,7 @@ def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCal
     for index, entry in enumerate(entries):
         call = object_at(entry)
         function = object_at(call, "function") or object_at(call, "custom")
-        name = text_at(function, "name")
-        if not name:
+        if not (name := text_at(function, "name")):
             raise history_rows.UnreadableRow(f"its call {index + 1} has no name")
         arguments = history_rows.arguments_json(function.get("arguments", function.get("input")))
         made.append(RecordedCall(text_at(call, "id") or f"call-{number}-{index}", name, arguments))

@@ -57,8 +57,7 @@ def is_opencode_file(path: Path) -> bool:
 def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session of an older file, with messages and parts from the folders beside it."""
     storage = path.parent.parent.parent
-    session = _load_opencode_json(storage, path, told)
-    if session is None:
+    if (session := _load_opencode_json(storage, path, told)) is None:
         return
     found = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):

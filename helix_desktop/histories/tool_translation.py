@@ -79,8 +79,7 @@ def translate_call(call: ToolCall, target: str) -> ToolCall | None:
 
 def _canonical_arguments(text: str) -> dict[str, str] | None:
     """Return the arguments by common names, or None if one is unknown or no text."""
-    given = parse_json_or_none(text or "{}")
-    if given is None:
+    if (given := parse_json_or_none(text or "{}")) is None:
         return None
     found: dict[str, str] = {}
     for name, value in given.items() if isinstance(given, dict) else ():

@@ -167,8 +167,7 @@ def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
     if not text.startswith(("{", '"', "[")):
         return _separate_secrets([_parse_bare_server(text, name)])
     found = _parse_lenient_json(text)
-    tables = _find_server_tables(found, name)
-    if not tables:
+    if not (tables := _find_server_tables(found, name)):
         raise InvalidInput(
             "This text doesn't contain an MCP server configuration.",
             remedy='An MCP server needs a "command" or a "url".',

@@ -127,8 +127,7 @@ def own_program_command(*arguments: str) -> list[str]:
     """Return a command that starts this program again, isolated. A bundle is isolated by its build."""
     if _is_bundle():
         return [sys.executable, *arguments]
-    more = _own_folders()
-    if not more:
+    if not (more := _own_folders()):
         return isolated_python_command("-m", "helix_desktop", *arguments)
     code = _OWN_CODE.format(separator=os.pathsep)
     return isolated_python_command("-c", code, os.pathsep.join(more), *arguments)

@@ -75,8 +75,7 @@ def _may_take_forever(matcher: str, name: str) -> bool:
 
 def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
     """Yield a settings file's hooks. What is unsupported is noted on the first one, or on a separate item."""
-    text = reading.read_text(path)
-    if text is None:
+    if (text := reading.read_text(path)) is None:
         return
     try:
         found = json.loads(text)
@@ -154,8 +153,7 @@ def hook_of_item(item: ProjectItem, folder: Path) -> ProjectHook:
 
 def translate_call_for_claude(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
     """Return a call's tool name and arguments as hooks for Claude Code expect them."""
-    known = _CLAUDE.get(name)
-    if known is None:
+    if (known := _CLAUDE.get(name)) is None:
         return (f"mcp__{name}" if "__" in name else name), dict(values)
     theirs, arguments = known
     return theirs, arguments(values, str(folder / str(values.get("path") or ".")))

@@ -189,8 +189,7 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     """
     if not text.startswith("---"):
         return {}, text
-    found = _FRONT.match(text)
-    if found is None:
+    if (found := _FRONT.match(text)) is None:
         raise InvalidInput("The block that begins with --- at the start of the file is not closed properly.")
     values = _parse_front_matter(found[1])
     if isinstance(values, str):

@@ -112,8 +112,7 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
         raise ProviderUnreachable(f"{transport.where} did not respond within {seconds:.0f} seconds.") from None
     if status != 200:
         raise failure_of_refusal(ProviderRefusal(transport.where, status, read_refusal_body(content), headers))
-    found = json_values.parse_object(content)
-    if found is None:
+    if (found := json_values.parse_object(content)) is None:
         raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the address.")
     return found
 

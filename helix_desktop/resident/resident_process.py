@@ -180,8 +180,7 @@ class Resident:
 
 async def run_resident(where: ProgramFolders, command: list[str], listens: Callable[[], None]) -> bool:
     """Run until nothing needs the resident or it must end. Return False if another process is resident."""
-    claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
-    if claim is None:
+    if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
         return False
     schedules = ScheduleKeeper(where.data, command)
     schedules.reread_schedules()

@@ -136,8 +136,7 @@ def name_of_local_zone() -> str:
 
 def parse_time_of_day(text: str) -> tuple[int, int]:
     """Return the hour and minute."""
-    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)
-    if found is None:
+    if (found := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)) is None:
         raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
     return int(found[1]), int(found[2])
 

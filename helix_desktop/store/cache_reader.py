@@ -36,8 +36,7 @@ class CacheReader:
     def record_of_content(self, digest: Digest) -> CacheRecord:
         """Return the entry's record. NotFound says what happened to it. CacheCorrupt: quarantined or unreadable."""
         try:
-            held = self._level.get_value(b"h" + digest.raw)
-            if held is None:
+            if (held := self._level.get_value(b"h" + digest.raw)) is None:
                 raise self._missing_entry_error(digest)
             number, _ = cache_records.decode_entry_place(held)
             value = self._level.get_value(cache_records.key_of_number(b"m", number))
@@ -60,8 +59,7 @@ class CacheReader:
 
     def record_of_entry(self, digest: Digest) -> CacheRecord:
         """Return the record even of a collected or quarantined entry, if it can be read."""
-        held = self._level.get_value(b"h" + digest.raw)
-        if held is None:
+        if (held := self._level.get_value(b"h" + digest.raw)) is None:
             raise self._missing_entry_error(digest)
         return self.record_numbered(cache_records.decode_entry_place(held)[0])
 

@@ -58,8 +58,7 @@ def search_full_text(
 ) -> tuple[SearchHit, ...]:
     """Return the places with every word of the query, and those with the most of them."""
     query, filters = split_filters(query)
-    terms = search_words.query_terms(query)
-    if not terms:
+    if not (terms := search_words.query_terms(query)):
         return ()
     words = without_stop_words(search_words.split_unspaced_terms(terms))
     most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)

@@ -41,8 +41,7 @@ def list_backups(workspace: Path) -> tuple[JournalBackup, ...]:
 
 
 def _parse_backup_name(path: Path) -> JournalBackup | None:
-    match = _NAME.fullmatch(path.name)
-    if match is None:
+    if (match := _NAME.fullmatch(path.name)) is None:
         return None
     text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
     try:

@@ -46,8 +46,7 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
     if len(content) < _HEADER.size + _FRAME.size:
         return None
     page = _log_page_size(path, content)
-    frames = list(_iterate_frames(content, page))
-    if not frames:
+    if not (frames := list(_iterate_frames(content, page))):
         return None
     header = _HEADER.unpack_from(content)
     salts = (header[4], header[5])

@@ -113,8 +113,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
 
 async def connection_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
     """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
-    text = await secrets.read_secret(SharedStoreKey(workspace))
-    if not text:
+    if not (text := await secrets.read_secret(SharedStoreKey(workspace))):
         raise NotFound(
             "The key of this shared workspace is not on this computer.",
             remedy="Join the workspace again with the key that `workspace share --show-key` prints.",

@@ -238,8 +238,7 @@ class _AutorunScan:
             path, package = todo.pop()
             if path in self.folders or path in self.closed:
                 continue
-            folder = self._scan_folder(path, path[len(root) + 1 :])
-            if folder is None:
+            if (folder := self._scan_folder(path, path[len(root) + 1 :])) is None:
                 continue
             self.folders[path] = folder
             if folder.has_git:

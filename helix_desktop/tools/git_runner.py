@@ -116,8 +116,7 @@ def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str], folder: str | None = None
 ) -> FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    git = find_program(words[0])
-    if not git:
+    if not (git := find_program(words[0])):
         raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
     launch = ProcessLaunch(CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
     try:

@@ -134,8 +134,7 @@ async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[lis
 
 def _note_for_long_row(head: bytes) -> bytes:
     """Return a row without its line, made from the beginning of a row that was too long."""
-    begins = _BEGINS.match(head)
-    if begins is None:
+    if (begins := _BEGINS.match(head)) is None:
         return b""
     said = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
     data = {"path": json.loads(begins[2]), "lines": {"text": said}, "line_number": None, "submatches": []}

@@ -22,8 +22,7 @@ async def set_todo(args: ToolArguments, use: ToolResources) -> ToolOutput:  # no
 def _parse_todo_item(item: object) -> tuple[str, str]:
     if not isinstance(item, Mapping):
         raise InvalidInput("Every item in the list needs a `text` and a `state`.")
-    words = " ".join(str(item["text"]).split())[:500]
-    if not words:
+    if not (words := " ".join(str(item["text"]).split())[:500]):
         raise InvalidInput("An item in the list has no text.")
     return words, str(item.get("state", "open"))
 

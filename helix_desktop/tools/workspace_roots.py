@@ -331,8 +331,7 @@ def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
 def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
     """Return where a link inside the root points, so that writing changes its target and keeps the link."""
     for _ in range(_MOST_LINKS):
-        target = _link_target(roots, place)
-        if not target:
+        if not (target := _link_target(roots, place)):
             return place
         above = place.inside.rpartition("/")[0]
         if Path(target).is_absolute():

@@ -128,8 +128,7 @@ class WorkspaceTools:
 
     async def collect_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
         """Return, at a turn's end, the changes of steps that were stopped or go on in the background."""
-        checkpoints = self.resources.checkpoints
-        if checkpoints is None:
+        if (checkpoints := self.resources.checkpoints) is None:
             return ()
         checkpoints.steps.begin_turn(conversation)  # A turn without calls has not called this.
         windows = checkpoints.steps.open_steps_of_conversation(conversation)

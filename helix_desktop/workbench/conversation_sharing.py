@@ -371,8 +371,7 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
 async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLink, machine: str) -> ConversationSync:
     """Through the link of the workspace: content goes before the facts that lead to it."""
     connected = await link.ensure_connected()
-    heads = heads_of_connection(connected)
-    if heads is None:
+    if (heads := heads_of_connection(connected)) is None:
         raise NotFound(
             "This shared store can share content, but not conversations.",
             remedy="To share conversations too, use PostgreSQL.",

@@ -70,8 +70,7 @@ class FileChanges:
 
     @property
     def workspace_checkpoints(self) -> Checkpoints:
-        checkpoints = self._kit.resources.checkpoints
-        if checkpoints is None:
+        if (checkpoints := self._kit.resources.checkpoints) is None:
             raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints
 

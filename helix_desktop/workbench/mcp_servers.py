@@ -215,7 +215,6 @@ class WorkspaceMcpServers:
 def _config_of_server(settings: WorkspaceConfig, name: str) -> ServerConfig:
     from helix_desktop.mcp_client.server_config import parse_server_table
 
-    table = settings.mcp.get(name)
-    if table is None:
+    if (table := settings.mcp.get(name)) is None:
         raise NotFound(f"There is no MCP server named {name[:60]!r} in this workspace.")
     return parse_server_table(name, table)

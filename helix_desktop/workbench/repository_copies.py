@@ -197,8 +197,7 @@ class RepositoryCopies:
         copy = await asyncio.to_thread(self.find_copy, session.id)
         if copy is None or session.conversation.state.own_copy != copy.id:
             return ""
-        names = (await self.read_copy_status(copy)).changed
-        if not names:
+        if not (names := (await self.read_copy_status(copy)).changed):
             return "[It worked in a copy of the folders and changed no file.]"
         most = copying.MOST_NAMED
         shown = ", ".join(map(printable_path, names[:most])) + (", …" if len(names) > most else "")
@@ -379,8 +378,7 @@ def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
 
 
 def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
-    roots = kit.resources.roots.folders
-    if not roots:
+    if not (roots := kit.resources.roots.folders):
         raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
     atomic_files.ensure_private_folder(folder.parent)
     folder.mkdir(mode=0o700)

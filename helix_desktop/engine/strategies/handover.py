@@ -106,8 +106,7 @@ def _costs_by_writer(
     tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
     planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
     by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
-    fast = settings.model_for_role(ModelRole.FAST)
-    if fast is None:
+    if (fast := settings.model_for_role(ModelRole.FAST)) is None:
         return by_main, None
     writer, scale = context_usage.relative_prices(fast), _fast_price_share(situation, fast)
     return by_main, fold_economics.handover_cost(planned, price, writer, scale=scale)

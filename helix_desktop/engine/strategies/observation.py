@@ -14,16 +14,14 @@ def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
     raw = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
     if not policy.observation or raw < policy.observation_share * meter.window:
         return None
-    span = find_unobserved_span(situation)
-    if span is None:
+    if (span := find_unobserved_span(situation)) is None:
         return None
     return FoldPlan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the context window")  # fmt: skip
 
 
 def find_unobserved_span(situation: FoldSituation) -> Span | None:
     """Return what follows the last document, without the tail."""
-    whole = find_foldable_span(situation)
-    if whole is None:
+    if (whole := find_foldable_span(situation)) is None:
         return None
     branch = situation.branch
     first = whole.first

@@ -13,8 +13,7 @@ def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
     observed = meter.parts[ContextKind.OBSERVATIONS]
     if not policy.observation or observed < policy.reflection_share * meter.window:
         return None
-    span = span_of_observations(situation)
-    if span is None:
+    if (span := span_of_observations(situation)) is None:
         return None
     return FoldPlan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the context window")  # fmt: skip
 

@@ -10,8 +10,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituatio
 
 def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None:
     """Plan to cover everything before the tail, or before `until`."""
-    span = find_foldable_span(situation, until)
-    if span is None:
+    if (span := find_foldable_span(situation, until)) is None:
         return None
     return FoldPlan(FoldKind.TRUNCATION, span, "otherwise, the next request would not fit", panic=True)
 

@@ -141,8 +141,7 @@ class EntryActions(QObject):
         self._shown.run_if_shown(reading, show_comparison)
 
     def show_entry_context_menu(self, place: QPoint) -> None:
-        many = self._table.selected_count
-        if not many:
+        if not (many := self._table.selected_count):
             return
         menu = build_popup_menu(self._page)
         menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)

@@ -255,8 +255,7 @@ class ChangesPage(QWidget):
 
     def _ask_which_folders_to_cover(self) -> None:
         """A folder over the limit: its largest folders, for the user to choose."""
-        changes = self._changes
-        if changes is None:
+        if (changes := self._changes) is None:
             return
 
         def cover_chosen_folders(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it

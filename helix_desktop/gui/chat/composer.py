@@ -198,8 +198,7 @@ class Composer(QWidget):
         self.text.has_queued_messages = bool(messages)
 
     def send_composed_message(self, *, steer: bool) -> None:
-        parts = self.message_parts()
-        if not parts:
+        if not (parts := self.message_parts()):
             return
         edited = self._edited
         self._add_to_sent_history(self.text.toPlainText())

@@ -35,8 +35,7 @@ class PaletteItem:
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
     """The items that contain every word: first those that begin with the typed text or its first word, or whose note is it."""
-    wanted = words.casefold().split()
-    if not wanted:
+    if not (wanted := words.casefold().split()):
         return list(finds[:MAX_MATCHES])
     found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
     whole = " ".join(wanted)
@@ -186,8 +185,7 @@ class CommandPalette(SearchPopup):
         self.place_popup()
 
     def place_popup(self) -> None:
-        parent = self.parentWidget()
-        if parent is None:
+        if (parent := self.parentWidget()) is None:
             return
         px = self._theme.zoomed_pixels
         self.setGeometry(parent.rect())

@@ -266,8 +266,7 @@ class ModelChooser(SearchPopup):
             self.edit_wanted.emit(model)
 
     def toggle_favourite(self) -> None:
-        model = self.highlighted_model()
-        if model is None:
+        if (model := self.highlighted_model()) is None:
             return
         names = self._remembered_model_names("favourites")
         changed = [name for name in names if name != model.name] if model.name in names else [*names, model.name]
@@ -288,8 +287,7 @@ class ModelChooser(SearchPopup):
         return super().claims_shortcut_key(event) or self._shortcut_action(event) is not None
 
     def handle_popup_key(self, event: QKeyEvent) -> bool:
-        act = self._shortcut_action(event)
-        if act is None:
+        if (act := self._shortcut_action(event)) is None:
             return super().handle_popup_key(event)
         act()
         return True

@@ -128,8 +128,7 @@ class Notices(QWidget):
             self._waiting_offers.pop()()
 
     def _place_notice(self) -> None:
-        parent = self.parentWidget()
-        if parent is None:
+        if (parent := self.parentWidget()) is None:
             return
         width = min(parent.width() - 32, self._theme.zoomed_pixels(WIDTH))
         self.setFixedWidth(width)

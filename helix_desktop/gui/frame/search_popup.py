@@ -127,8 +127,7 @@ class SearchPopup(QWidget):
 
     def _move_highlight(self, steps: int) -> None:
         """Moves the highlight past rows that cannot be chosen. A single step wraps at the ends."""
-        usable = self.selectable_rows()
-        if not usable:
+        if not (usable := self.selectable_rows()):
             return
         here = self.list.currentIndex().row()
         place = usable.index(here) if here in usable else 0

@@ -40,8 +40,7 @@ class OpenWorkspaceContents:
         return await self._require_workbench().read_conversation_facts(conversation)
 
     def _require_workbench(self) -> Workbench:
-        bench = self._bench()
-        if bench is None:
+        if (bench := self._bench()) is None:
             raise NotFound(tr("No workspace is open."))
         return bench
 
@@ -105,8 +104,7 @@ class WindowPages(QObject):
 
     def _show_workspace_cache(self, page: CachePage) -> None:
         """Shows the workspace's entries, with the columns as the user left them."""
-        bench = self._showing.bench
-        if bench is None:
+        if (bench := self._showing.bench) is None:
             return
         page.restore_cache_layout(self._state_file.get_remembered("layout", bench.id, "cache", default=""))
         self._stop_watching_limit()

@@ -83,8 +83,7 @@ class FoundConversationTree(RowTree):
 
     def show_details(self, group: HistoryGroup, details: HistoryDetails) -> None:
         """What was read of a conversation; why it cannot be imported, where that is so."""
-        row = self.rows.get((group.path, group.folder))
-        if row is None:
+        if (row := self.rows.get((group.path, group.folder))) is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
         last, project = details.last or group.last, row.parent()

@@ -307,8 +307,7 @@ class ContextInspector(QWidget):
         menu.addSeparator()
 
     def show_request_of_step(self) -> None:
-        session = self._session
-        if session is None:
+        if (session := self._session) is None:
             return
         step = None if self._is_at_present else self._steps[self.slider.value()].seq
         self._open_request_dialog(session, step, self._step.text())

@@ -74,8 +74,7 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, columns: bool) -> list[DifferenceR
 
 def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
     """A unified difference of one file, shown exactly: every line of it, with what hides in it marked. Nothing for any other text."""
-    names = _FILES.match(text)
-    if names is None:
+    if (names := _FILES.match(text)) is None:
         return []
     first, second = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
     found = [DifferenceRow(-1, right=first), DifferenceRow(-1, right=second)]

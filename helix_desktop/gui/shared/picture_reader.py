@@ -21,8 +21,7 @@ def picture_format(content: bytes) -> bytes:
 
 def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     """The picture, scaled down to `widest` if it is given; None if it cannot be read or claims to be huge. May run on any thread."""
-    kind = picture_format(content)
-    if not kind:
+    if not (kind := picture_format(content)):
         return None
     data = QByteArray(content)
     buffer = QBuffer(data)

@@ -60,8 +60,7 @@ class RequestCostBars:
     def describe_costs(self, point: int) -> str:
         """What the requests of a point cost, a line for each part; empty where there is none."""
         first, last = bisect_left(self._points, point), bisect_right(self._points, point)
-        requests = [one for _, one in self._requests[first:last]]
-        if not requests:
+        if not (requests := [one for _, one in self._requests[first:last]]):
             return ""
         lines = [tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))]
         for group, (name, _) in enumerate(self.named_parts()):

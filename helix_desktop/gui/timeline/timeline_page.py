@@ -237,8 +237,7 @@ class TimelinePage(QWidget):
         self._show_chosen_in_panel()
 
     def _show_chosen_in_panel(self) -> None:
-        event = self._chosen
-        if event is None:
+        if (event := self._chosen) is None:
             return
         story = self._timeline_of_event(event)
         earlier = story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None

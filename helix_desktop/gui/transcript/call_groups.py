@@ -62,8 +62,7 @@ class CallGroups:
         self._closed = True
 
     def add_call_result_to_group(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
-        group = self.group_of_item(index)
-        if group is None:
+        if (group := self.group_of_item(index)) is None:
             return ()
         before = group.is_collapsible
         group.seconds += seconds

@@ -151,8 +151,7 @@ class FetchedTranscriptContent(QObject):
 
     async def _read_entry_image(self, stored: Stored) -> QImage:
         content = await self._source.read(stored.digest, 0, stored.size)
-        image = await asyncio.to_thread(read_picture, content, WIDEST)
-        if image is None:
+        if (image := await asyncio.to_thread(read_picture, content, WIDEST)) is None:
             raise HelixError(tr("This image cannot be shown: it is damaged, too large, or in an unknown format."))
         return image
 

@@ -111,8 +111,7 @@ class TranscriptItems:
 
     def show_fact(self, recorded: facts.Recorded) -> ItemChanges:
         self._advance_history(recorded)
-        step = _STEPS.get(type(recorded.fact))
-        if step is None:
+        if (step := _STEPS.get(type(recorded.fact))) is None:
             return ItemChanges(len(self.all))
         if isinstance(recorded.fact, facts.ModelReplied | facts.TurnEnded | facts.Rewound):
             self._remove_live_items()
@@ -331,8 +330,7 @@ class TranscriptItems:
         return self._clear_latest_failure()
 
     def _show_tool_result(self, recorded: facts.Recorded, fact: facts.ToolReturned) -> Iterable[int]:
-        answered = self.history.record.answered.get(recorded.seq)
-        if answered is None:
+        if (answered := self.history.record.answered.get(recorded.seq)) is None:
             return ()
         index = bisect_left(self._seqs, answered.ref.seq)
         while self.all[index].part != answered.ref.part:
@@ -365,8 +363,7 @@ class TranscriptItems:
     def _list_items_changed_by_unfolding(
         self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded
     ) -> Iterable[int]:
-        folded = self._folds.get(fact.fold)
-        if folded is None:
+        if (folded := self._folds.get(fact.fold)) is None:
             return ()
         changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
         return [*changed, *self._items_of_cover(folded.cover)] if isinstance(folded.cover, facts.PartRef) else changed

@@ -125,8 +125,7 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
 
 def _open_fence_after(line: str, opened: str) -> str:
     """The mark of the fence that is open after this line of a list or a quotation."""
-    match = _ANY_FENCE.match(line)
-    if match is None:
+    if (match := _ANY_FENCE.match(line)) is None:
         return opened
     mark = match.group(1)
     if not opened:

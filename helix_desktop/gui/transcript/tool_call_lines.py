@@ -75,8 +75,7 @@ class ToolCallLine:
 
 def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     words = format_call(state.call.name, state.call.arguments)
-    returned = state.returned
-    if returned is None:
+    if (returned := state.returned) is None:
         return _build_unfinished_line(state, words, now)
     chips = [*_build_chips_of_folds(state), *_build_result_chips(state, returned)]
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:

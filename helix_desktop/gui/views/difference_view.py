@@ -248,8 +248,7 @@ class DifferenceView(TextSurface):
             return NO_POSITION
         y = point.y() + self.verticalScrollBar().value()
         number = self._heights.nearest_row(y)
-        line = self._line_of_row(number)
-        if line is None:
+        if (line := self._line_of_row(number)) is None:
             return TextPosition(number, 0)
         laid = self._lines.lay_out_line(number, line, right=self._right)
         at = min(max(int((y - self._heights.tops[number]) / self._ink.code_line_height), 0), laid.lineCount() - 1)

@@ -102,8 +102,7 @@ class TextLineView(TextSurface):
         return first.number, end
 
     def selected_text(self) -> str:
-        lines = self.selected_line_range()
-        if lines is None:
+        if (lines := self.selected_line_range()) is None:
             return ""
         if self._by_line:
             return "\n".join(self.viewed_lines[i] for i in range(lines[0], lines[1] + 1))

@@ -227,8 +227,7 @@ class ReplyAssembler:
         return {**self.whole, "content": blocks}
 
     def _finish_block(self, index: int, block: dict[str, Json]) -> dict[str, Json]:
-        written = "".join(self._json.get(index, ()))
-        if not written:
+        if not (written := "".join(self._json.get(index, ()))):
             return block
         try:
             return {**block, "input": json.loads(written)}

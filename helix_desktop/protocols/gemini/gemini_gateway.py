@@ -45,8 +45,7 @@ def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
 
 def _resolve_reference(schema: Object, definitions: Object) -> Object:
     """Replace a reference by its target. The depth limit ends circular ones."""
-    name = text_at(schema, "$ref").rpartition("/")[2]
-    if not name:
+    if not (name := text_at(schema, "$ref").rpartition("/")[2]):
         return schema
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     return {**object_at(definitions, name), **beside}

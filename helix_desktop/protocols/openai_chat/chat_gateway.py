@@ -211,8 +211,7 @@ class ChatCallFilter(HiddenCallFilter):
             return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
         value = object_at(event)
         self._id = self._id or value.get("id")
-        choices = list_at(value, "choices")
-        if not choices:
+        if not (choices := list_at(value, "choices")):
             return self._add_earlier_usage(raw, value)
         choice = object_at(choices[0])
         delta = object_at(choice, "delta")
@@ -240,8 +239,7 @@ class ChatCallFilter(HiddenCallFilter):
         kept = dict(delta)
         if self.replies_before and "role" in kept:
             del kept["role"]
-        calls = list_at(delta, "tool_calls")
-        if not calls:
+        if not (calls := list_at(delta, "tool_calls")):
             return kept, False
         seen = [piece for call in calls if (piece := self._filter_call_piece(object_at(call))) is not None]
         kept["tool_calls"] = seen

@@ -166,8 +166,7 @@ class ChatReplyReader(ReplyReaderBase):
 
     def _seal_reasoning(self) -> None:
         """Set what to send back with the reasoning: its name here, or its details word for word."""
-        key = self._draft.first_key_of_sort("reasoning")
-        if key is None:
+        if (key := self._draft.first_key_of_sort("reasoning")) is None:
             return
         if self._details:
             self._draft.seal_reasoning(key, details=merge_reasoning_details(self._details))

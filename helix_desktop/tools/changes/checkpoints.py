@@ -250,8 +250,7 @@ class Checkpoints:
         async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):
             for got in batch:
                 folder, _, name = got.path.rpartition("/")
-                names = found.folders[folder]
-                if names is None:
+                if (names := found.folders[folder]) is None:
                     continue
                 if got.record:
                     names[name] = got.record

@@ -31,8 +31,7 @@ def find_behind_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
             finder.doubts.append("git has an option that is not known")
         _check_git_setting(finder, "-c" if word == "-c" else name, value)
         at += 1
-    words = rest[at:]
-    if not words:
+    if not (words := rest[at:]):
         return found
     if not is_certain_word(words[0]):
         finder.doubts.append("the shell fills in what git does")
@@ -202,8 +201,7 @@ def find_behind_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
     )  # fmt: skip
     rest = ["-I{}" if word in ("-i", "--replace") else word for word in rest]
     rest = [f"-I{word[2:]}" if re.match(r"-i.", word) else word for word in rest if not re.fullmatch(r"-l\d*", word)]
-    at = program_finder.find_end_of_options(prefix, rest)
-    if at is None:
+    if (at := program_finder.find_end_of_options(prefix, rest)) is None:
         return finder.guess_programs(rest)
     words = rest[at:]
     for mark in program_finder.option_values(rest[:at], ("-I", "-J", "--replace")):
@@ -249,8 +247,7 @@ def find_behind_parallel(finder: ProgramFinder, rest: list[str]) -> list[Started
 def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
     prefix = WrapperProgram("sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code"))
-    at = program_finder.find_end_of_options(prefix, rest)
-    if at is None:
+    if (at := program_finder.find_end_of_options(prefix, rest)) is None:
         return finder.guess_programs(rest)
     behind = rest[at + 1 :]
     if behind[:1] in (["-c"], ["--command"]):
@@ -277,8 +274,7 @@ def find_behind_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedP
 def find_behind_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences")
     prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
-    at = program_finder.find_end_of_options(prefix, rest)
-    if at is None:
+    if (at := program_finder.find_end_of_options(prefix, rest)) is None:
         return finder.guess_programs(rest)
     return [*finder.find_in_text(" ".join(rest[at:])), *finder.find_in_words(tuple(rest[at:]), sure=False)]
 

@@ -35,8 +35,7 @@ def name_without_version(word: str) -> str:
 def is_given_code(words: Sequence[str]) -> bool:
     """Whether an interpreter gets code by its options or from its input."""
     name = name_without_version(words[0])
-    letters = program_tables.CODE_OPTIONS.get(name)
-    if letters is None:
+    if (letters := program_tables.CODE_OPTIONS.get(name)) is None:
         return name in program_tables.SCRIPT_LANGUAGES
     for word in words[1:]:
         if word == "-m" or not word.startswith(("-", "+")):
@@ -248,8 +247,7 @@ class ProgramFinder:
         return self.find_in_options(name, rest)
 
     def find_behind_wrapper(self, prefix: WrapperProgram, rest: list[str]) -> list[StartedProgram]:
-        at = find_end_of_options(prefix, rest)
-        if at is None:
+        if (at := find_end_of_options(prefix, rest)) is None:
             return self.guess_programs(rest)
         own = rest[at : at + prefix.operands]
         if any(MANY in word for word in own):

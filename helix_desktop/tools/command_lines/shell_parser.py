@@ -550,8 +550,7 @@ class _CommandParser(ShellWordParser):
         return self.text[begin : self.at]
 
     def _require_word(self) -> ShellWord:
-        word = self.parse_word()
-        if word is None:
+        if (word := self.parse_word()) is None:
             raise UnreadableCommand("it is not valid shell syntax")
         return word
 
@@ -608,7 +607,6 @@ class _CommandParser(ShellWordParser):
 
 
 def _parse_document_start(raw: str, given: list[str], *, tabs: bool) -> HereDocument:
-    match = _DELIMITER.fullmatch(raw)
-    if not match:
+    if not (match := _DELIMITER.fullmatch(raw)):
         raise UnreadableCommand("it has a here-document that could not be parsed")
     return HereDocument(match[2] or match[3], bool(match[1] or match[3]), tabs, given)
