@@ -71,9 +71,7 @@ class OwnedTasks:
 
 
 async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
-    """The result of `work`; TimeoutError after `seconds`. Python 3.11's `asyncio.wait_for` loses a
-    cancellation that comes as the work ends.
-    """
+    """Like `asyncio.wait_for`, which loses a cancellation that comes as the work ends (Python 3.11)."""
     async with asyncio.timeout(seconds):
         return await work
 

@@ -39,9 +39,7 @@ DEMO = "demo/demo"
 
 @dataclass(eq=False)
 class ProviderAdministration:
-    """Given what the desk holds: the providers' file, the keys, the connections.
-    `allow_file` records that the user said keys may stand in a file.
-    """
+    """Changes providers and keys. `allow_file` records that the user lets keys stand in a file."""
 
     configured: ConfiguredProviders
     secrets: SecretStorage

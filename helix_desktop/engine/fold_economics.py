@@ -191,9 +191,7 @@ def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
 
 
 def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float:
-    """Return the chance that a pause of `away` seconds ends within
-    `life` more, by usual pauses and by those of the conversation.
-    """
+    """Return the chance that a pause of `away` seconds ends within `life` more."""
     usual = 1 - (away / (away + life)) ** RETURN_SLOPE if away > 0 else 1.0
     longer = [pause for pause in pauses if pause > away]
     returned = sum(pause <= away + life for pause in longer)

@@ -61,9 +61,7 @@ class TextForms:
 
 
 class _SearchHint(Generic[AnyStr]):
-    """Finds where it may be, cheaply, as the pattern is slow: by the
-    longest run of letters and digits, or by one of its rare escapes.
-    """
+    """Finds cheaply where the slow pattern may match: by the longest word or a rare escape."""
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
         run = max(re.findall(r"\w+", text), key=len, default="")

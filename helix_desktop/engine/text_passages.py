@@ -63,9 +63,7 @@ def find_passages_in_texts(
 def _choose_passages(
     tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int, most: int
 ) -> list[Span]:
-    """Return at most `most` passages that fit, each around a line that no
-    better one shows. `text_of`: the range for a passage around a line.
-    """
+    """Return up to `most` passages that fit, each around a line that no better passage shows."""
     chosen: list[Span] = []
     shown: set[str] = set()
     for hit in _rank_hits(hits):

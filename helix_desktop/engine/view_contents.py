@@ -60,8 +60,6 @@ def content_for_model(stored: Stored, content: bytes) -> str | Image:
 
 
 def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
-    """Return the tokens of an entry, proportionally beyond the sample. A
-    turn, the index and others count the same text, which counters remember.
-    """
+    """Return an entry's tokens by its beginning. All count the same text, which counters remember."""
     sample = beginning[:SAMPLE]
     return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

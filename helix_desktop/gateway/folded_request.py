@@ -71,9 +71,7 @@ def build_folded_body(
     marked: Collection[int] | None = None,
     kept: PreviousBody | None = None,
 ) -> dict[str, Json]:
-    """Build the request with the entries in place of its messages.
-    `marked`: the client's units that may have a cache mark (None: any).
-    """
+    """Build the request with the entries as its messages. `marked`: units that may be cache-marked."""
     protocol: Any = WIRE_MODULES[wire]
     first = count_leading_instructions(messages)
     own: Sequence[int] = ()  # The agent's own messages that may have marks.

@@ -55,9 +55,7 @@ def reserve_port(port: int) -> socket.socket | None:
 
 
 def _check_nobody_listens(port: int) -> None:
-    """Raise OSError if a process of this user already listens there, since
-    the kernel allows both. Other users and programs were refused before.
-    """
+    """Raise OSError if another process of this user listens there, which the kernel would allow."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         if probe.connect_ex(("127.0.0.1", port)) == 0:

@@ -317,9 +317,7 @@ class LocalAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        """Record a reply with calls of ours, and answer these: id,
-        name, text and success. `refusal`: the answer for all of them.
-        """
+        """Record a reply with calls of ours, and answer them: id, name, text and success of each."""
         track = self._known_messages_of_ticket(ticket)
         answered = [
             (call.id, call.name, *((refusal, False) if refusal else await self._run_recall_call(call, track)))
@@ -379,9 +377,7 @@ class LocalAgentConversations:
             await follower.update_entries(track)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        """Fold after the provider found the request too long, unless that was
-        done since it was sent. Return None if nothing more can be folded.
-        """
+        """Fold because the provider found the request too long. None: no more can be folded."""
         track = self._known_messages_of_ticket(ticket)
         if track is None or not ticket.live:
             return None

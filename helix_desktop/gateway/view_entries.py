@@ -239,9 +239,7 @@ class ViewEntriesBuilder:
                 yield Returned(fact.call, name, text, fact.ok)
 
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
-        """Leave messages without facts (empty ones) in place, unless a
-        fold covers it. Those before `first` are among the `known` entries.
-        """
+        """Leave empty messages, which have no facts, in place unless a fold covers them."""
         seqs = self.seqs
         there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}
         there.update(*(range(bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans))

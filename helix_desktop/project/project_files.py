@@ -51,10 +51,7 @@ def read_project_files(
     touched: Iterable[Path] = (),
     is_hidden: Callable[[Path], bool] = rules_files.nothing_is_hidden,
 ) -> ProjectItems:
-    """Read the folders. A slow disk makes this wait, so run it in a thread.
-
-    Items that lead to files hidden from agents are left out.
-    """
+    """Read the folders, without items that lead to hidden files. It waits for slow disks."""
     folders = [Path(root) for root in roots]
     mine, switched = user_home(), frozenset(off)
     found: dict[str, ProjectItem] = {}

@@ -30,9 +30,7 @@ USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProjectHook:
-    """One command for one event. `trust`: the hash the user trusts.
-    `is_of_user`: it is in the user's own settings and runs only what is theirs.
-    """
+    """One command for one event. `trust`: the hash that the user trusts."""
 
     event: str
     matcher: str
@@ -40,7 +38,7 @@ class ProjectHook:
     seconds: float
     folder: Path
     trust: str = ""
-    is_of_user: bool = False
+    is_of_user: bool = False  # It is in the user's own settings and runs only what is theirs.
     only: str = ""  # The calls that it applies to, such as `Bash(git push *)`. If empty, it applies to all.
 
     def matches_arguments(self, values: Mapping[str, Any]) -> bool:

@@ -96,9 +96,7 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
 
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
-    """Return the names and hashes of the files beside SKILL.md, which are
-    trusted with the skill, and how many more there are than are examined.
-    """
+    """Return names and hashes of the files beside SKILL.md, and how many were too many to examine."""
     files = [
         path
         for path in reading.list_files_below(folder, _MOST_LOOKED_AT)

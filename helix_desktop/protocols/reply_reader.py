@@ -24,9 +24,7 @@ class ReplyReaderBase(ABC):
 
     @abstractmethod
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        """Return the event's deltas. Raises ModelFailed if the
-        provider reports an error, and ValueError for an unknown event.
-        """
+        """Return the event's deltas. ModelFailed: the provider's error; ValueError: an unknown event."""
 
     @property
     @abstractmethod

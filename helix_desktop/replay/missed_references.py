@@ -252,9 +252,7 @@ class MissedReferences:
         return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]
 
     def _pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
-        """Return an entry's pages: all in one round if much is needed, or
-        else by words first and, if that is not enough, page after page.
-        """
+        """Return an entry's pages: all at once if much is needed, else by words, then page after page."""
         pages = self._all_pages_of(entry)
         if len(pages) == 1 and len(entry.text) <= SHORT:
             return pages

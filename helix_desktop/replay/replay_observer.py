@@ -159,9 +159,7 @@ class ReplayObserver:
                 return self._text_of_stored(stored) if stored else ""
 
     async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
-        """Recall the original for every hash when it first occurs. A
-        hash in the recording that the cache lacks is no promise of ours.
-        """
+        """Recall the original for every new hash. The cache need not have those of the recording."""
         fresh = [block for block in blocks if id(block) not in self._seen]
         self._seen = {id(block): block for block in blocks}
         for digest in lost_details.digests_in_view(fresh, self._text_in_block):

@@ -44,9 +44,7 @@ class GatewayKeeper:
         return self._process.pid if self._process is not None else 0
 
     def start_first_gateway(self, port: int = 0) -> None:
-        """Start the first gateway. It listens on `port`, which this
-        home's agents know, or else on the usual port or any free one.
-        """
+        """Start the first gateway on `port`, which agents know, or else the usual port or a free one."""
         try:
             self._socket = listen_on_loopback(port or GATEWAY_PORT, is_reserved=bool(port))
         except InvalidInput:

@@ -21,9 +21,7 @@ _NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})(?:-v(\d+)
 
 @dataclass(frozen=True, slots=True)
 class JournalBackup:
-    """A complete copy of the journal. `time`: when it was made.
-    `version`: the old format's, if it was made before an upgrade.
-    """
+    """A whole copy of the journal. `version`: the format it was upgraded from, if it was."""
 
     path: Path
     time: float

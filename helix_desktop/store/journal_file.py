@@ -279,9 +279,7 @@ class JournalFile:
                 self._recompute_row(conversation)
 
     def insert_stored_facts(self, lines: Sequence[StoredFact], *, trusted: bool = False) -> None:
-        """Insert many facts in order, like `restore_facts`, continuing each
-        conversation's row. `trusted`: their digests were just computed here.
-        """
+        """Insert facts in order, as `restore_facts` does. `trusted`: the digests were just computed."""
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
             of: dict[str, list[StoredFact]] = {}

@@ -41,9 +41,7 @@ def connect_database(
 
 
 def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqlite3.Connection:
-    """Connect to a file that nobody in this process has open, without
-    writing anything, even beside it. A killed program's log is read, too.
-    """
+    """Connect without writing anything, even beside the file; also reads a killed program's log."""
     way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
     with SqliteErrors(corrupt, what):
         return sqlite3.connect(

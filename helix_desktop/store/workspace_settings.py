@@ -289,9 +289,7 @@ def new_settings_text(name: str, colour: str, roots: tuple[str, ...]) -> str:
 
 
 def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
-    """Set dotted keys (None removes one) in the current file, so that
-    concurrent edits by hand survive. Names with a dot are quoted, as in TOML.
-    """
+    """Set dotted keys (None removes one) in the current file, so that edits by hand survive."""
     _read_settings_text(path)  # Reports a missing file before the lock would create the folder.
     with atomic_files.hold_for_change(path):
         text = _read_settings_text(path)

@@ -482,9 +482,7 @@ class Workbench:
         result: history_imports.ImportResult | None = None,
         copies: Path | None = None,
     ) -> history_imports.ImportResult:
-        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves
-        whole conversations, and `result` tells which.
-        """
+        """Import conversations, or what is new of them. Stopped, it leaves whole ones, named in `result`."""
         result = result or history_imports.ImportResult(history_imports.new_import_name())
         ahead = (await self.open_draft_session()).conversation.expected_state.settings
         work = history_imports.HistoryImport(

@@ -122,9 +122,7 @@ class TokenLedger:
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:
-        """Return a model's billed tokens per counted token, as known at
-        `seq`: the median of the last reports and of what is expected.
-        """
+        """Return a model's billed tokens per counted one at `seq`: the median of reports and the expected."""
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
         told = known.last_proportions(seq) if known else ()

@@ -28,9 +28,7 @@ _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
 def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
-    """Returns the picture, shrunk or converted if necessary, and its media type. Raises
-    InvalidInput if it is no picture. May run on any thread.
-    """
+    """Shrinks or converts a picture if needed. Returns it with its media type, on any thread."""
     kind, picture = picture_format(content), read_picture(content)
     if picture is None:
         raise InvalidInput(

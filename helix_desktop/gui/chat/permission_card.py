@@ -386,9 +386,7 @@ class PermissionQuestionCard(QWidget):
 
 
 class PermissionQuestionPanel(QWidget):
-    """Shows the oldest open question of the conversation, one at a time. `answered` carries its
-    number and the answer.
-    """
+    """Shows the oldest open question. `answered` carries its number and the answer."""
 
     answered = Signal(int, object)
     left = Signal()

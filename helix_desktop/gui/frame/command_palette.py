@@ -95,9 +95,7 @@ class PaletteRowPainter(RowPainter):
 
 
 class CommandPalette(SearchPopup):
-    """Searches everything in one box. `at_hand` lists the items in memory; whoever listens to
-    `search_wanted` answers with `show_search_results`.
-    """
+    """Searches everything in one box: `at_hand` at once, and `search_wanted` asks for the rest."""
 
     search_wanted = Signal(str)
     closed = Signal()

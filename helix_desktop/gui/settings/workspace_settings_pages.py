@@ -73,9 +73,7 @@ class InstructionsPage(WorkspaceSettingsPage):
 
 
 class PolicyPage(WorkspaceSettingsPage):
-    """The preset and what it decides; every other threshold is under Advanced. A value that
-    differs from the preset can be put back.
-    """
+    """The preset; every other threshold is under Advanced and can be put back to the preset's."""
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"), bench, doing)

@@ -22,12 +22,10 @@ class AnswerChoice:
 
 @dataclass(slots=True)
 class AlternativeAnswers:
-    """`_answer_begins`: for each message answered again, the first fact of each answer.
-    `_answer_ends`: the last one before it was left.
-    """
+    """Keeps, for each message answered again, where each answer begins and ends."""
 
-    _answer_begins: dict[int, list[int]] = field(default_factory=dict)
-    _answer_ends: dict[int, int] = field(default_factory=dict)
+    _answer_begins: dict[int, list[int]] = field(default_factory=dict)  # By message: each answer's first fact.
+    _answer_ends: dict[int, int] = field(default_factory=dict)  # By first fact: the last before it was left.
 
     def add_answer_of_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
         """A rewind at `seq`: the answers on the way to the fact before it are left there."""

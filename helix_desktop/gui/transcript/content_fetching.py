@@ -37,9 +37,7 @@ class TranscriptContentSource(Protocol):
 
 
 class FetchedTranscriptContent(QObject):
-    """Keeps the contents asked for last. `content_arrived`: a missing one is there or has failed.
-    `formulas_drawn`: formulas are ready.
-    """
+    """Keeps what was asked for last, and signals when missing contents and formulas are there."""
 
     content_arrived = Signal()
     formulas_drawn = Signal()

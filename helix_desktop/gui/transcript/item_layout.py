@@ -35,9 +35,7 @@ class ItemLayout(BoxStack):
         return round(self.bottom_edge) if self.done else max(round(self.bottom_edge), self._guess)
 
     def lay_out_slice(self, until: float, down_to: float = 0.0) -> bool:
-        """Lay out more, until the time `until`, and a little longer where what is
-        `down_to` there is still missing; True when all is laid out.
-        """
+        """Lays out until the time `until`, longer if `down_to` is not reached. True when all is done."""
         while not self.done:
             box = next(self._more, None)
             if box is None:

@@ -40,9 +40,7 @@ def terminal_output_text(text: str) -> str:
 
 
 def safe_tooltip(text: str) -> str:
-    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and a tooltip cannot be
-    told not to. Nor does Qt wrap a line of it.
-    """
+    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and does not wrap it."""
     lines = make_safe_text(text).split("\n")
     text = "\n".join(textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line for line in lines)
     return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>" if "<" in text or "&lt;" in text else text
