@@ -370,10 +370,9 @@ def _path_in_text(text: str, *, is_path: bool) -> str:
 
 
 def _host_of_call(call: AcpCall) -> str:
-    try:
+    with suppress(ValueError):
         return urlsplit(text_at(call.told, "rawInput", "url")).hostname or ""
-    except ValueError:
-        return ""
+    return ""
 
 
 def _command_line(params: dict[str, Any]) -> str:

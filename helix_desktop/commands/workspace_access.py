@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,10 +101,9 @@ async def act_on_workbench(
 
 def ask_yes_or_no(question: str) -> bool:
     """Asks a yes-or-no question. Without a terminal, and at the end of input, the answer is no."""
-    try:
+    with suppress(EOFError):
         return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
-    except EOFError:
-        return False
+    return False
 
 
 def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:

@@ -173,10 +173,9 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
 
 
 def _object_in_line(line: bytes) -> Mapping[str, object]:
-    try:
+    with suppress(ValueError):
         return object_at(orjson.loads(line))
-    except ValueError:
-        return {}
+    return {}
 
 
 def _find_opencode(data: Path) -> Iterator[FoundHistories]:

@@ -62,10 +62,9 @@ class StoredSignIn:
         return (uris[0].port or 0) if uris else 0
 
     def _parse_stored_part(self, kind: Any, name: str) -> Any:
-        try:
+        with suppress(KeyError, ValidationError):
             return kind.model_validate(self._values[name])
-        except (KeyError, ValidationError):
-            return None
+        return None
 
     async def get_tokens(self) -> OAuthToken | None:
         if self.context is not None:

@@ -113,10 +113,9 @@ class ProjectReading:
 
     def contains(self, path: Path) -> bool:
         """Whether a path is in the folder, after following links."""
-        try:
+        with suppress(OSError, RuntimeError, ValueError):
             return path.resolve().is_relative_to(self.real_root)
-        except (OSError, RuntimeError, ValueError):
-            return False
+        return False
 
     def read_text(self, path: Path) -> str | None:
         """Return a file's text, or None if it is outside, too large, unreadable or no plain file."""

@@ -192,10 +192,9 @@ def is_loopback(url: str) -> bool:
         return False
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
+    with suppress(ValueError):
         return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def strip_and_check_key(key: str, provider: str) -> str:

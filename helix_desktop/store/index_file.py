@@ -156,10 +156,9 @@ class StoreFeed:
         return self._thread.call_and_wait(self._record_if_known, digest)
 
     def _record_if_known(self, digest: Digest) -> CacheRecord | None:
-        try:
+        with suppress(HelixError):
             return self._cache.reader.record_of_entry(digest)
-        except HelixError:
-            return None
+        return None
 
 
 class IndexFile:
@@ -409,10 +408,9 @@ class IndexFile:
 
 
 def _decode_or_none(line: StoredFact) -> Fact | None:
-    try:
+    with suppress(HelixError):
         return decode_fact(line.fact)
-    except HelixError:
-        return None
+    return None
 
 
 def searchable_texts(fact: Fact) -> list[str]:

@@ -4,7 +4,7 @@ import re
 import sqlite3
 import time as clock
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,10 +42,9 @@ def _parse_backup_name(path: Path) -> JournalBackup | None:
     if (match := _NAME.fullmatch(path.name)) is None:
         return None
     text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
-    try:
+    with suppress(ValueError):
         return JournalBackup(path, datetime.fromisoformat(text).timestamp(), int(match[5] or 0))
-    except ValueError:
-        return None
+    return None
 
 
 def is_backup_due(workspace: Path, now: float) -> bool:

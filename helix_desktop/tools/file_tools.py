@@ -386,10 +386,9 @@ async def find_changes_by_command(use: ToolResources) -> tuple[FileChanged, ...]
 
 
 def _read_if_small(use: ToolResources, place: RootPath) -> bytes | None:
-    try:
+    with suppress(HelixError):
         return workspace_roots.read_whole_file(use.roots, place)
-    except HelixError:
-        return None
+    return None
 
 
 # --- The tools list_files and glob_files ---

@@ -190,10 +190,9 @@ def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
 
 
 def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
-    try:
+    with suppress(NotFound):
         return read_whole_file(roots, place)
-    except NotFound:
-        return None
+    return None
 
 
 def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:

@@ -14,7 +14,7 @@ import math
 import secrets as random
 import time as clock
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -270,10 +270,9 @@ def _texts_to_be_stored(message: RecordedMessage) -> Iterator[str]:
 
 
 def _file_size_bytes(file: Path) -> int:
-    try:
+    with suppress(OSError):
         return file.stat().st_size
-    except OSError:
-        return 0
+    return 0
 
 
 def _stamp_of_history_file(file: Path) -> tuple[int, int]:

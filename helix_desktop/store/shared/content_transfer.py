@@ -303,10 +303,9 @@ class ContentTransfer:
     async def _count_chunks_there(self, digest: Digest) -> int:
         name = entry_row_name(self._seal, digest)
         rows = await self._remote.fetch_in_batches([name])
-        try:
+        with contextlib.suppress(KeyError, HelixError):
             return parse_first_row(digest, self._seal.decrypt_row(name, rows[name])).count
-        except (KeyError, HelixError):
-            return 1
+        return 1
 
     def entries_of_tombstones(self, tombs: Sequence[Tombstone]) -> Iterator[Digest]:
         """Yield entries that other machines forgot. Tombstones of other workspaces are ignored."""
@@ -342,7 +341,6 @@ def count_chunks_of_entries(folder: CacheFolder, digests: Collection[Digest]) ->
 
 
 def _count_known_chunks(folder: CacheFolder, digest: Digest) -> int:
-    try:
+    with contextlib.suppress(HelixError, ValueError):
         return folder.reader.record_of_entry(digest).count_chunks
-    except (HelixError, ValueError):
-        return 0
+    return 0
