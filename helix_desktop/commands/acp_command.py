@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_options, workspace_access
+from helix_desktop.commands import Subparsers, add_options, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
 
 if TYPE_CHECKING:
     from helix_desktop.acp_agent.editor_agent import EditorAgent
     from helix_desktop.acp_agent.workspace_switch import WorkspacePipe
-    from helix_desktop.commands import Subparsers
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import errors
-from helix_desktop.commands import NAMED_WORKSPACE, Options, add_options, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench

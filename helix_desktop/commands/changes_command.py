@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, workspace_access
+from helix_desktop.commands import Options, Subparsers, workspace_access
 from helix_desktop.commands.workspace_access import (
     ASKING,
     add_workspace_verb,
@@ -16,12 +16,10 @@ from helix_desktop.commands.workspace_access import (
     run_if_confirmed,
 )
 from helix_desktop.console import Console, escape_control_characters
-from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.file_changes import FileChanges
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, format_local_minute
+from helix_desktop.commands import Options, Subparsers, format_local_minute
 from helix_desktop.commands.workspace_access import (
     ASKING,
     act_on_workbench,
@@ -21,7 +21,6 @@ from helix_desktop.console import Console
 from helix_desktop.errors import format_things
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.repository_copies import CopyStatus, FolderCopy
 

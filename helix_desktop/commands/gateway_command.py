@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory
-from helix_desktop.commands import Options, add_options, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_options, workspace_access
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
@@ -18,7 +18,6 @@ from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import find_provider_key
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
     from helix_desktop.store.stored_workspace import StoredWorkspace
 

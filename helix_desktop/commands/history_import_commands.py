@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, add_verb, format_local_minute, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import format_things
@@ -19,7 +19,6 @@ from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
     from helix_desktop.histories.history_finding import FoundHistories
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.history_imports import ImportResult

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
 from helix_desktop.processes.starter import open_page
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
     from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.session import Session
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace

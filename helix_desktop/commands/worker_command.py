@@ -15,13 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import workspace_access
+from helix_desktop.commands import Subparsers, workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreBusy
 from helix_desktop.store import fleet_task_files, workspace_link
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
     from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskResult, FleetTaskState
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker

@@ -205,7 +205,6 @@ async def _run_as_owner(
 
 
 def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
-    """Connects the workspace to its shared store, if it has one."""
     if workspace_link.is_set_up_to_be_shared(workspace):
         workspace_link.link_workspace(workspace, open_secrets(where), syncs=working)
 

@@ -62,7 +62,6 @@ class AgentFollower:
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
-        """Return a follower for a draft of the conversation."""
         other = AgentFollower(draft, self.folding.folding_for_draft(draft), self.cache, self.tokens, stored=self.stored)
         other._reads = self._reads
         return other

@@ -60,7 +60,6 @@ class GatewayRegistrations:
         self.replace_all(first)
 
     def replace_all(self, registrations: Iterable[GatewayRegistration]) -> None:
-        """Replace all registrations."""
         self._known = {_digest_of_token(one.token): one for one in registrations if one.token}
 
     def find_by_token(self, token: str) -> GatewayRegistration | None:

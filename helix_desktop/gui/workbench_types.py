@@ -4,8 +4,6 @@ When the program runs they are `object`, so that the window does not wait for th
 workbench's modules. No other module of the window names the workbench.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ class ScheduleKeeper:
         self._changed.set()
 
     async def add_due_tasks_until_cancelled(self) -> None:
-        """Add due tasks again and again."""
         while True:
             self._changed.clear()
             soonest = (

@@ -30,7 +30,6 @@ class FenwickTree:
             index += index & -index
 
     def clear_numbers(self) -> None:
-        """Set all numbers to 0."""
         self._tree = [0] * len(self._tree)
 
     def truncate_numbers(self, length: int) -> None:

@@ -172,7 +172,6 @@ class ConversationSync:
             yield
 
     async def send_and_release_leases(self) -> None:
-        """Send what waits, and release every lease."""
         await self.send_new_facts()
         async with self._busy:
             held = self.leases.list_held()
