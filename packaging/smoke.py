@@ -77,7 +77,7 @@ def _sharing() -> None:
 def _processes() -> None:
     """What starts this interpreter again: the readers of strangers' text, the sandbox, and the replay lab."""
     from helix_desktop.tools.fetch_tool import html_as_text
-    from helix_desktop.tools.grep import GrepPiece, grep_pieces
+    from helix_desktop.tools.regex_search import GrepPiece, grep_pieces
     from helix_desktop.tools.sandbox import find_sandbox
 
     async def pieces() -> AsyncIterator[GrepPiece]:

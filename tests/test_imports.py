@@ -49,7 +49,7 @@ def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> 
 
 
 def test_an_agent_waits_for_nothing_of_the_tools_before_the_first_answer_over_mcp() -> None:
-    names = ["commands.mcp_command", "token_counting", "tools.grep", "mcp_server.cache_mcp_server"]
+    names = ["commands.mcp_command", "token_counting", "tools.regex_search", "mcp_server.cache_mcp_server"]
     names += ["mcp_server.mcp_over_console", "mcp_server.cache_operations", "commands.workspace_access"]
     needless = {
         "jsonschema",

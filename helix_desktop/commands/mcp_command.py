@@ -94,7 +94,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 def build_served_workspace(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ServedWorkspace:
     from helix_desktop import token_counting
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
-    from helix_desktop.tools.grep import grep_entry_lines
+    from helix_desktop.tools.regex_search import grep_entry_lines
 
     async def run_task_command(words: Sequence[str]) -> Any:
         from helix_desktop.resident.resident_client import CollectingConsole

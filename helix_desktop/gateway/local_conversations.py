@@ -30,8 +30,8 @@ from helix_desktop.gateway.conversation_matching import (
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, without_taken_out
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
-from helix_desktop.tools.grep import grep_entry_lines
 from helix_desktop.tools.recall_tools import AROUND
+from helix_desktop.tools.regex_search import grep_entry_lines
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)

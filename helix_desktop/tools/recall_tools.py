@@ -7,7 +7,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, text_schema
-from helix_desktop.tools.grep import grep_entry_lines
+from helix_desktop.tools.regex_search import grep_entry_lines
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Gets the entry's digest and what is needed from it.
 AROUND = 2  # The number of lines that are shown before and after each match of a pattern.

@@ -18,7 +18,7 @@ from helix_desktop.tools import (
     file_tools,
     hidden_files,
     recall_tools,
-    search_tool,
+    search_files_tool,
     temporary_folders,
     todo_tool,
 )
@@ -109,7 +109,7 @@ class WorkspaceTools:
         guard: CallHooks | None = None,
     ) -> Toolbox:
         """Return one conversation's tools. `place`: its place among the agents to which it delegates."""
-        tools = [*file_tools.TOOLS, *search_tool.build_search_tool(self.sandbox)]
+        tools = [*file_tools.TOOLS, *search_files_tool.build_search_files_tool(self.sandbox)]
         tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
         tools += recall_tools.build_recall_tools(compact, history)
         tools += fetch_tool.TOOLS if self.options.offers_fetch else ()

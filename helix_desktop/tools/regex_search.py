@@ -11,7 +11,7 @@ from helix_desktop.engine.content_recall import PAGE_BYTES
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import Process, end_process, start_worker
-from helix_desktop.tools import grep_worker
+from helix_desktop.tools import regex_search_worker
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
@@ -60,7 +60,7 @@ async def grep_pieces(
     options: dict[str, object] = {"pattern": pattern, "most": limit, "ignore_case": ignore_case}
     # The worker normally ends earlier. This limit applies only if this program is killed.
     options |= {"context": min(max(context, 0), 50), "seconds": int(seconds) + 30}
-    process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
+    process = await start_worker(Path(regex_search_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import CacheCorrupt, InvalidInput
-from helix_desktop.tools import grep_worker
-from helix_desktop.tools.grep import GrepPiece, format_found_lines, grep_pieces, wrap_chunks_for_grep
+from helix_desktop.tools import regex_search_worker
+from helix_desktop.tools.regex_search import GrepPiece, format_found_lines, grep_pieces, wrap_chunks_for_grep
 
 
 async def contents(*pairs: tuple[str, str]) -> AsyncIterator[GrepPiece]:
@@ -100,7 +100,7 @@ async def test_the_numbers_are_those_of_the_lines(lines: Iterable[str]) -> None:
 def test_the_process_that_matches_ends_by_itself_when_nobody_is_left_to_end_it() -> None:
     told = {"pattern": "(a+)+$", "seconds": 1}
     about = {"name": "f", "size": 61, "more": False}
-    argv = [sys.executable, "-I", "-S", grep_worker.__file__]
+    argv = [sys.executable, "-I", "-S", regex_search_worker.__file__]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as worker:
         assert worker.stdin is not None
         worker.stdin.write(f"{json.dumps(told)}\n{json.dumps(about)}\n{'a' * 60}b".encode())

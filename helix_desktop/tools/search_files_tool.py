@@ -21,8 +21,8 @@ from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, Proces
 from helix_desktop.tools import built_in_tool, glob_patterns
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.file_tools import printable_name
-from helix_desktop.tools.grep import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
 from helix_desktop.tools.permission import ActionEffect, ToolAction
+from helix_desktop.tools.regex_search import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
 from helix_desktop.tools.sandbox import Sandbox
 from helix_desktop.tools.workspace_roots import RootPath, read_whole_file, stat_path, walk_files
 
@@ -35,7 +35,7 @@ _BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
-def build_search_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
+def build_search_files_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
     """Return the tool search_files, which runs ripgrep in this sandbox."""
     return (BuiltInTool(ToolName.SEARCH_FILES, _ABOUT, _SCHEMA, partial(search_files, sandbox)),)
 

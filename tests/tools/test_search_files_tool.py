@@ -13,7 +13,7 @@ from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind, is_sandbox_effective
-from helix_desktop.tools.search_tool import _iterate_whole_rows
+from helix_desktop.tools.search_files_tool import _iterate_whole_rows
 from tests.tools.world import World
 
 
