@@ -108,6 +108,10 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
     return encoding
 
 
+def is_any_vocabulary_loaded() -> bool:
+    return _read_encoding.cache_info().currsize > 0
+
+
 _REMEDY = "Reinstall Helix Desktop. This file contains none of your data."
 
 
@@ -124,6 +128,7 @@ class TiktokenCounter:
         self._folder = folder
         self._encoding: tiktoken.Encoding | None = None
         self._lock = threading.Lock()
+        self._loading = threading.Lock()  # Another one, so that remembered counts need not wait for the vocabulary.
         self._counts: OrderedDict[bytes, int] = OrderedDict()
 
     def count_tokens(self, text: str) -> int:
@@ -212,7 +217,7 @@ class TiktokenCounter:
 
     def _loaded_encoding(self) -> tiktoken.Encoding:
         if self._encoding is None:
-            with self._lock:
+            with self._loading:
                 if self._encoding is None:
                     self._encoding = get_encoding(self.name, self._folder)
         return self._encoding

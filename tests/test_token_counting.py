@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop import resources, token_counting
+from helix_desktop import concurrency, resources, token_counting
 from helix_desktop.errors import StoreFailed
 from helix_desktop.token_counting import PIECE, VOCABULARIES, WHOLE, TiktokenCounter, cut_into_pieces, get_encoding
 
@@ -139,6 +139,16 @@ def test_a_count_is_remembered() -> None:
     assert counter.count_tokens("the same words") == 3
     with pytest.raises(StoreFailed):
         counter.count_tokens("other words")
+
+
+def test_a_remembered_count_does_not_wait_for_the_vocabulary() -> None:
+    """The event loop asks for it while a thread loads the vocabulary, which takes half a second."""
+    counter, answers = TiktokenCounter(), list[int]()
+    counter._remember_count(token_counting._digest_of_text("known"), 7)
+    with counter._loading:
+        asking = concurrency.start_thread(lambda: answers.append(counter.count_tokens("known")), name="ask")
+        asking.join(60)
+    assert answers == [7]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

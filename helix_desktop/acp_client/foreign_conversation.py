@@ -317,4 +317,4 @@ def _format_history(branch: ConversationBranch) -> str:
         return ""
     told = [branch.message_at(seq) for seq in branch.order]
     answered = (each for each in told if each.seq <= branch.steps[-1] or not isinstance(each.fact, facts.UserSaid))
-    return HISTORY.format("\n".join(format_message(branch, each) for each in answered)[-LONGEST_HISTORY:])
+    return HISTORY.format("\n".join(format_message(branch, each, {}) for each in answered)[-LONGEST_HISTORY:])

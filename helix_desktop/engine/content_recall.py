@@ -8,7 +8,7 @@ back. Otherwise a recall would itself be folded, and the agent would recall in c
 import asyncio
 import functools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from helix_desktop.engine import context_usage, facts, fold_economics, span_as_text, text_passages
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
@@ -233,7 +233,8 @@ async def recall_folded_messages(
     ]
     if asked:
         return await _passages_in_messages(branch, cache, tokens, messages, words)
-    text = "\n".join(format_message(branch, message) for message in messages)
+    texts = await span_as_text.read_short_outputs(messages, cache)
+    text = "\n".join(format_message(branch, message, texts) for message in messages)
     if tokens.count_tokens(text) <= PAGE_TOKENS:
         return text
     stored = await cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("recall_history", name))
@@ -254,7 +255,7 @@ async def _passages_in_messages(
     for message in reversed(messages):
         fact, seq = message.fact, message.seq
         if not isinstance(fact, facts.ToolReturned):
-            texts.append((f"message {seq}", format_message(branch, message, recalls=False).split("\n")))
+            texts.append((f"message {seq}", format_message(branch, message, {}, recalls=False).split("\n")))
         elif branch.is_excluded(facts.PartRef(seq)) or _is_recall(branch, seq):
             continue
         elif fact.output.size > room:
@@ -292,12 +293,14 @@ def _live_summaries(state: ConversationState) -> list[facts.Folded]:
     return [fold for fold in state.live_folds if isinstance(fold.cover, facts.Span)]
 
 
-def format_message(branch: ConversationBranch, recorded: facts.Recorded, *, recalls: bool = True) -> str:
-    """Format a message as it was said, without reasoning and, unless `recalls`, without calls that recall."""
+def format_message(
+    branch: ConversationBranch, recorded: facts.Recorded, texts: Mapping[facts.Stored, str], *, recalls: bool = True
+) -> str:
+    """Format a message as it was said, without reasoning and, unless `recalls`, without calls that recall. `texts`: short outputs."""
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, facts.ToolReturned):
         about = describe_output(branch, seq)
-        shown = fact.head or "(the text is in the entry)"
+        shown = fact.head or texts.get(fact.output, "(the text is in the entry)")
         return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
     if isinstance(fact, facts.UserSaid):
         said = [

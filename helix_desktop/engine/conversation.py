@@ -14,7 +14,17 @@ from dataclasses import replace
 
 from helix_desktop.engine.context_policy import Policy, policy_from_fact
 from helix_desktop.engine.context_usage import WindowMeter, measure_window
-from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldKind,
+    PartRef,
+    Pinned,
+    PolicySet,
+    Recorded,
+    Rewound,
+    ToolReturned,
+)
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import JournalPort
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
@@ -26,6 +36,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFaile
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
+LEAST_LEFT_OUT = 100  # Characters. Texts of outputs that are longer are not kept in the facts of a long history.
 
 
 class Conversation:
@@ -192,7 +203,7 @@ class Conversation:
         try:
             if fresh and is_whole:
                 recorded = tuple(await self.journal.append_to_journal(self.id, fresh))
-                self.state.facts[known:] = recorded
+                self.state.facts[known:] = map(_without_output_text, recorded)
         except (StoreFailed, ActionRefused) as error:
             failed = error
         try:
@@ -219,6 +230,14 @@ class ConversationDraft(Conversation):
         recorded = tuple(Recorded(self.id, seq, now, fact) for seq, fact in enumerate(facts, first))
         await self._advance_state(recorded)
         return recorded
+
+
+def _without_output_text(recorded: Recorded) -> Recorded:
+    """Return the fact without an output's text, which is in the cache too, and a fifth of what a long history takes."""
+    fact = recorded.fact
+    if isinstance(fact, ToolReturned) and len(fact.head) > LEAST_LEFT_OUT:
+        return replace(recorded, fact=replace(fact, head=""))
+    return recorded
 
 
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:

@@ -32,7 +32,8 @@ WORD = 8_000  # An address or path of more characters than this is cut.
 MESSAGE = 100_000  # Only this many characters at the beginning of a user's message are kept.
 FAILURES = 12  # Only this many of the newest failures without a solution are kept.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
-MOST = 200_000  # The most details kept. At half as many again, the least important are discarded.
+REFERENCE_LIMIT = 2_000_000  # The most characters of a stored list of details. What it has no room for is discarded.
+LEAST_LINE = 10  # Characters of a line of that list, besides a detail's text.
 ALIKE = 40  # The most words of a text that differ only in digits. A log could contain millions.
 # Texts are searched in pieces of this many characters, because a search blocks other threads.
 PIECE = 1 << 16
@@ -142,11 +143,13 @@ def _list_known_details(known: Known) -> list[Detail]:
     return [detail for alike in known.values() for detail in alike.values()]
 
 
-def _merge_into_known_details(known: Known, detail: Detail) -> None:
+def _merge_into_known_details(known: Known, detail: Detail) -> bool:
+    """Return whether the detail was not known."""
     alike = known.setdefault(detail.kind, {})
     if before := alike.get(detail.text):
         detail = Detail(detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times)
     alike[detail.text] = detail
+    return before is None
 
 
 def merge_details_and_replace_todos(
@@ -177,6 +180,7 @@ class DetailCollector:
 
     def __init__(self) -> None:
         self.found: Known = {}
+        self._size = 0  # The characters of the entry that the found details would make.
         self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
@@ -226,21 +230,23 @@ class DetailCollector:
         if "\n" in line or "\r" in line:
             line = " ".join(line.split())
         if line:
-            self._add_detail_within_limit(Detail(kind, line[:limit], seq))
+            self.add_detail(Detail(kind, line[:limit], seq))
 
-    def _add_detail_within_limit(self, detail: Detail) -> None:
-        _merge_into_known_details(self.found, detail)
-        if sum(map(len, self.found.values())) >= MOST * 3 // 2:
-            kept = set(sort_details(_list_known_details(self.found))[:MOST])
-            for kind, alike in self.found.items():
-                self.found[kind] = {text: each for text, each in alike.items() if each in kept}
+    def add_detail(self, detail: Detail) -> None:
+        """Add a detail. Discard the least important if there are far more than an entry has room for."""
+        self._size += _merge_into_known_details(self.found, detail) and _entry_size(detail)
+        if self._size > REFERENCE_LIMIT * 5 // 4:
+            found, self.found, self._size = sort_details(_list_known_details(self.found)), {}, 0
+            for each in found:
+                if self._size <= REFERENCE_LIMIT:
+                    self._size += _merge_into_known_details(self.found, each) and _entry_size(each)
 
     def _collect_from_user(self, source: DetailSource) -> None:
         self._collect_from_answer()
         self._acted = False
         text = source.text.strip()
         if text:
-            self._add_detail_within_limit(Detail("message", text[:MESSAGE], source.seq))
+            self.add_detail(Detail("message", text[:MESSAGE], source.seq))
         confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
         demands = states_a_rule(text)
         if confirmed:
@@ -365,6 +371,10 @@ class DetailCollector:
             return True
         self._shapes[shape] += 1
         return self._shapes[shape] <= ALIKE
+
+
+def _entry_size(detail: Detail) -> int:
+    return len(detail.text) + (1 if detail.kind in WORDS else LEAST_LINE)  # Words of one message share a line.
 
 
 def _states_a_limit(sentence: str) -> bool:

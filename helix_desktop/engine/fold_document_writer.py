@@ -10,10 +10,10 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TypeVar
 
 from helix_desktop.engine import conversation_details, facts, request_building, span_as_text
@@ -32,7 +32,7 @@ from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_document import DocumentPlan, FoldDocument, build_fold_document
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
-from helix_desktop.engine.summary_claims import find_unsupported_claims
+from helix_desktop.engine.summary_claims import SourceTexts, find_unsupported_claims
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
@@ -47,7 +47,6 @@ STRETCH = 0.002  # After computing for this many seconds, a short pause lets oth
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
-Sources = Callable[[], Awaitable[list[DetailSource]]]
 T = TypeVar("T")
 
 
@@ -217,9 +216,9 @@ class FoldDocumentWriter:
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
-    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, Sources]:
-        """Return the details a document may name, inherited and new, the entry of all, and what reads everything that
-        a document may say: the texts of a long history are never all in memory.
+    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, SourceTexts]:
+        """Return the details a document may name, inherited and new, the entry of all, and everything that a document
+        may say: the texts of a long history are never all in memory as they are.
         """
         before: list[Detail] = []
         seqs: list[int] = []
@@ -230,22 +229,27 @@ class FoldDocumentWriter:
             else:
                 before += entry
         collecting = DetailCollector()
+        known = SourceTexts().with_sources([DetailSource(each.seq, "user", each.text) for each in before])
         for at in range(0, len(seqs), span_as_text.AT_ONCE):
-            sources = await read_detail_sources(reading.branch, seqs[at : at + span_as_text.AT_ONCE], self.cache)
-            await asyncio.to_thread(_collect_with_pauses, collecting, sources)
-        stored = details_of_stored_entries(reading.branch, seqs)
-        found, text = await asyncio.to_thread(_combine_details, before, collecting, stored, reading.todo)
+            some = seqs[at : at + span_as_text.AT_ONCE]
+            sources = await read_detail_sources(reading.branch, some, self.cache)
+            stored = list(details_of_stored_entries(reading.branch, some))
+            await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
+            known = await asyncio.to_thread(known.with_sources, sources)
+        found, text = await asyncio.to_thread(_combine_details, before, collecting, reading.todo)
         kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
-
-        async def read_known_texts() -> list[DetailSource]:
-            inherited = (DetailSource(each.seq, "user", each.text) for each in before)
-            return [*await read_detail_sources(reading.branch, seqs, self.cache), *inherited]
-
-        return found, kept.digest, read_known_texts
+        return found, kept.digest, known
 
     def _read_passages(self, reading: DocumentMaterial) -> AsyncIterator[SpanText]:
-        dated = STRATEGIES[reading.plan.kind].dated
-        return read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
+        items = reading.branch.items_in_span(reading.plan.span)
+        return read_span_texts(reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated)
+
+    async def _read_texts_of_folds(self, reading: DocumentMaterial) -> list[DetailSource]:
+        """Return what the span shows besides its messages: the texts of folds, and the names of tools."""
+        items = (item for item in reading.items if any(block.fold for block in item.blocks))
+        texts = [one.text async for one in read_span_texts(reading.branch, items, self.cache)]
+        names = {call.call.name for call in reading.branch.calls.values()}
+        return [DetailSource(0, "output", text) for text in (*texts, *names)]
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
         """Return the details of the document in this place; None for messages, or if its entry is gone."""
@@ -300,7 +304,7 @@ class FoldDocumentWriter:
         self,
         rung: WritingAttempt,
         reading: DocumentMaterial,
-        read_known_texts: Sources,
+        known: SourceTexts,
         asking: ModelInquiry,
         seconds: float,
     ) -> tuple[str, int]:
@@ -310,13 +314,12 @@ class FoldDocumentWriter:
         text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
         if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
             return text, 0
-        known = [*await read_known_texts(), DetailSource(0, "user", question)]
-        known += [DetailSource(0, "output", passage.text) async for passage in self._read_passages(reading)]
-        claims = await asyncio.to_thread(find_unsupported_claims, text, known)
+        more = [DetailSource(0, "user", question), *await self._read_texts_of_folds(reading)]
+        claims = await asyncio.to_thread(find_unsupported_claims, text, more, known)
         if claims and rung.way == "prefix":  # This writer also saw the messages after the span.
             seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
-            known += await read_detail_sources(reading.branch, seqs, self.cache)
-            claims = await asyncio.to_thread(find_unsupported_claims, text, known)
+            more += await read_detail_sources(reading.branch, seqs, self.cache)
+            claims = await asyncio.to_thread(find_unsupported_claims, text, more, known)
         if claims:
             question += handover.unsupported_claims_question(claims)
             with suppress(ModelFailed):
@@ -396,18 +399,21 @@ def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
     return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME
 
 
-def _collect_with_pauses(collecting: DetailCollector, sources: Sequence[DetailSource]) -> None:
+def _collect_with_pauses(
+    collecting: DetailCollector, sources: Sequence[DetailSource], stored: Sequence[Detail]
+) -> None:
     collecting.collect_from_sources(sources, between=_InterpreterPauses().sleep_after_long_stretch)
+    for detail in stored:
+        collecting.add_detail(detail)
 
 
 def _combine_details(
-    before: Sequence[Detail], collecting: DetailCollector, stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
+    before: Sequence[Detail], collecting: DetailCollector, todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
     """Merge details of entries and new messages, and format the entry. Slow, so run in a thread.
     What a document does not name is only in the entry.
     """
-    fresh = collecting.finish_collecting()
-    found = conversation_details.merge_details_and_replace_todos(before, chain(fresh, stored), todo)
+    found = conversation_details.merge_details_and_replace_todos(before, collecting.finish_collecting(), todo)
     return [each for each in found if each.is_critical or each.kind == "stored"], format_details_entry(found)
 
 
@@ -455,7 +461,6 @@ def _split_passage(passage: SpanText, room: int) -> Iterator[SpanText]:
         yield replace(passage, text=passage.text[start : start + size], tokens=passage.tokens // count)
 
 
-REFERENCE_LIMIT = 2_000_000  # The most characters of a stored list of details.
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
@@ -464,7 +469,7 @@ def format_details_entry(found: Iterable[Detail]) -> str:
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1
-        if size <= REFERENCE_LIMIT:
+        if size <= conversation_details.REFERENCE_LIMIT:
             lines.append(line)
         else:
             left_out += count

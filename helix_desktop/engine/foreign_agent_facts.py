@@ -11,6 +11,7 @@ from typing import Any
 from helix_desktop.engine import facts
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
@@ -58,6 +59,7 @@ class AgentFollower:
     tokens: TokenCounter
     waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
     stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
+    # The name and arguments of calls that brought content which came again, with its hash.
     _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
@@ -120,10 +122,8 @@ class AgentFollower:
     async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
-        read = (call.name, call.arguments, stored.digest.raw)
-        before = self.conversation.state.last_output_with_content(stored.digest) if read in self._reads else 0
+        before = self._find_earlier_read(call, stored.digest)
         self.repeats += before > 0
-        self._reads.add(read)
         return facts.ToolReturned(
             call=call.id,  # Equal to the output's text, so that it is held in memory only once.
             output=stored,
@@ -133,6 +133,17 @@ class AgentFollower:
             images=output.images,
             repeat_of=before,
         )
+
+    def _find_earlier_read(self, call: facts.ToolCall, digest: Digest) -> int:
+        """Return the last output with this content if the same call had brought it before, or 0."""
+        state = self.conversation.state
+        if before := state.last_output_with_content(digest):
+            answered = state.branch.answered[before].call
+            self._reads.add((answered.name, answered.arguments, digest.raw))
+            read = (call.name, call.arguments, digest.raw)
+            before *= read in self._reads
+            self._reads.add(read)
+        return before
 
     def with_token_count(self, part: Any) -> Any:
         if isinstance(part, facts.ToolCall):

@@ -4,7 +4,7 @@ Writers read what the view shows, so a summary costs no more than the context; t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from helix_desktop.engine import facts
@@ -20,6 +20,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 MOST_BYTES = 2 << 20  # Only the beginning and the end of an output with more bytes are read.
 AT_ONCE = 200  # How many messages are gathered before other tasks may run.
+SHORT_BYTES = 8_000  # Outputs of up to so many bytes are read together.
 GONE = "[not available any more]"
 
 
@@ -43,10 +44,10 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
 
 
 async def read_span_texts(
-    branch: ConversationBranch, span: facts.Span, cache: ContentCache, *, dated: bool = False
+    branch: ConversationBranch, items: Iterable[ViewItem], cache: ContentCache, *, dated: bool = False
 ) -> AsyncIterator[SpanText]:
-    """Yield what the view shows of the span, by message. `dated`: with each one's minute."""
-    for item in branch.items_in_span(span):
+    """Yield what the view shows, by message. `dated`: with each one's minute."""
+    for item in items:
         yield await _text_of_item(branch, item, cache, dated=dated)
 
 
@@ -82,25 +83,35 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
     """Return the messages as said, with whole outputs, but without what the user excluded."""
     found: list[DetailSource] = []
-    for number, seq in enumerate(seqs, 1):
-        if not number % AT_ONCE:
-            await asyncio.sleep(0)  # Lets other tasks run.
-        fact = branch.message_at(seq).fact
-        if isinstance(fact, facts.ToolReturned):
-            if not branch.is_excluded(facts.PartRef(seq)):
-                found.append(await _read_output_as_detail_source(branch, seq, fact, cache))
-        elif isinstance(fact, facts.UserSaid) and not fact.by:  # The program's notes stay in the view.
-            found.append(await _source_of_user_message(branch, seq, fact, cache))
-        elif isinstance(fact, facts.ModelReplied):
-            found.extend(sources_of_reply(branch, seq, fact))
+    for at in range(0, len(seqs), AT_ONCE):
+        await asyncio.sleep(0)  # Lets other tasks run.
+        messages = [branch.message_at(seq) for seq in seqs[at : at + AT_ONCE]]
+        texts = await read_short_outputs(messages, cache)
+        for seq, fact in ((message.seq, message.fact) for message in messages):
+            if isinstance(fact, facts.ToolReturned):
+                if not branch.is_excluded(facts.PartRef(seq)):
+                    text = texts.get(fact.output) or await read_stored_text(cache, fact.output)
+                    found.append(_source_of_output(branch, seq, fact, text))
+            elif isinstance(fact, facts.UserSaid) and not fact.by:  # The program's notes stay in the view.
+                found.append(await _source_of_user_message(branch, seq, fact, cache))
+            elif isinstance(fact, facts.ModelReplied):
+                found.extend(sources_of_reply(branch, seq, fact))
     return found
 
 
-async def _read_output_as_detail_source(
-    branch: ConversationBranch, seq: int, fact: facts.ToolReturned, cache: ContentCache
-) -> DetailSource:
+async def read_short_outputs(messages: Iterable[facts.Recorded], cache: ContentCache) -> Mapping[facts.Stored, str]:
+    """Return the texts of short outputs. Facts of a long history do not hold them, so they are read together."""
+    outputs = [each.fact for each in messages if isinstance(each.fact, facts.ToolReturned)]
+    lacking = {one.output.digest for one in outputs if not one.head and one.output.size <= SHORT_BYTES}
+    read = await cache.read_contents(lacking) if lacking else {}
+    found = (
+        (one.output, one.head or content_for_model(one.output, read.get(one.output.digest, b""))) for one in outputs
+    )
+    return {stored: text for stored, text in found if isinstance(text, str) and text}
+
+
+def _source_of_output(branch: ConversationBranch, seq: int, fact: facts.ToolReturned, text: str) -> DetailSource:
     call = call_answered_by(branch, seq)
-    text = fact.head or await read_stored_text(cache, fact.output)
     ok = fact.ok and not fact.exit_code
     return DetailSource(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
 

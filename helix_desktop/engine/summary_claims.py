@@ -6,6 +6,7 @@ a message of the user. What is found may still be true, so it is shown to a pers
 
 import asyncio
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 
@@ -15,6 +16,7 @@ from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.fast_dataclass import dataclass
 
 STEM = 5  # Words that share this many first letters count as forms of one word.
 PIECE = 2_000  # Characters. Searching more at once would block other threads.
@@ -89,9 +91,28 @@ async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: C
     return await asyncio.to_thread(find_unsupported_claims, fold.text, sources)
 
 
-def find_unsupported_claims(summary: str, sources: Sequence[DetailSource]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class SourceTexts:
+    """Texts of sources, compressed, because those of a long history take as much memory as the history, and what users said."""
+
+    packed: tuple[bytes, ...] = ()
+    said: tuple[str, ...] = ()
+
+    def with_sources(self, sources: Sequence[DetailSource]) -> "SourceTexts":
+        joined = "\0".join(source.text.replace("\0", " ") for source in sources).encode("utf-8", "surrogatepass")
+        said = (source.text for source in sources if source.role == "user")
+        return SourceTexts((*self.packed, zlib.compress(joined, 1)), (*self.said, *said))
+
+    def unpack_texts(self) -> Iterator[str]:
+        for each in self.packed:
+            yield from zlib.decompress(each).decode("utf-8", "surrogatepass").split("\0")
+
+
+def find_unsupported_claims(
+    summary: str, sources: Sequence[DetailSource], more: SourceTexts | None = None
+) -> list[str]:
     """Return sentences with claims that no source supports, each after its claim."""
-    known = _KnownWords(sources)
+    known = _KnownWords((more or SourceTexts()).with_sources(sources))
     whole = split_sentences(_NO_CLAIM.sub("", summary))
     sentences = (one[at : at + PIECE] for one in whole for at in range(0, len(one), PIECE))
     claims = ((one, list(dict.fromkeys(known.find_in_sentence(one)))) for one in sentences)
@@ -99,9 +120,8 @@ def find_unsupported_claims(summary: str, sources: Sequence[DetailSource]) -> li
 
 
 class _KnownWords:
-    def __init__(self, sources: Sequence[DetailSource]) -> None:
-        self._texts = [source.text for source in sources]
-        self._said = [source.text for source in sources if source.role == "user"]
+    def __init__(self, sources: SourceTexts) -> None:
+        self._sources = sources
         written = set(chain.from_iterable(map(_WORD.findall, self._pieces())))
         self._words = set(map(str.casefold, written))
         capitals = (word for word in written if word.isalpha() and word.isupper() and 3 <= len(word) <= 5)
@@ -114,7 +134,7 @@ class _KnownWords:
 
     def _pieces(self) -> Iterator[str]:
         """Return their lines, long ones in parts, as a search in one blocks other threads."""
-        lines = (line for text in self._texts for line in text.splitlines())
+        lines = (line for text in self._sources.unpack_texts() for line in text.splitlines())
         return (line[at : at + PIECE] for line in lines for at in range(0, len(line), PIECE))
 
     def find_in_sentence(self, sentence: str) -> Iterator[str]:
@@ -135,7 +155,8 @@ class _KnownWords:
 
     def _has_quotation(self, quoted: str) -> bool:
         parts = (_normalise_case_and_spaces(part).strip(" .,;:!?") for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quoted))
-        return all(any(part in _normalise_case_and_spaces(text) for text in self._texts) for part in parts)
+        texts = self._sources.unpack_texts
+        return all(any(part in _normalise_case_and_spaces(text) for text in texts()) for part in parts)
 
     def _has_file(self, name: str) -> bool:
         """Whether it occurs as a file, or within an address or line of code."""
@@ -176,7 +197,7 @@ class _KnownWords:
         wanted, least = _stems_of(text), ASKED if _RETOLD.search(text) else SHARED
         enough = COPIED * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
-        return any(len(wanted & _stems_of(said)) >= least * len(wanted) for said in self._said) or any(
+        return any(len(wanted & _stems_of(said)) >= least * len(wanted) for said in self._sources.said) or any(
             len(wanted & _stems_of(piece)) >= enough for piece in near
         )
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar
 
+from helix_desktop import token_counting
 from helix_desktop.engine import facts
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.conversation import Conversation
@@ -135,9 +136,9 @@ class OpenAgentConversation:
         self.applied_settings = self.settings_of_arrival(arrival)
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
-        """Count tokens, of long texts in a thread. The counter remembers them, so counting again is free."""
+        """Count tokens, in a thread if texts are long or the vocabulary is being loaded. Counting again is free."""
         count = self.bench.token_counter.count_tokens
-        if sum(map(len, texts)) <= COUNTED_HERE:
+        if token_counting.is_any_vocabulary_loaded() and sum(map(len, texts)) <= COUNTED_HERE:
             return sum(map(count, texts))
         return await asyncio.to_thread(lambda: sum(map(count, texts)))
 

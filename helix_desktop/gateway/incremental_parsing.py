@@ -118,12 +118,18 @@ for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__",
 class MessageInBytes(Wired):
     """A short message. Its pieces are parsed whenever they are used."""
 
-    __slots__ = ("wire",)
+    __slots__ = ("held", "wire")
     wire: str
+    held: Json  # One value, or a tuple of several: a tuple for each message would take as much memory as the message.
 
     def __init__(self, wire: str, speaker: Speaker, units: tuple[Json, ...]) -> None:
-        for name, value in (("wire", wire), ("speaker", speaker), ("units", units)):
+        held = units[0] if len(units) == 1 else units
+        for name, value in (("wire", wire), ("speaker", speaker), ("held", held)):
             object.__setattr__(self, name, value)
+
+    @property
+    def units(self) -> tuple[Json, ...]:
+        return self.held if isinstance(self.held, tuple) else (self.held,)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:

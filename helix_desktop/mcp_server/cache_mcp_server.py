@@ -44,7 +44,7 @@ async def _pin_newest_message_with(_: ServedWorkspace, session: Session, words: 
     state = session.conversation.state
     kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
     for message in reversed(state.facts_on_path()):
-        if isinstance(message.fact, kinds) and words in (text := format_message(state.branch, message)):
+        if isinstance(message.fact, kinds) and words in (text := format_message(state.branch, message, {})):
             await session.context.pin_part(PartRef(message.seq))
             return f"This stays in the context word for word: {text[:200]}"
     raise InvalidInput("No message or output has these words.")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import FoldKind, Spent, Stored
+from helix_desktop.engine.facts import FoldKind, Spent, Stored, ToolReturned
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
 from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
@@ -229,6 +229,20 @@ async def test_history_of_a_fold_is_its_messages_word_for_word() -> None:
     assert "call of read" in text
     assert "recall_cached_content(" in text
     assert TOKENS.count_tokens(text) < 4_000
+
+
+async def test_short_outputs_are_recalled_word_for_word_though_the_facts_do_not_hold_them() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the task itself")
+    await kept.step("the port is 4711\nand it is open")
+    await worked(kept, 12, 300)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    (fold,) = kept.folds()
+    outputs = [each for each in kept.conversation.state.facts if isinstance(each.fact, ToolReturned)]
+    assert outputs
+    assert not any(each.fact.head for each in outputs if isinstance(each.fact, ToolReturned))
+    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, fold.fold)
+    assert "the port is 4711\nand it is open" in text
 
 
 async def test_a_long_history_goes_on_in_an_entry() -> None:

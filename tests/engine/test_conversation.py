@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -142,6 +143,17 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
     async with conversation.append_together():
         pass
     assert conversation.state.last_seq == 3
+
+
+async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs() -> None:
+    journal, short = MemoryJournal(), "exit 0"
+    conversation = await Conversation.open(journal, "c")
+    returned = [ToolReturned("1", stored("a"), 1, head="x" * 2_000), ToolReturned("2", stored("b"), 1, head=short)]
+    async with conversation.append_together() as draft:
+        await draft.append_facts(*returned)
+    assert [each.fact for each in await journal.read_facts("c")] == returned
+    held = [each.fact for each in conversation.state.facts]
+    assert held == [replace(returned[0], head=""), returned[1]]
 
 
 async def test_somebody_elses_fact_stands_behind_what_is_appended_together() -> None:

@@ -315,6 +315,20 @@ def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
     assert max(map(len, conversation_details.cut_at_line_ends("z" * 200_000))) == conversation_details.PIECE
 
 
+def test_details_that_an_entry_has_no_room_for_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long history they took twice the memory of the history."""
+    calls = [DetailSource(number, "call", f'{{"command": "cat file_{number}"}}', "bash") for number in range(2, 500)]
+    whole = format_details_entry(collect_details([user("Never touch main.py!"), *calls]))
+    monkeypatch.setattr(conversation_details, "REFERENCE_LIMIT", 3_000)
+    collecting = conversation_details.DetailCollector()
+    for source in (user("Never touch main.py!"), *calls):
+        collecting.collect_from_sources([source], lambda: None)
+        assert sum(len(text) for alike in collecting.found.values() for text in alike) <= 3_000 * 5 // 4
+    kept = [line for line in format_details_entry(collecting.finish_collecting()).split("\n")[1:] if line]
+    assert kept == whole.split("\n")[1 : len(kept) + 1]
+    assert kept[0] == "rule [1] Never touch main.py!"
+
+
 def test_the_numbered_lines_of_a_log_are_no_details() -> None:
     log = DetailSource(2, "output", "\n".join(f"worker_{number} took task_{number}" for number in range(20_000)))
     found = collect_details([user("Never touch main.py!"), log])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine import fold_document_writer
+from helix_desktop.engine import conversation_details
 from helix_desktop.engine.conversation_details import KINDS, Detail, DetailSource, collect_details
 from helix_desktop.engine.fold_document_writer import format_details_entry, parse_details_entry
 
@@ -38,7 +38,7 @@ def test_what_an_entry_has_no_room_for_is_told(monkeypatch: pytest.MonkeyPatch) 
     )
     found = collect_details([DetailSource(1, "user", "Never touch main.py!"), DetailSource(2, "output", words)])
     assert "left out" not in format_details_entry(found)
-    monkeypatch.setattr(fold_document_writer, "REFERENCE_LIMIT", 300)
+    monkeypatch.setattr(conversation_details, "REFERENCE_LIMIT", 300)
     kept = format_details_entry(found)
     assert "600 names are left out" in kept
     assert parse_details_entry(kept)[0] == Detail("rule", "Never touch main.py!", 1)

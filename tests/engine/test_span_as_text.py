@@ -41,7 +41,12 @@ async def told() -> tuple[Talk, MemoryCache]:
 async def test_a_writer_reads_what_the_view_shows() -> None:
     talk, cache = await told()
     talk.fold("m", PartRef(3), kind=FoldKind.MARKER)
-    passages = [text async for text in span_as_text.read_span_texts(talk.state.branch, Span(1, 3), cache)]
+    passages = [
+        text
+        async for text in span_as_text.read_span_texts(
+            talk.state.branch, talk.state.branch.items_in_span(Span(1, 3)), cache
+        )
+    ]
     assert len(passages) == 3
     text = "\n".join(passage.text for passage in passages)
     assert "[1] user: see the file" in text
@@ -54,7 +59,12 @@ async def test_a_writer_reads_what_the_view_shows() -> None:
 
 async def test_who_takes_observations_is_told_when_things_were_said() -> None:
     talk, cache = await told()
-    passages = [text async for text in span_as_text.read_span_texts(talk.state.branch, Span(1, 2), cache, dated=True)]
+    passages = [
+        text
+        async for text in span_as_text.read_span_texts(
+            talk.state.branch, talk.state.branch.items_in_span(Span(1, 2)), cache, dated=True
+        )
+    ]
     assert [passage.text[:22] for passage in passages] == ["[1] 1970-01-01 00:00 u", "[2] 1970-01-01 00:00 a"]
 
 
@@ -62,7 +72,12 @@ async def test_a_writer_reads_documents_as_they_are() -> None:
     talk, cache = await told()
     talk.add(UserSaid((Text("more", 500),)))
     talk.fold("h", Span(1, 3))
-    (passage,) = [text async for text in span_as_text.read_span_texts(talk.state.branch, Span(1, 3), cache)]
+    (passage,) = [
+        text
+        async for text in span_as_text.read_span_texts(
+            talk.state.branch, talk.state.branch.items_in_span(Span(1, 3)), cache
+        )
+    ]
     assert passage.text.startswith("[1–3] text of h")
 
 

@@ -80,9 +80,26 @@ def test_a_claim_stands_before_its_sentence() -> None:
 
 def test_no_other_thread_waits_long_for_a_search() -> None:
     """A pattern that searches one text lets no other thread run, and an output can be one line of a megabyte."""
-    pieces = list(summary_claims._KnownWords([DetailSource(1, "output", "_-" * 500_000 + "\nend")])._pieces())
+    texts = summary_claims.SourceTexts().with_sources([DetailSource(1, "output", "_-" * 500_000 + "\nend")])
+    pieces = list(summary_claims._KnownWords(texts)._pieces())
     assert max(map(len, pieces)) == summary_claims.PIECE
     assert pieces[-1] == "end"
+
+
+def test_texts_are_packed_small_and_unpacked_as_they_were() -> None:
+    texts = ["one line\nanother", "", "half a pair \ud83d", "output " * 50_000]
+    packed = summary_claims.SourceTexts()
+    for text in texts:
+        packed = packed.with_sources([DetailSource(1, "output", text)])
+    assert list(packed.unpack_texts()) == texts
+    assert sum(map(len, packed.packed)) < 5_000
+    assert (
+        find_unsupported_claims(
+            "It is in src/known.py.", [], packed.with_sources([DetailSource(2, "user", "see src/known.py")])
+        )
+        == []
+    )
+    assert find_unsupported_claims("It is in src/known.py.", [], packed)
 
 
 def test_where_claude_code_keeps_its_transcript_is_no_claim() -> None:
