@@ -129,11 +129,11 @@ class TiktokenCounter:
         self._encoding: tiktoken.Encoding | None = None
         self._lock = threading.Lock()
         self._loading = threading.Lock()  # Another one, so that remembered counts need not wait for the vocabulary.
-        self._counts: OrderedDict[bytes, int] = OrderedDict()
+        self._counts: OrderedDict[int, int] = OrderedDict()
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens `text` has. A text counted before costs its SHA-256."""
-        key = _digest_of_text(text)
+        """How many tokens `text` has. A text counted before costs its hash."""
+        key = _hash_of_text(text)
         if (known := self._remembered_count(key)) is None:
             is_short = len(text) <= WHOLE
             known = sum(self._count_pieces(cut_into_pieces(text))) if is_short else self._estimate_by_samples(text)
@@ -142,10 +142,10 @@ class TiktokenCounter:
 
     def count_ahead(self, texts: Iterable[str]) -> None:
         """Counts many texts in one batch, so that `count` answers for each of them from memory."""
-        fresh: dict[bytes, list[str]] = {}
+        fresh: dict[int, list[str]] = {}
         size = 0
         for text in texts:
-            if len(text) <= WHOLE and self._remembered_count(key := _digest_of_text(text)) is None:
+            if len(text) <= WHOLE and self._remembered_count(key := _hash_of_text(text)) is None:
                 fresh[key] = list(cut_into_pieces(text))
                 size += len(text)
             if size > BATCH:
@@ -153,18 +153,18 @@ class TiktokenCounter:
                 fresh, size = {}, 0
         self._count_all(fresh)
 
-    def _count_all(self, cut: Mapping[bytes, list[str]]) -> None:
+    def _count_all(self, cut: Mapping[int, list[str]]) -> None:
         counts = self._count_pieces(piece for each in cut.values() for piece in each)
         for key, each in cut.items():
             self._remember_count(key, sum(itertools.islice(counts, len(each))))
 
-    def _remembered_count(self, key: bytes) -> int | None:
+    def _remembered_count(self, key: int) -> int | None:
         with self._lock:
             if (known := self._counts.get(key)) is not None:
                 self._counts.move_to_end(key)
             return known
 
-    def _remember_count(self, key: bytes, count: int) -> None:
+    def _remember_count(self, key: int, count: int) -> None:
         with self._lock:
             self._counts[key] = count
             if len(self._counts) > REMEMBERED:
@@ -229,9 +229,9 @@ def shared_token_counter() -> TiktokenCounter:
     return TiktokenCounter()
 
 
-def _digest_of_text(text: str) -> bytes:
-    read = text if len(text) <= WHOLE else f"{len(text)}{''.join(_sample_pieces(text))}"
-    return hashlib.sha256(read.encode("utf-8", "surrogatepass")).digest()
+def _hash_of_text(text: str) -> int:
+    """Python's own hash of 64 bits: unlike SHA-256, it encodes nothing and keeps the interpreter."""
+    return hash(text if len(text) <= WHOLE else f"{len(text)}{''.join(_sample_pieces(text))}")
 
 
 def _sample_pieces(text: str) -> list[str]:

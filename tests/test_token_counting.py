@@ -144,7 +144,7 @@ def test_a_count_is_remembered() -> None:
 def test_a_remembered_count_does_not_wait_for_the_vocabulary() -> None:
     """The event loop asks for it while a thread loads the vocabulary, which takes half a second."""
     counter, answers = TiktokenCounter(), list[int]()
-    counter._remember_count(token_counting._digest_of_text("known"), 7)
+    counter._remember_count(token_counting._hash_of_text("known"), 7)
     with counter._loading:
         asking = concurrency.start_thread(lambda: answers.append(counter.count_tokens("known")), name="ask")
         asking.join(60)
@@ -199,7 +199,7 @@ def test_texts_counted_together_have_the_counts_they_have_alone(texts: list[str]
     ahead, alone = TiktokenCounter(), TiktokenCounter()
     ahead._encoding = alone._encoding = COUNTER._loaded_encoding()
     ahead.count_ahead(texts)
-    assert {token_counting._digest_of_text(text) for text in texts} == set(ahead._counts)
+    assert {token_counting._hash_of_text(text) for text in texts} == set(ahead._counts)
     assert [ahead.count_tokens(text) for text in texts] == [
         sum(map(alone._count_piece, cut_into_pieces(text))) for text in texts
     ]

@@ -235,7 +235,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         found = read_tool_result(block, time, "tool_use_id", "is_error")
         whole = self._find_whole_result(found.text, value.get("toolUseResult"))
         child, shown = text_at(value, "toolUseResult", "agentId"), found.text if whole else ""
-        return replace(found, text=whole or found.text, shown=shown, child=child)
+        return replace(found, text=whole or found.text, shown=shown, child=child) if whole or child else found
 
     def _find_whole_result(self, text: str, result: object) -> str:
         """Return the whole of a result of which the model saw the beginning, from its file or its line."""

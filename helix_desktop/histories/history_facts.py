@@ -154,26 +154,19 @@ class _FactDrafting:
         if message.beside and len(text) > LONG:
             first = re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0])
             name = " ".join(first.split())[:60] or "text"
-            parts.append(
-                facts.Attachment(
-                    name, reference_to_content(text.encode("utf-8", "replace")), self.tokens.count_tokens(text)
-                )
-            )
-            contents.append((text.encode("utf-8", "replace"), EntryOrigin("user", name)))
+            content = text.encode("utf-8", "replace")
+            parts.append(facts.Attachment(name, reference_to_content(content), self.tokens.count_tokens(text)))
+            contents.append((content, EntryOrigin("user", name)))
         elif text.strip():
             parts.append(facts.Text(text, self.tokens.count_tokens(text)))
         for number, picture in enumerate(message.pictures, 1):
             name = picture.name or f"picture {number}"
-            parts.append(
-                facts.Attachment(
-                    name, reference_to_content(picture.data, picture.media_type), self._picture_tokens(picture)
-                )
-            )
+            stored = reference_to_content(picture.data, picture.media_type)
+            parts.append(facts.Attachment(name, stored, self._picture_tokens(picture)))
             contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
         if parts:
-            self.add_draft(
-                message.time, facts.UserSaid(tuple(parts), steering=message.beside and self.talking), tuple(contents)
-            )
+            said = facts.UserSaid(tuple(parts), steering=message.beside and self.talking)
+            self.add_draft(message.time, said, tuple(contents))
             self.talking = True
             self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
 

@@ -7,6 +7,7 @@ readable raises InvalidInput. A file's content is data: nothing in it is execute
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -229,7 +230,7 @@ def _read_rows(path: Path, told: ReadingComplaints, there: Path) -> Iterator[His
             yield from _rows_of_document(file.read(), path, told.complaints)
             return
         for number, line in enumerate(file, 1):
-            if not line.strip():
+            if line.isspace():
                 continue
             place = f"{path}, line {number}"
             value = _parse_line(line if number > 1 else line.removeprefix(b"\xef\xbb\xbf"))
@@ -281,13 +282,12 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
     """Group rows: each one with a list of messages is a session, and all others together are one."""
     plain = []
     for row in rows:
-        whole = (
+        inner = openai_history.messages_in_object(row.value)
+        if inner is None or (
             trajectories.is_swe_agent_trajectory(row.value)
             or trajectories.is_atif_trajectory(row.value)
             or gemini_cli_history.is_gemini_cli_row(row.value)
-        )
-        inner = None if whole else openai_history.messages_in_object(row.value)
-        if inner is None:
+        ):
             plain.append(row)
         else:
             yield [
@@ -305,11 +305,8 @@ def _with_system_prompt(row: HistoryRow, inner: Sequence[Mapping[str, object]]) 
 
 
 def _parse_line(line: bytes) -> object:
-    try:
+    with suppress(ValueError):
         return orjson.loads(line)
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
+    return None

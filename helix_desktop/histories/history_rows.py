@@ -14,6 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, text_at
 
+_JSON = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` would make one for each call.
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 
 
@@ -117,7 +118,7 @@ def build_read_call(identity: str, name: str, arguments: object) -> ToolCall:
 def arguments_json(value: object) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps({} if value is None else value, ensure_ascii=False)
+    return _JSON.encode({} if value is None else value)
 
 
 def cost_or_zero(value: object) -> float:

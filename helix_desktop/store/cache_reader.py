@@ -69,9 +69,9 @@ class CacheReader:
             raise NotFound(f"There is no entry number {number} in the cache.")
         return cache_records.unpack_record(number, value)
 
-    def get_content(self, digest: Digest) -> bytes:
-        """Return the whole content, checked against its SHA-256."""
-        if (content := self._get_single_chunk(digest)) is not None:
+    def get_content(self, digest: Digest, place: bytes = b"") -> bytes:
+        """Return the whole content, checked against its SHA-256. `place`: where its record says that it is."""
+        if (content := self._get_single_chunk(digest, place)) is not None:
             return content
         record = self.record_of_content(digest)
         if record.count_chunks == 1:
@@ -81,12 +81,12 @@ class CacheReader:
             raise self.quarantine_entry(digest, "its content does not match its hash")
         return content
 
-    def _get_single_chunk(self, digest: Digest) -> bytes | None:
+    def _get_single_chunk(self, digest: Digest, place: bytes) -> bytes | None:
         """Read an entry of one chunk quickly. Return None if it is larger or something is wrong."""
         if digest.raw in self.marked[QUARANTINED]:
             return None
         try:
-            held = self._level.get_value_once(b"h" + digest.raw)
+            held = place or self._level.get_value_once(b"h" + digest.raw)
             if held is None or len(held) != 16:
                 return None
             value = self._level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)

@@ -22,7 +22,7 @@ from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
-from helix_desktop.store.cache_records import CacheRecord, EntryState
+from helix_desktop.store.cache_records import CacheRecord, EntryState, encode_entry_place
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
@@ -32,7 +32,8 @@ APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
 _SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
-_TOGETHER = 4 << 20  # Characters to index in one transaction: FTS5 sorts and merges at each commit.
+_TOGETHER = 4 << 20  # Bytes to index in one transaction: FTS5 sorts and merges at each commit.
+_STATEMENT = 2 << 20  # Characters to index in one statement: FTS5 also sorts and merges before each of them.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
@@ -133,7 +134,7 @@ class StoreFeed:
             content: bytes | None = None
             with suppress(HelixError):  # The entry is damaged or deleted; whoever opens it learns that.
                 if record.count_chunks == 1:  # Reads it without looking the record up again.
-                    content = self._cache.reader.get_content(record.digest)[:limit]
+                    content = self._cache.reader.get_content(record.digest, encode_entry_place(record))[:limit]
                 else:
                     content = self._cache.reader.read_part(record.digest, 0, limit)
             found.append((record, content))
@@ -198,12 +199,13 @@ class IndexFile:
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             progress = self.current_progress()
             if progress.orders or progress.count_missing > WORDS:
-                return self._index_slice()
+                return self._index_slice(progress)
             with self._index_transaction():  # A few new items are indexed in a single commit.
-                return [self._index_slice() for _ in range(3)][-1]
+                for _ in range(3):
+                    progress = self._index_slice(progress)
+                return progress
 
-    def _index_slice(self) -> IndexProgress:
-        progress = self.current_progress()
+    def _index_slice(self, progress: IndexProgress) -> IndexProgress:
         self._adjust_page_memory(progress)
         if progress.orders and (progress.rows >= progress.entries or progress.entries - progress.rows < MANY):
             name = self._missing_sort_indexes()[0]
@@ -272,18 +274,9 @@ class IndexFile:
             before = uses.get(record.digest.raw, ())
             recalled = max((time for _, time, how in before if how == "recall"), default=0.0)
             about = record.about
-            row = (
-                record.number,
-                record.digest.raw,
-                about.tool,
-                about.source,
-                about.media_type,
-                record.size,
-                record.kept,
-            )
-            rows.append(
-                (*row, record.lines, 0, record.time, len(before), recalled, record.digest in pinned, record.state)
-            )
+            named = record.number, record.digest.raw, about.tool, about.source, about.media_type
+            figures = record.size, record.kept, record.lines, 0, record.time
+            rows.append((*named, *figures, len(before), recalled, record.digest in pinned, record.state))
         self._execute_rows("INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found}))
         self._execute_rows("INSERT OR REPLACE INTO entries", rows)
         numbers = {record.digest.raw: record.number for record in found}
@@ -324,16 +317,18 @@ class IndexFile:
     def _index_words(self, progress: IndexProgress) -> None:
         with self._index_transaction():
             after, size = progress.words, 0
+            contents: list[tuple[CacheRecord, bytes | None]] = []
             while after < progress.entries and size < _TOGETHER:
                 found = self._feed.read_entry_records(after, WORDS)
-                contents = self._feed.read_content_beginnings(found, SEARCHED)
-                size += self._index_contents(contents)
-                complete = len(contents) == len(found) < WORDS
-                after = progress.entries if complete else contents[-1][0].number
+                read = self._feed.read_content_beginnings(found, SEARCHED)
+                contents += read
+                size += sum(len(content or b"") for _, content in read)
+                complete = len(read) == len(found) < WORDS
+                after = progress.entries if complete else read[-1][0].number
+            self._index_contents(contents)
             self._write_index_mark("words", after)
 
-    def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> int:
-        """Index contents. Return the number of characters."""
+    def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> None:
         texts = [
             (record, content, text)
             for record, content in contents
@@ -350,7 +345,6 @@ class IndexFile:
             (record.number, estimate_entry_tokens(record.size, content, self._count)) for record, content, _ in texts
         ]
         self._execute_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
-        return sum(len(text) for *_, text in texts)
 
     def _index_pieces(self, pieces: Iterable[Piece]) -> None:
         found = list(pieces)
@@ -469,10 +463,10 @@ def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
 
 
 def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
-    """Split rows so that adding each part's text does not block the interpreter for long."""
+    """Split rows, because FTS5 holds the words of each part in memory."""
     begin = size = 0
     for end, (_, text) in enumerate(words, 1):
         size += len(text)
-        if size >= search_words.SLICE or end == len(words):
+        if size >= _STATEMENT or end == len(words):
             yield words[begin:end]
             begin, size = end, 0

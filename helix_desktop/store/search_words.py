@@ -16,7 +16,7 @@ from contextlib import closing
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE = 1 << 16  # After decoding this many bytes or indexing this many characters, we let other threads run.
+SLICE = 1 << 16  # After decoding this many bytes, we let other threads run.
 PIECE = 64 * 1024  # Characters. The longest row. In short rows, matches are found fast.
 TOKENIZER = "unicode61 remove_diacritics 2"
 _CUTTING = f"""
@@ -55,7 +55,8 @@ def extra_words_for_index(text: str) -> str:
 
 def _character_pairs(text: str) -> list[str]:
     """Return each pair of neighbours in a script without blanks, or a lone character."""
-    runs = [] if text.isascii() else _UNSPACED.findall(text)
+    lines = [] if text.isascii() else [line for line in text.splitlines() if not line.isascii()]
+    runs = [run for line in lines for run in _UNSPACED.findall(line)]
     return [run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))]
 
 

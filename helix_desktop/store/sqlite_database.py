@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER = 64  # One statement inserts this many rows.
+TOGETHER = 512  # One statement inserts this many rows.
 _SENSELESS = (
     "no such ", "malformed ", "table ", "Could not decode", "near ", "unknown ",
     "vtable constructor", "fts5: corrupt",

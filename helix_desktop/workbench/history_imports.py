@@ -56,6 +56,7 @@ Report = Callable[[int, int, str], object]  # Called with the number of bytes re
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
 AHEAD, BEHIND = 4 << 20, 2_000
+TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
 
 
 @asynccontextmanager
@@ -119,16 +120,17 @@ class HistoryImport:
         reader, maker = StoreThread("bring in"), StoreThread("make facts")
         sizes = [_file_size_bytes(file) for file in files]
         done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
-        held = self._prepare_sessions(_read_one_ahead(reader, self._read_new_sessions(files)))
+        held = _group_unrelated(self._prepare_sessions(_read_one_ahead(reader, self._read_new_sessions(files))))
         try:
             coming = maker.submit_work(next, held, None)
-            while (one := await asyncio.wrap_future(coming)) is not None:
-                coming = maker.submit_work(next, held, None)  # While one session is written, the next is prepared.
-                report(done[one.file], sum(sizes), str(one.file))
-                if done[one.file] - ahead > AHEAD:
+            while (group := await asyncio.wrap_future(coming)) is not None:
+                coming = maker.submit_work(next, held, None)  # While some sessions are written, the next are prepared.
+                file = group[0].file
+                report(done[file], sum(sizes), str(file))
+                if done[file] - ahead > AHEAD:
                     await self.workspace.index.wait_until_indexed(allowed_missing=BEHIND)
-                    ahead = done[one.file]
-                await self._import_session(one)
+                    ahead = done[file]
+                await asyncio.gather(*map(self._import_session, group))
         finally:
             await maker.aclose()
             await reader.aclose()
@@ -257,6 +259,20 @@ def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Rea
         yield one
 
 
+def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[SessionToImport]]:
+    """Yields sessions that can be written at the same time, because none belongs to another one of them."""
+    group: dict[str, SessionToImport] = {}
+    for one in coming:
+        needed = (one.recording.session, one.recording.forked_from, one.recording.parent)
+        is_full = sum(len(held.made) for held in group.values()) > TOGETHER
+        if is_full or not group.keys().isdisjoint(needed):
+            yield [*group.values()]
+            group = {}
+        group[one.recording.session] = one
+    if group:
+        yield [*group.values()]
+
+
 def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
     """What looks like a key in everything that will be stored of it, by message."""
     stored = [(at, text) for at, message in enumerate(recording.messages) for text in _texts_to_be_stored(message)]
@@ -283,11 +299,9 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
         file.with_name(f"{file.name}-wal"),
         file.parents[2] / "message" / file.stem if len(file.parents) > 2 else file,
     ):
-        try:
+        with suppress(OSError):
             found = name.stat()
-        except OSError:
-            continue
-        size, modified = size + found.st_size, max(modified, found.st_mtime_ns)
+            size, modified = size + found.st_size, max(modified, found.st_mtime_ns)
     return size, modified
 
 

@@ -44,7 +44,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-TOGETHER, SLICE = 64, 1 << 20  # This many contents, or contents of more bytes than this together, share one sync.
+TOGETHER, SLICE = 256, 1 << 20  # This many contents, or contents of more bytes than this together, share one sync.
 REWRITTEN = "the other program compacted the conversation and overwrote its file"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
@@ -165,8 +165,8 @@ class SessionWriter:
         facts += self.held.made[shared:]
         self._assign_seqs_to_drafts(1, range(1, shared + 1))
         self._assign_seqs_to_drafts(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
-        await self._store_contents_of_drafts(self.held.made)
-        placed = await asyncio.to_thread(self._renumber_drafts, facts, 1)
+        numbering = asyncio.to_thread(self._renumber_drafts, facts, 1)
+        placed, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(self.held.made))
         await self._append_with_import_fact(placed, "new")
 
     def _assign_seqs_to_drafts(self, behind: int, numbers: range) -> None:

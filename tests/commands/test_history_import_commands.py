@@ -140,4 +140,4 @@ def test_an_import_and_the_index_share_what_they_counted() -> None:
     text = "counted by the index, and then by an import"
     assert workspace_access.OptionalTokenCounter()(text) > 5
     counter = token_counting.shared_token_counter()
-    assert counter._remembered_count(token_counting._digest_of_text(text)) is not None
+    assert counter._remembered_count(token_counting._hash_of_text(text)) is not None

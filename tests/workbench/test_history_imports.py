@@ -382,16 +382,18 @@ async def stored(workspace: StoredWorkspace) -> str:
     return f"{facts}{contents}"
 
 
+@pytest.mark.parametrize(("together", "stopped_at"), [(0, 2), (1_000, 1)])
 async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
-    workspace: StoredWorkspace, tmp_path: Path
+    together: int, stopped_at: int, workspace: StoredWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(history_imports, "TOGETHER", together)
     paths = [written.claude(tmp_path), written.pi(tmp_path), written.codex(tmp_path)]
     work = HistoryImport(workspace, Words())
     seen: list[str] = []
 
     def report(_done: int, _total: int, file: str) -> None:
         seen.append(file)
-        if len(seen) == 2:
+        if len(seen) == stopped_at:
             task.cancel()
 
     task = asyncio.ensure_future(work.import_files(paths, report))  # noqa: TID251
