@@ -36,7 +36,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFaile
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
-LEAST_LEFT_OUT = 100  # Characters. Texts of outputs that are longer are not kept in the facts of a long history.
+LEAST_LEFT_OUT, LEAST_FACTS = 100, 20  # Of so many facts written together, outputs with more characters are not kept.
 
 
 class Conversation:
@@ -203,7 +203,10 @@ class Conversation:
         try:
             if fresh and is_whole:
                 recorded = tuple(await self.journal.append_to_journal(self.id, fresh))
-                self.state.facts[known:] = map(_without_output_text, recorded)
+                held = self.state.facts[known:]
+                self.state.facts[known:] = (
+                    map(_recorded_to_hold, held, recorded) if len(held) >= LEAST_FACTS else recorded
+                )
         except (StoreFailed, ActionRefused) as error:
             failed = error
         try:
@@ -232,12 +235,14 @@ class ConversationDraft(Conversation):
         return recorded
 
 
-def _without_output_text(recorded: Recorded) -> Recorded:
-    """Return the fact without an output's text, which is in the cache too, and a fifth of what a long history takes."""
-    fact = recorded.fact
+def _recorded_to_hold(known: Recorded, written: Recorded) -> Recorded:
+    """Return the fact without an output's text, which is in the cache too, and a fifth of what a long history takes.
+    It has the number that the state holds already.
+    """
+    fact = written.fact
     if isinstance(fact, ToolReturned) and len(fact.head) > LEAST_LEFT_OUT:
-        return replace(recorded, fact=replace(fact, head=""))
-    return recorded
+        fact = replace(fact, head="")
+    return replace(known, time=written.time, fact=fact)
 
 
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:

@@ -111,7 +111,7 @@ class OutputAdmission:
 
     def _calls_of_last_reply(self) -> Sequence[PendingCall]:
         branch = self.conversation.state.branch
-        return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
+        return branch.calls_of_reply(branch.steps[-1]) if branch.steps else ()
 
     def _join_last_words_and_arguments(self, call: facts.ToolCall | None) -> str:
         """Return the purpose of a call: its arguments, and the end of what was said before it."""

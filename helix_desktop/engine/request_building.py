@@ -194,12 +194,14 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     before = branch.last_reply_before(seq)
-    if before is None or before not in branch.batches:
+    if before is None or not branch.calls_of_reply(before):
         return True
     if branch.running_calls and before == branch.steps[-1]:
         return False
     after = (branch.order[at] for at in range(branch.message_position(seq), len(branch.order)))
-    answered = (branch.answered.get(one) for one in itertools.takewhile(lambda one: one not in branch.batches, after))
+    answered = (
+        branch.answered.get(one) for one in itertools.takewhile(lambda one: not branch.calls_of_reply(one), after)
+    )
     return all(call is None or call.ref.seq != before for call in answered)
 
 

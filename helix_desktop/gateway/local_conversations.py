@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
-from helix_desktop import concurrency
+from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
-from helix_desktop.gateway.agent_conversation import OpenAgentConversation
+from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
 from helix_desktop.gateway.agent_figures import Figures, compute_agent_figures
 from helix_desktop.gateway.conversation_matching import (
     LONG_HISTORY_MESSAGES,
@@ -40,7 +40,8 @@ UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # The maximum number of conversations that are kept open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
-QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long after a request.
+QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long after a request,
+FIRST_REQUEST_SECONDS = 0.25  # and for at most this much longer until the first request of another session is recorded.
 AHEAD_SECONDS = 0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
 _OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Begins the blocks that clients put before a first message.
 
@@ -74,7 +75,9 @@ class LocalAgentConversations:
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         await self._read_stored_lines_once()
         if (ahead := self._find_running_import(arrival)) is None:
-            return await self._receive_when_free(arrival, messages, known_count)
+            sent = await self._receive_when_free(arrival, messages, known_count)
+            self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
+            return sent
         self._tasks.spawn_task(self._receive_when_free(arrival, messages, known_count), name="record behind a history")
         line, ticket = ahead
         ticket = replace(ticket, messages=len(arrival.chain), last=arrival.chain[-1])
@@ -145,13 +148,14 @@ class LocalAgentConversations:
         known = place.line is not None and place.known_count == len(messages)
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
         if not track.conversation:
+            self._quiet_until += FIRST_REQUEST_SECONDS
             title = title_from_messages(messages)
             above = arrival.parent if self._bench.conversation_row(arrival.parent) is not None else ""
             session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent or above)
             track.conversation = session.id
         elif not place.is_at_end and not aside:
             track = await self._rewind_or_fork(place, track, arrival)
-        self._matcher.assign_session(track, arrival.session, arrival.head)
+        self._matcher.assign_session_name(track, arrival.session)
         follower = await self._get_open_conversation(track)
         conversation = follower.conversation
         if not aside:
@@ -196,7 +200,7 @@ class LocalAgentConversations:
             return None
         if not follower.cannot_make_fold_due(messages[place.known_count :]):
             return None
-        self._matcher.assign_session(track, arrival.session, arrival.head)
+        self._matcher.assign_session_name(track, arrival.session)
         return self._forward_before_recording(follower, track, arrival, messages, shown)
 
     def _forward_before_recording(
@@ -230,14 +234,16 @@ class LocalAgentConversations:
     ) -> None:
         """Record long histories in parts, one commit each, so that an aborted request can be continued later."""
         many = _is_long_history(messages, track)
+        together = many or _are_several_short(messages[len(track.chain) :])
         while (known := len(track.chain)) < len(messages):
             if many:  # A session's first request waits for several of these.
-                await asyncio.sleep(self._quiet_until - asyncio.get_running_loop().time())
+                for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
+                    await asyncio.sleep(min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS))
                 held = self._open_conversations  # It is in use: opened again, it would be in memory twice.
                 held[track.conversation] = held.pop(track.conversation, follower)
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
-            async with follower.write_in_one_transaction() if many else nullcontext(follower) as writer:
+            async with follower.write_in_one_transaction() if together else nullcontext(follower) as writer:
                 first = writer.conversation.state.last_seq + 1
                 seqs = await writer.append_messages(batch, track.last_message_seq)
                 new_facts: list[facts.Fact] = [
@@ -259,7 +265,10 @@ class LocalAgentConversations:
         with suppress(TimeoutError):
             await concurrency.wait_with_limit(track.is_wanted.wait(), AHEAD_SECONDS)
         try:
+            is_long = _is_long_history(messages, track)
             await self._append_unrecorded_messages(follower, track, arrival, messages)
+            if is_long:  # What recording it has left over is needed less than memory for its fold.
+                await asyncio.to_thread(glibc_memory.return_free_pages)
             track.newest_fact_sent = follower.conversation.state.last_seq
             if arrival.fold:
                 await follower.follower.prepare_next_view()
@@ -475,6 +484,11 @@ def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
 
 
+def _are_several_short(messages: Sequence[Wired]) -> bool:
+    """Whether these are several messages, and none needs a model to shorten it. They are then written together."""
+    return len(messages) > 1 and sum(len(p.text) for message in messages for p in message.pieces) <= COUNTED_HERE
+
+
 def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
     """Return the end of the batch at `first`: before a reply, to keep results
     together. Even without one it must end, because other agents wait for each commit.
@@ -495,7 +509,6 @@ def known_messages_from_facts(conversation: str, recorded_facts: Sequence[facts.
             track.chain.extend(fact.chain)
             track.seqs.extend(fact.seqs)
             track.session, track.head = fact.session, fact.head
-            track.heads.add(fact.head)
     return track
 
 

@@ -220,8 +220,10 @@ class IndexFile:
         return self.current_progress()
 
     def _adjust_page_memory(self, progress: IndexProgress) -> None:
-        """Use more memory for pages while much is missing, as after a deletion, and free it afterwards."""
-        pages = _MUCH_MEMORY if progress.count_missing > 10_000 else _LITTLE_MEMORY
+        """Use more memory for pages while much is missing, as after a deletion, and free it afterwards. Of less, all pages
+        that are often needed have room anyway: 40,000 entries are indexed as fast with 2 MB as with 64.
+        """
+        pages = _MUCH_MEMORY if progress.count_missing > 200_000 else _LITTLE_MEMORY
         if pages != self._memory:
             self.connection.execute(f"PRAGMA cache_size={pages}")
             self.connection.execute("PRAGMA shrink_memory")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop import concurrency
+from helix_desktop.engine import conversation as conversation_module
 from helix_desktop.engine.context_usage import measure_window
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
@@ -145,7 +146,8 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
     assert conversation.state.last_seq == 3
 
 
-async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs() -> None:
+async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation_module, "LEAST_FACTS", 2)
     journal, short = MemoryJournal(), "exit 0"
     conversation = await Conversation.open(journal, "c")
     returned = [ToolReturned("1", stored("a"), 1, head="x" * 2_000), ToolReturned("2", stored("b"), 1, head=short)]

@@ -519,6 +519,28 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
     assert found[0] == found[1]
 
 
+async def test_the_first_request_of_a_session_waits_for_few_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a long history, each waited for a part of it: a quarter of a second in all."""
+    async with bench(tmp_path) as made:
+        room, commits = LocalAgentConversations(made, _nobody), list[int]()
+        append = made.workspace.journal.append_to_journal
+
+        async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+            commits.append(len(facts))
+            return await append(conversation, facts)
+
+        monkeypatch.setattr(made.workspace.journal, "append_to_journal", counted)
+        sent = await room.receive_request(*arrival(history(1)))
+        assert len(commits) == 3  # The conversation, its settings, and all messages.
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert facts[-5:-1] == [UserSaid, ModelReplied, ToolReturned, Received]
+        held = (await room._get_open_conversation(room._known_messages_of_ticket(sent.ticket))).conversation  # type: ignore[arg-type]
+        assert list(held.state.facts) == list(await made.read_conversation_facts(sent.ticket.conversation))
+        await room.aclose()
+
+
 async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other_agents_wait_for_few_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,6 @@ class ConversationBranch(LiveFolds):
     calls: dict[str, PendingCall] = field(default_factory=dict)  # Every call, by the id that requests use for it.
     # For the fact number of each result, on all branches: the call that it answers.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply, by its number.
     running_calls: list[PendingCall] = field(default_factory=list)
     turn: CurrentTurn = field(default_factory=CurrentTurn)
     step_times: list[float] = field(default_factory=list)
@@ -147,8 +146,13 @@ class ConversationBranch(LiveFolds):
                     self.ids[ref] = shown
                 self.calls[shown] = PendingCall(part.id, shown, ref, part)
                 self.running_calls.append(self.calls[shown])
-        if self.running_calls:
-            self.batches[recorded.seq] = tuple(self.running_calls)
+
+    def calls_of_reply(self, seq: int) -> list[PendingCall]:
+        """Return the calls of the message `seq`, if it is a reply. They are not held for each, as most are read once."""
+        fact = self.message_at(seq).fact
+        parts = enumerate(fact.parts if isinstance(fact, facts.ModelReplied) else ())
+        calls = ((facts.PartRef(seq, at), part.id) for at, part in parts if isinstance(part, facts.ToolCall))
+        return [self.calls[self.ids.get(ref, name)] for ref, name in calls]
 
     def _pair_result_with_call(self, seq: int, fact: facts.ToolReturned) -> bool:
         """Pair a result with its call. Return False if no call waits for it."""

@@ -1,5 +1,6 @@
 """Running sums over a list that changes anywhere. Every operation takes logarithmic time."""
 
+from array import array
 from collections.abc import Iterable
 from itertools import accumulate
 
@@ -9,7 +10,7 @@ class FenwickTree:
 
     def __init__(self, values: Iterable[int] = ()) -> None:
         sums = list(accumulate(values, initial=0))
-        self._tree = [0, *(sums[i] - sums[i & (i - 1)] for i in range(1, len(sums)))]
+        self._tree = array("q", [0, *(sums[i] - sums[i & (i - 1)] for i in range(1, len(sums)))])
 
     def __len__(self) -> int:
         return len(self._tree) - 1
@@ -30,7 +31,7 @@ class FenwickTree:
             index += index & -index
 
     def clear_numbers(self) -> None:
-        self._tree = [0] * len(self._tree)
+        self._tree = array("q", bytes(8 * len(self._tree)))
 
     def truncate_numbers(self, length: int) -> None:
         """Remove all numbers from `length` on. Nodes cover only earlier numbers, so no others change."""

@@ -193,7 +193,7 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
     saved = recalls = 0.0
     for seq in branch.steps[-REMEMBERED:]:
         shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]
-        calls = branch.batches.get(seq, ())
+        calls = branch.calls_of_reply(seq)
         if calls and all(one.call.name in RECALLS for one in calls):
             recalls += fold_economics.recall_cost(shown, len(calls), price)
         else:
