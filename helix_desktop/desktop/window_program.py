@@ -115,7 +115,7 @@ class WindowProgram:
         self._apply_changed_setting(SEND_WITH)
         early = self.top_window.placeholder.early_typing
         for place, sent in early.sent_by_conversation.items() if early.draft_owner[0] else ():
-            self.window.prepare_unopened_conversation(place, early.name, sent)
+            self.window.show_composer_before_opening(place, early.name, sent)
         self.top_window.setCentralWidget(self.window)
         if early.has_box:
             self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.
@@ -255,7 +255,7 @@ class WindowProgram:
         """A bug: it is in the log with its trace, and the user is told that something is missing."""
         if not isinstance(error, HelixError):
             text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
-            self.window.notices.show_notice(text, stays=600_000 if name.endswith("begin") else 15_000)
+            self.window.notices.show_notice(text, shown_ms=600_000 if name.endswith("begin") else 15_000)
 
     def _close_window(self) -> None:
         if not self._ending:

@@ -1,4 +1,4 @@
-"""Finds the name shown above an answer: the connected agent, the program it was imported from, or Helix."""
+"""Finds the name above an answer: the connected agent, the program of an import, or Helix."""
 
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied
 from helix_desktop.gui.translation import tr

@@ -1,4 +1,4 @@
-"""Reads attachments from the cache for previews: a picture, full or small, or the number of tokens to be sent."""
+"""Reads attachments for previews: a picture, a thumbnail, or the number of tokens to be sent."""
 
 import asyncio
 from functools import partial
@@ -29,7 +29,7 @@ class PictureDialog(TransientDialog):
         self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         area = build_scroll_area(self.picture, self)
-        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # So that the arrow keys can scroll the picture.
+        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # This lets the arrow keys scroll the picture.
         area.setAccessibleName(name)
         build_column(area, owner=self, margins=0)
         self.resize(image.width() + 24, image.height() + 24)
@@ -41,7 +41,7 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
         window.run_for_window(work, then=lambda image: PictureDialog(image, name, window).open())
 
 
-def show_attachment_preview(window: MainWindow, chips: AttachmentChips, attachment: Attachment) -> None:
+def show_thumbnail_or_token_count(window: MainWindow, chips: AttachmentChips, attachment: Attachment) -> None:
     if (bench := window.current_workbench) is None:
         return
     run = partial(window.background_runner.run_in_background, owner=chips, failed=lambda _error: None)

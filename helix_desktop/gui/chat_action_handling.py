@@ -17,7 +17,7 @@ from helix_desktop.gui.workbench_types import Session
 MOST_LINES = 8  # The maximum number of lines that describe the restored files after a rewind.
 
 
-def handle_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
+def carry_out_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
     """One of the values of `transcript/chat_actions.py`."""
     bench, session = window.current_workbench, window.current_session
     workspace = bench.id if bench else ""
@@ -38,10 +38,10 @@ def handle_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
         case chat_actions.ShowInChat(conversation, seq):
             window.go_to_place(WindowPlace("conversation", workspace, conversation, seq))
         case _:
-            _handle_window_intent(window, want)
+            _carry_out_window_intent(window, want)
 
 
-def _handle_window_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
+def _carry_out_window_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
     match want:
         case chat_actions.OpenLink(address):
             open_in_browser(address)
@@ -54,7 +54,7 @@ def _handle_window_intent(window: MainWindow, want: chat_actions.ChatIntent) -> 
         case chat_actions.OpenModelChooser():
             window.window_actions["model"].trigger()
         case _:
-            _handle_conversation_intent(window, want)
+            _carry_out_conversation_intent(window, want)
 
 
 def _open_subagent_of_call(window: MainWindow, call: str) -> None:
@@ -69,7 +69,7 @@ def _open_subagent_of_call(window: MainWindow, call: str) -> None:
         window.notices.show_notice(tr("The sub-agent hasn't started yet."))
 
 
-def _handle_conversation_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
+def _carry_out_conversation_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
     session, run = window.current_session, partial(window.background_runner.run_in_background, owner=window)
     if session is None:
         return
@@ -89,10 +89,10 @@ def _handle_conversation_intent(window: MainWindow, want: chat_actions.ChatInten
         case chat_actions.UnpinPart(ref):
             run(session.context.unpin_part(ref))
         case _:
-            _handle_asking_intent(window, session, want)
+            _continue_show_rewind_or_fork(window, session, want)
 
 
-def _handle_asking_intent(window: MainWindow, session: Session, want: chat_actions.ChatIntent) -> None:
+def _continue_show_rewind_or_fork(window: MainWindow, session: Session, want: chat_actions.ChatIntent) -> None:
     """Handles intents that ask, show or open something for the current conversation."""
     match want:
         case chat_actions.ContinueTurn():
@@ -105,13 +105,13 @@ def _handle_asking_intent(window: MainWindow, session: Session, want: chat_actio
         case chat_actions.RewindConversation(seq):
             _ask_and_rewind(window, session, seq)
         case chat_actions.ForkConversation(seq):
-            row = window.find_current_row()
+            row = window.find_row_of_conversation()
             if window.current_workbench is not None and row is not None:
                 window.conversation_actions.fork_and_open(window.current_workbench, row, seq)
 
 
 def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
-    """Rewinds the conversation for which the question was asked, even if another is shown when it is answered."""
+    """Rewinds the conversation that was asked about, even if another one is shown by then."""
 
     def rewind_session(*, restore: bool) -> None:
         newest = session.conversation.state.last_seq

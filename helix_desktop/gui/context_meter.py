@@ -27,7 +27,8 @@ class ContextMeter(QWidget):
         self._window = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(tr("Context"))
-        theme.changed.connect(self._update_meter_size)
+        theme.changed.connect(self.updateGeometry)
+        theme.changed.connect(self.update)
 
     def show_meter_parts(self, parts: MeterParts, window: int, *, is_estimate: bool = False) -> None:
         """`window`: the tokens the model can take."""
@@ -46,10 +47,6 @@ class ContextMeter(QWidget):
         bar = QRectF(0, (self.height() - height) / 2, self.width(), height)
         right_to_left = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
         paint_meter_bar(painter, bar, self._parts, self._window, self._theme, right_to_left=right_to_left)
-
-    def _update_meter_size(self) -> None:
-        self.updateGeometry()
-        self.update()
 
 
 def paint_meter_bar(
@@ -83,22 +80,22 @@ def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[C
     return placed
 
 
-def window_percent(parts: MeterParts, window: int) -> int:
+def filled_window_percent(parts: MeterParts, window: int) -> int:
     """How full the window is, in whole per cent."""
     return round(100 * sum(tokens for _, tokens in parts) / window) if window else 0
 
 
 def describe_window_fill(parts: MeterParts, window: int) -> str:
-    """How full the window is: per cent, or words where it is too full; nothing where the window is not known."""
+    """How full the window is: a percentage, or words if it is too full; empty if it is unknown."""
     if not window:
         return ""
     if sum(tokens for _, tokens in parts) > window:
         return tr("too long for this model: older parts will be folded before the next message")
-    return tr("{share} full", share=format_percent(window_percent(parts, window) / 100))
+    return tr("{share} full", share=format_percent(filled_window_percent(parts, window) / 100))
 
 
 def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False) -> str:
-    """The meter in words, for a tooltip and a screen reader. `is_estimate`: the provider has reported nothing yet."""
+    """The meter in words, for a tooltip and a screen reader. `is_estimate`: nothing was reported yet."""
     used = sum(tokens for _, tokens in parts)
     head = tr(
         "{used} of {window} tokens, {share}",

@@ -44,7 +44,7 @@ class ConversationActions:
     def run_conversation_action(self, action: str, bench: Workbench, row: ConversationListRow) -> None:
         """One of the names of the conversation's menu."""
         acts: dict[str, Callable[[Workbench, ConversationListRow], None]] = {
-            "rename": self.ask_new_title,
+            "rename": self.ask_and_save_new_title,
             "pin": self.toggle_conversation_pinned,
             "archive": self.toggle_conversation_archived,
             "trash": self.trash_conversation,
@@ -53,29 +53,29 @@ class ConversationActions:
             "fork": self.fork_and_open,
             "fork-copy": partial(self.fork_and_open, in_copy=True),
             "bring-back": self.ask_to_bring_back,
-            **{f"export-{form}": partial(self.ask_where_to_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
-            **{f"continue-{agent}": partial(self.ask_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
+            **{f"export-{form}": partial(self.ask_where_to_and_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
+            **{f"continue-{agent}": partial(self.offer_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
         }
         acts[action](bench, row)
 
-    def ask_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
+    def ask_and_save_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
         def save_new_title(title: str) -> None:
-            self._change_session(bench, row, lambda session: session.set_title(title))
+            self._open_session_and_change(bench, row, lambda session: session.set_title(title))
 
         ask_text(self.window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
 
     def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
-        self._change_session(bench, row, lambda session: session.set_pinned(pinned=not row.pinned))
+        self._open_session_and_change(bench, row, lambda session: session.set_pinned(pinned=not row.pinned))
 
     def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
         def undo_archiving() -> None:
-            self._change_session(bench, row, lambda session: session.set_archived(archived=row.archived))
+            self._open_session_and_change(bench, row, lambda session: session.set_archived(archived=row.archived))
 
         def notice_archived() -> None:
             words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
             self.notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
 
-        self._change_session(
+        self._open_session_and_change(
             bench, row, lambda session: session.set_archived(archived=not row.archived), notice_archived
         )
 
@@ -84,12 +84,12 @@ class ConversationActions:
             words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
             self.notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
 
-        self._change_session(bench, row, lambda session: session.set_trashed(), notice_trashed)
+        self._open_session_and_change(bench, row, lambda session: session.set_trashed(), notice_trashed)
 
     def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
-        self._change_session(bench, row, lambda session: session.set_trashed(trashed=False))
+        self._open_session_and_change(bench, row, lambda session: session.set_trashed(trashed=False))
 
-    def _change_session(
+    def _open_session_and_change(
         self,
         bench: Workbench,
         row: ConversationListRow,
@@ -131,7 +131,7 @@ class ConversationActions:
         ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_now)
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:
-        """At its end, or at the fact `seq`; the fork is opened. `in_copy`: it works in a copy of the folders."""
+        """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a copy of the folders."""
 
         def open_new_fork(session: Session) -> None:
             self.changed()
@@ -147,7 +147,7 @@ class ConversationActions:
             self.notices.show_notice(tr("This conversation does not have its own copy of the repository."))
             return
 
-        async def name_of_copy() -> str:  # A fork or sub-agent may work in the same copy as another conversation.
+        async def name_of_copy() -> str:  # A fork or a sub-agent may share the copy of another conversation.
             return (await bench.open_session(row.id)).conversation.state.own_copy
 
         async def read_files_in_other_copies() -> Sequence[str]:
@@ -177,7 +177,7 @@ class ConversationActions:
 
         self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)
 
-    def ask_where_to_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
+    def ask_where_to_and_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
 
         def export_to_chosen_file(file: Path) -> None:
@@ -193,12 +193,12 @@ class ConversationActions:
                     )
                 self.notices.show_notice("\n".join(words))
 
-            self.doing.run_in_background(self._write_conversation_file(bench, row, form, file), then=notice_exported)
+            self.doing.run_in_background(self._write_and_count_missing(bench, row, form, file), then=notice_exported)
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
         ask_new_file(self.window, tr("Export conversation"), name, export_to_chosen_file)
 
-    def ask_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
+    def offer_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
         """Offers the conversation as it is, as it was before its last compaction, or folded; then says how to go on in the agent."""
         name = AGENTS_TO_CONTINUE_IN[agent]
         title = tr("Continue in {agent}", agent=name)
@@ -247,7 +247,7 @@ class ConversationActions:
 
         return await asyncio.to_thread(write_session)
 
-    async def _write_conversation_file(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
+    async def _write_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
         """Gives how many outputs could not be read."""
         from helix_desktop.histories import session_export
 

@@ -81,5 +81,5 @@ def open_in_browser(address: str) -> None:
 
 
 def open_in_desktop_program(path: Path) -> None:
-    """Opens a file in the desktop's program for it: only one that the user asked for and that is not executable."""
+    """Opens a file that the user asked for, and that is not executable, in the desktop's program."""
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

@@ -1,4 +1,4 @@
-"""Connects the window with what is around it: first start, models, settings, imports, notifications, the tour."""
+"""Connects the window with models, settings, imports, notifications and the tour."""
 
 import asyncio
 import time
@@ -58,9 +58,9 @@ class DialogsAndNotifications(QObject):
         self.models = ModelActions(window, setup)
         self._tour: WindowTour | None = None
         self._shown_notes: set[tuple[str, ...]] = set()  # The notes already shown about opening a workspace.
-        self._announced_files: set[tuple[str, str]] = set()  # Files the user was told about.
+        self._announced_files: set[tuple[str, str]] = set()  # The files that the user has been told about.
         self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
-        self._notifier.clicked.connect(self._on_notification_clicked)
+        self._notifier.clicked.connect(self._raise_window_and_go_to_link)
         welcome = window.welcome
         welcome.folder_wanted.connect(
             lambda: ask_folder(window, tr("Open folder as workspace"), window.create_workspace_for_folder)
@@ -71,25 +71,25 @@ class DialogsAndNotifications(QObject):
         welcome.bring_in_wanted.connect(self.open_import_dialog)
         window.retry_wanted.connect(setup.allow_keyring_again)
         window.workbench_shown.connect(self._close_settings_dialog)
-        window.workbench_shown.connect(self._find_untrusted_project_files)
+        window.workbench_shown.connect(self._find_and_announce_untrusted_files)
         window.workbench_shown.connect(self._warn_of_missing_folders)
-        window.workbench_shown.connect(self._show_opening_notes)
-        window.model_setup_wanted.connect(self._choose_first_model)
+        window.workbench_shown.connect(self._show_opening_notes_and_imported_settings)
+        window.model_setup_wanted.connect(self._choose_model_then_send)
         window.settings_wanted.connect(self.open_settings)
         window.activity_ended.connect(self._notify_of_ended_turn)
-        # A turn may have read a file in a folder that has its own rules files, so look for them.
-        window.activity_ended.connect(lambda *_: self._find_untrusted_project_files())
+        # The turn may have read a file in a folder that has its own rules files.
+        window.activity_ended.connect(lambda *_: self._find_and_announce_untrusted_files())
         window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
         window.window_actions.set_action_handler("lab", self.open_replay_lab)
-        window.window_actions.set_action_handler("compare-presets", self.compare_policies)
+        window.window_actions.set_action_handler("compare-presets", self.open_replay_lab_for_last_conversations)
         window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
         self._histories: history_import_port.HistoryImportPort | None = None
         self._agents: ConnectedAgents | None = None
-        welcome.became_ready.connect(self._count_foreign_histories)
+        welcome.became_ready.connect(self._find_histories_for_welcome_page)
 
-    def _choose_first_model(self) -> None:
+    def _choose_model_then_send(self) -> None:
         """A message waits for a model: let the user choose one, then send it."""
         self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
 
@@ -103,13 +103,13 @@ class DialogsAndNotifications(QObject):
             if gone and window.current_workbench is bench and not window.notices.shown_text:
                 words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another.", folder=gone[0])  # fmt: skip
                 choose = window.window_actions["workspace-folder"].trigger
-                window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
+                window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, shown_ms=60_000)
 
         folders = tuple(bench.allowed_folders)
         work = asyncio.to_thread(lambda: [folder for folder in folders if not folder.is_dir()])
         window.run_for_window(work, then=show_missing_folder)
 
-    def _show_opening_notes(self) -> None:
+    def _show_opening_notes_and_imported_settings(self) -> None:
         """Tells the user what was repaired while opening, and ask before settings of an imported workspace take effect."""
         bench, notices = self._window.current_workbench, self._window.notices
         if bench is None:
@@ -121,12 +121,12 @@ class DialogsAndNotifications(QObject):
             words = tr("{name} was opened, but there were problems with some of its files.", name=bench.name)
             title = tr("What happened when the workspace was opened")
             notices.show_notice(
-                words, button=tr("Review"), act=lambda: show_text_box(self._window, title, text), stays=60_000
+                words, button=tr("Review"), act=lambda: show_text_box(self._window, title, text), shown_ms=60_000
             )
         if bench.read_imported_proposals():
-            self._ask_imported_settings(bench)
+            self._ask_to_allow_imported_settings(bench)
 
-    def _ask_imported_settings(self, bench: Workbench) -> None:
+    def _ask_to_allow_imported_settings(self, bench: Workbench) -> None:
         text = tr(
             "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. Nothing listed here takes effect until you allow it:\n\n{proposals}",
             proposals=bench.read_imported_proposals(),
@@ -144,26 +144,26 @@ class DialogsAndNotifications(QObject):
 
     # --- Rules files that the user has not agreed to yet
 
-    def _find_untrusted_project_files(self) -> None:
+    def _find_and_announce_untrusted_files(self) -> None:
         """A rules file that is new or has changed is shown before it is followed."""
         bench, window = self._window.current_workbench, self._window
         if bench is not None:
             work = asyncio.to_thread(lambda: bench.project.read_project_folders().items_to_ask_about())
-            then = partial(self._announce_project_files, bench)
+            then = partial(self._announce_untrusted_files_once, bench)
             window.run_for_window(work, then=then)
 
-    def _announce_project_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
+    def _announce_untrusted_files_once(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
         new = [file for file in files if (file.settings_key, file.text) not in self._announced_files]
         if new and self._window.current_workbench is bench:
             self._announced_files.update((file.settings_key, file.text) for file in new)
             self._window.notices.show_notice(
                 describe_untrusted_items(new),
                 button=tr("Review"),
-                act=lambda: self._review_project_files(bench, new),
-                stays=30_000,
+                act=lambda: self._open_trust_dialog(bench, new),
+                shown_ms=30_000,
             )
 
-    def _review_project_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
+    def _open_trust_dialog(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
         def trust_reviewed_files(seen: Sequence[ProjectItem]) -> None:
             names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
             used = tr("From the next step on, the agent will use: {names}", names=names)
@@ -175,13 +175,13 @@ class DialogsAndNotifications(QObject):
     # --- The settings dialog
 
     def open_settings(self, page: str) -> None:
-        """At a page; an open one is brought to the front. Its pages are imported when they are first looked at."""
+        """Opens the settings at a page, or brings them to the front."""
         from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
         if self._settings is None:
             self._settings = SettingsDialog(self._window, self._setup, self._installation)
             self._settings.model_chosen.connect(self.models.use_chosen_model)
-            self._settings.finished.connect(lambda _result: self._on_settings_closed())
+            self._settings.finished.connect(lambda _result: self._forget_dialog_and_update_choices())
         self._settings.show_settings_page(page)
         self._settings.show()
         self._settings.raise_()
@@ -191,25 +191,25 @@ class DialogsAndNotifications(QObject):
         if self._settings is not None:
             self._settings.reject()
 
-    def _on_settings_closed(self) -> None:
+    def _forget_dialog_and_update_choices(self) -> None:
         self._settings = None
-        self._window.show_workspace_choices()
+        self._window.show_policy_model_and_permissions()
 
     def open_replay_lab(self) -> None:
         """What the conversation in front, or the newest, would have cost with other policies."""
         session, rows = self._window.current_session, self._conversations_to_replay()
-        self._replay_conversations(([row for row in rows if session and row.id == session.id] or rows)[:1])
+        self._open_replay_lab_with(([row for row in rows if session and row.id == session.id] or rows)[:1])
 
-    def compare_policies(self) -> None:
+    def open_replay_lab_for_last_conversations(self) -> None:
         """What the last conversations of the workspace would have cost with each policy."""
         rows = self._conversations_to_replay()
-        self._replay_conversations(sorted(rows, key=lambda row: -row.updated)[:LAST_CONVERSATIONS])
+        self._open_replay_lab_with(sorted(rows, key=lambda row: -row.updated)[:LAST_CONVERSATIONS])
 
     def _conversations_to_replay(self) -> "list[ConversationListRow]":
         bench = self._window.current_workbench
         return [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
 
-    def _replay_conversations(self, rows: "Sequence[ConversationListRow]") -> None:
+    def _open_replay_lab_with(self, rows: "Sequence[ConversationListRow]") -> None:
         from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 
         window, bench = self._window, self._window.current_workbench
@@ -218,7 +218,7 @@ class DialogsAndNotifications(QObject):
             return
         play, runner = self._installation.replay_policies, window.background_runner
         lab = ReplayLabDialog(bench, rows, list_policy_choices(), play, runner, window)
-        lab.policy_adopted.connect(window.show_workspace_choices)
+        lab.policy_adopted.connect(window.show_policy_model_and_permissions)
         lab.open()
 
     # --- Conversations of other programs
@@ -228,7 +228,7 @@ class DialogsAndNotifications(QObject):
             self._histories = self._installation.histories_for_import(self._window.workbenches)
         return self._histories
 
-    def _count_foreign_histories(self) -> None:
+    def _find_histories_for_welcome_page(self) -> None:
         """Who starts with an empty program is told what is there to begin with."""
         window, importer = self._window, self._history_importer()
 
@@ -263,7 +263,7 @@ class DialogsAndNotifications(QObject):
             window.background_runner,
             self._history_importer(),
             window.settings,
-            self._on_histories_imported,
+            self._show_imported_conversations,
             window.refresh_conversations,
         )
         dialog.open()
@@ -279,7 +279,7 @@ class DialogsAndNotifications(QObject):
         dialog.open()
         dialog.refresh_connections()
 
-    def _on_histories_imported(self, outcome: history_import_port.ImportOutcome) -> None:
+    def _show_imported_conversations(self, outcome: history_import_port.ImportOutcome) -> None:
         window = self._window
         window.refresh_workspaces()
         workspace, conversation = outcome.first_conversation
@@ -290,7 +290,7 @@ class DialogsAndNotifications(QObject):
         elif window.current_workbench is None:
             window.go_to_place(WindowPlace("conversation", workspace, conversation))
 
-    # --- Notifications on the desktop
+    # --- Desktop notifications
 
     def _notify_of_ended_turn(self, workspace: str, conversation: str, running: ConversationActivity, why: str) -> None:
         window, reason = self._window, translate_sentences(why)
@@ -305,7 +305,7 @@ class DialogsAndNotifications(QObject):
         place = WindowPlace("conversation", workspace, conversation)
         self._notifier.show_desktop_notification(title, words, format_deep_link(place))
 
-    def _on_notification_clicked(self, place: str) -> None:
+    def _raise_window_and_go_to_link(self, place: str) -> None:
         self._window.window().raise_()
         self._window.window().activateWindow()
         if place:
@@ -324,10 +324,10 @@ class DialogsAndNotifications(QObject):
                 window.bring_workspace_to_front(bench)
             window.switch_to_page("chat")
             window.begin_new_conversation()
-            self._tour = WindowTour(window, self._on_tour_ended)
+            self._tour = WindowTour(window, self._forget_ended_tour)
 
         work = self._installation.open_tour_workbench(window.workbenches, self._tour_folder)
         window.run_for_window(work, then=begin_tour_in)
 
-    def _on_tour_ended(self) -> None:
+    def _forget_ended_tour(self) -> None:
         self._tour = None

@@ -37,7 +37,7 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
 
 
 class ForgetTextDialog(widgets.TransientDialog):
-    """`forget_in_window` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
+    """`gone` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
 
     def __init__(
         self, bench: Workbench, doing: BackgroundRunner, gone: Callable[[str], object], owner: QObject, parent: QWidget
@@ -107,7 +107,7 @@ class ForgetTextDialog(widgets.TransientDialog):
         self._show_forgetting_ended(tr("Stopped. Nothing was removed."), done=False)
 
     def _show_forget_progress(self, done: int, total: int) -> None:
-        """Shows how much of the cache was searched. Removing comes next: it cannot be stopped, and may last."""
+        """Shows how much of the cache was searched. Removing comes next and cannot be stopped."""
         if self._closed or not shiboken6.isValid(self):
             return
         self.bar.setRange(0, 1000 if done < total else 0)

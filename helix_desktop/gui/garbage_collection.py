@@ -9,13 +9,13 @@ import time
 
 from PySide6.QtCore import QObject, QTimer
 
-COLLECT_INTERVAL_MS = 1000  # Whether a collection is due is checked this often.
-# If there are more new objects, some large work is running, which will free most of them soon.
+COLLECT_INTERVAL_MS = 1000  # We check this often whether a collection is due.
+# If there are more new objects than this, a large task is running and will soon free most of them.
 BUSY_OBJECT_COUNT = 50_000
-MOST_POSTPONEMENTS = 20  # A collection is put off for such work at most this many times in a row.
-# After this many collections of the youngest objects, those of middle age are collected too.
+MOST_POSTPONEMENTS = 20  # A collection is postponed for a large task at most this many times in a row.
+# After this many collections of the youngest generation, the middle generation is collected, too.
 COLLECTIONS_PER_MIDDLE_GENERATION = 10
-# A full collection comes after this many times the duration of the last one.
+# The time until the next full collection is this many times the duration of the last one.
 FULL_COLLECTION_INTERVAL_FACTOR = 1000
 
 

@@ -16,7 +16,7 @@ from helix_desktop.resources import resources_folder
 _CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\): (.+)")
 CONTENTS = "index.md"
 PICTURE = "\ufffc"  # The character that stands for a picture in a text.
-PARAGRAPH_SPACING = 6  # In pixels.
+PARAGRAPH_SPACING = 6  # In pixels. The space below each paragraph.
 
 
 @functools.cache
@@ -51,9 +51,9 @@ class HelpPage(QTextBrowser):
         super().__init__(parent)
         self.setOpenLinks(False)
         self.setAccessibleName(tr("Help"))
-        self.sourceChanged.connect(self._shape_page)  # It is also emitted on the way back.
+        self.sourceChanged.connect(self._set_margins_and_picture_widths)  # Going back emits this signal, too.
 
-    def _shape_page(self) -> None:
+    def _set_margins_and_picture_widths(self) -> None:
         self.document().setDocumentMargin(16)
         block, cursor = self.document().begin(), self.document().find(PICTURE)
         while block.isValid():
@@ -87,7 +87,7 @@ class HelpDialog(TransientDialog):
         )
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
         self.page = HelpPage(self)
-        self.page.anchorClicked.connect(lambda link: self._open_page(self.page.source().resolved(link)))
+        self.page.anchorClicked.connect(lambda link: self._open_page_or_browser(self.page.source().resolved(link)))
         back = build_push_button(tr("Back"), self, self.page.backward)
         back.setEnabled(False)
         self.page.backwardAvailable.connect(back.setEnabled)
@@ -104,9 +104,9 @@ class HelpDialog(TransientDialog):
             self.page.setFocus()
 
     def open_help_page(self, file: str) -> None:
-        self._open_page(QUrl.fromLocalFile(str(resources_folder() / "help" / file)))
+        self._open_page_or_browser(QUrl.fromLocalFile(str(resources_folder() / "help" / file)))
 
-    def _open_page(self, page: QUrl) -> None:
+    def _open_page_or_browser(self, page: QUrl) -> None:
         if page.isLocalFile():
             self.page.setSource(page, QTextDocument.ResourceType.MarkdownResource)
         else:

@@ -7,8 +7,7 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
 Box = TypeVar("Box", bound=QBoxLayout)
-# An item of a row or column: a widget or layout, the same with a stretch factor, a widget with its
-# alignment, or a stretch alone.
+# A widget or layout, the same with a stretch factor, a widget with its alignment, or a stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
 MAX_LINE_SPACING = 8  # In pixels. The maximum spacing between the lines of a row that wraps.
@@ -25,18 +24,18 @@ class WrappingRow(QHBoxLayout):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        return self._place_items(QRect(0, 0, width, 0), is_moving=False)
+        return self._place_items_and_return_height(QRect(0, 0, width, 0), is_moving=False)
 
-    minimumHeightForWidth = heightForWidth  # Qt's version would use a figure that only Qt's own heightForWidth sets.
+    minimumHeightForWidth = heightForWidth  # Qt's version relies on a value that only Qt's own heightForWidth sets.
 
     def minimumSize(self) -> QSize:
         return QSize(0, super().minimumSize().height())
 
     def setGeometry(self, place: QRect) -> None:
         QLayout.setGeometry(self, place)
-        self._place_items(place, is_moving=True)
+        self._place_items_and_return_height(place, is_moving=True)
 
-    def _place_items(self, place: QRect, *, is_moving: bool) -> int:
+    def _place_items_and_return_height(self, place: QRect, *, is_moving: bool) -> int:
         """Returns the height that all lines need."""
         inner, gap = place.marginsRemoved(self.contentsMargins()), self.spacing()
         bottom = inner.top() - min(gap, MAX_LINE_SPACING)
@@ -78,7 +77,7 @@ def build_row(
     spacing: int | None = None,
     wraps: bool = False,
 ) -> QHBoxLayout:
-    """A row of `items`, as the layout of `owner` or to be added to another one. `wraps`: see `WrappingRow`."""
+    """A row of `items`, as the layout of `owner` or for another layout. `wraps`: see `WrappingRow`."""
     kind = WrappingRow if wraps else QHBoxLayout
     return _fill_box(kind(owner) if owner is not None else kind(), items, margins, spacing)
 
@@ -99,7 +98,7 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
             box.addStretch(item)
             continue
         part, place = item if isinstance(item, tuple) else (item, 0)
-        # Python also treats an alignment as a number.
+        # A stretch factor is a plain number. Python also accepts an alignment where a number is expected.
         alignment = place if isinstance(place, Qt.AlignmentFlag) else Qt.AlignmentFlag(0)
         stretch = 0 if alignment else place
         if isinstance(part, QLayout):

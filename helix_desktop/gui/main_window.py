@@ -18,7 +18,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWor
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
-from helix_desktop.gui.chat.permission_card import announce_question_text, describe_uncovered_files
+from helix_desktop.gui.chat.permission_card import build_question_announcement, describe_uncovered_files
 from helix_desktop.gui.colours import WORKSPACE_COLOURS
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.deep_links import WindowPlace
@@ -81,14 +81,14 @@ class MainWindow(WindowFrame):
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
-        self._wanted_workspace = ""  # The workspace requested last. Results for others are ignored.
+        self._wanted_workspace = ""  # The workspace requested last. Results for other workspaces are ignored.
         self.unsent_messages = UnsentMessages(state_file)
         self._side_by_side: SideBySide | None = None
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, state_file, self)
-        self.notices = Notices(theme, self._middle, self._composer_height)
+        self.notices = Notices(theme, self._middle, self._height_of_chat_controls)
         self.chats = [self._build_chat()]  # There are two if conversations are shown side by side.
-        self.chat = self.chats[0]  # The current one. Everything shown around it relates to it.
+        self.chat = self.chats[0]  # The current chat. The sidebar, the top bar and the panels show its state.
         self.add_page("chat", self.chat, self.pages.inspector)
         self.context_panel = ContextPanel(theme, self)
         self.add_page_factory("changes", lambda: (self.pages.changes,))
@@ -117,7 +117,7 @@ class MainWindow(WindowFrame):
         source = OpenWorkspaceContents(lambda: self.showing.bench)
         transcript = TranscriptPane(self.theme, self.background_runner, source, self)
         chat = ChatPage(self.theme, self.state_file, transcript, self.background_runner, self)
-        chat.bridge.events_arrived.connect(partial(self._on_session_events, chat))
+        chat.bridge.events_arrived.connect(partial(self._pass_events_to_chat_and_pages, chat))
         chat.measuring.timeout.connect(partial(self._price_next_message, chat))
         for below in chat.controls:
             below.installEventFilter(self.notices)
@@ -142,26 +142,26 @@ class MainWindow(WindowFrame):
         """Runs work whose result this window shows. See `BackgroundRunner`."""
         return self.background_runner.run_in_background(work, then=then, owner=self, failed=failed)
 
-    def _composer_height(self) -> int:
+    def _height_of_chat_controls(self) -> int:
         return max((chat.height_of_controls() for chat in self.chats if chat.isVisible()), default=0)
 
-    def prepare_unopened_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
-        """Lets the user write in this conversation before it can be opened. `sent`: messages already sent there."""
+    def show_composer_before_opening(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
+        """Lets the user write in a conversation before it opens. `sent`: messages already sent there."""
         self.chat.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
         if self.state_file.get_remembered("layout", place[0], "page", default="chat") == "chat":
             self.restore_window_layout(place[0])
-        self._show_in_composer(self.chat, place, name)
+        self._show_draft_and_unsent_messages(self.chat, place, name)
         self.enable_possible_actions()
 
-    def queue_message(self, message: UnsentMessage) -> None:
+    def hold_message_until_open(self, message: UnsentMessage) -> None:
         """Send it as soon as the conversation is open that the message box belongs to."""
         place = self.chat.composer.draft_place
         self.unsent_messages.add_unsent_message(place, message)
         self.chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
-    def _show_in_composer(self, chat: ChatPage, place: DraftPlace, name: str) -> None:
+    def _show_draft_and_unsent_messages(self, chat: ChatPage, place: DraftPlace, name: str) -> None:
         chat.composer.show_draft_of(*place, name)
         chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
@@ -203,7 +203,7 @@ class MainWindow(WindowFrame):
 
     def refresh_workspaces(self, then: Callable[[], object] = lambda: None) -> None:
         def show_listed_workspaces(rows: Sequence[WorkspaceListRow]) -> None:
-            rows = self.listed_workspaces = self._sort_workspaces(rows)
+            rows = self.listed_workspaces = self._sort_workspaces_and_save_order(rows)
             self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
                 self.rail.show_workspace_state(name, watched.most_urgent_state)
@@ -212,7 +212,7 @@ class MainWindow(WindowFrame):
         work = asyncio.to_thread(self.workbenches.list_workspaces)
         self.run_for_window(work, then=show_listed_workspaces)
 
-    def _sort_workspaces(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
+    def _sort_workspaces_and_save_order(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         known: list[str] = self.state_file.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
@@ -223,7 +223,7 @@ class MainWindow(WindowFrame):
     def save_workspace_order(self, order: Sequence[str]) -> None:
         """As the user has ordered them. Ctrl+1 to Ctrl+9 follow."""
         self.state_file.remember_value("rail", value=list(order))
-        self.listed_workspaces = self._sort_workspaces(self.listed_workspaces)
+        self.listed_workspaces = self._sort_workspaces_and_save_order(self.listed_workspaces)
 
     def ask_for_workspace(self) -> None:
         others = [row for row in self.listed_workspaces if row.id != self.showing.workspace_id]
@@ -298,7 +298,7 @@ class MainWindow(WindowFrame):
         awaits = self.chat.awaited_conversation, self.chat.composer.draft_place
         if self.current_workbench is not None:
             self.save_window_layout()
-        self._leave_all_chats()
+        self._close_second_chat_and_leave_session()
         self.notices.discard_offers()
         self._wanted_workspace = bench.id
         self.showing.set_shown_workspace(bench)
@@ -310,7 +310,7 @@ class MainWindow(WindowFrame):
         else:
             self.refresh_workspaces()
         self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
-        self.show_workspace_choices()
+        self.show_policy_model_and_permissions()
         self.restore_window_layout(bench.id)
         self.refresh_conversations()
         row = bench.conversation_row(last)
@@ -318,7 +318,7 @@ class MainWindow(WindowFrame):
         # While a workspace opens, the content of the previous one must not be visible.
         self.show_session_or_new(None, awaited=awaited)
         if row is not None and awaited:
-            self.chat.show_chat_writer(row.agent)
+            self.chat.show_foreign_writer_or_composer(row.agent)
             self.go_to_conversation(awaited)
             if (other := bench.conversation_row(beside)) is not None and not other.trashed:
                 self.go_to_conversation(beside, beside=True)
@@ -334,7 +334,7 @@ class MainWindow(WindowFrame):
         if self._wanted_workspace == workspace:
             self._wanted_workspace = ""
         if self.showing.workspace_id == workspace:
-            self._leave_all_chats()
+            self._close_second_chat_and_leave_session()
             self.showing.set_shown_workspace(None)
             self.enable_possible_actions()
             self._update_window_title()
@@ -360,7 +360,7 @@ class MainWindow(WindowFrame):
 
         self.run_for_window(work, then=show_reopened, failed=reopen_unchanged)
 
-    def on_workspace_trashed(self, workspace: str) -> None:
+    def leave_trashed_workspace(self, workspace: str) -> None:
         """It was moved to the trash: show another one, or the welcome page."""
         self.stop_following_workspace(workspace)
         if self.current_workbench is None:
@@ -385,11 +385,11 @@ class MainWindow(WindowFrame):
             self.switch_to_page("welcome")
             self.enable_possible_actions()
 
-    def show_workspace_choices(self) -> None:
+    def show_policy_model_and_permissions(self) -> None:
         if (bench := self.current_workbench) is None:
             return
         self.context_panel.show_policy(bench.policy_name)
-        self._show_model()
+        self._show_model_and_start_panel()
         modes = [(name, tr(words)) for name, words in bench.describe_permission_modes().items()]
         for chat in self.chats:
             chat.composer.show_permission_modes(modes, bench.permission_mode)
@@ -406,11 +406,11 @@ class MainWindow(WindowFrame):
         """The agent of another maker that works in the conversation which is shown."""
         return self.current_session.conversation.state.acp_agent if self.current_session is not None else ""
 
-    def _show_model(self) -> None:
+    def _show_model_and_start_panel(self) -> None:
         self.top.model.show_choice(self.foreign_agent_name or self.current_model)
-        self.chat.empty.show_demo_suggestions(scripted=self.current_model == DEMO_MODEL)
+        self.chat.empty.show_demo_or_usual_suggestions(scripted=self.current_model == DEMO_MODEL)
         if (bench := self.current_workbench) is not None:
-            self.chat.empty.show_folder_use(has_folder=bool(bench.allowed_folders), mode=bench.permission_mode)
+            self.chat.empty.say_what_agent_may_do(has_folder=bool(bench.allowed_folders), mode=bench.permission_mode)
         self.top.fit_top_bar()
 
     def _follow_workspace(self, bench: Workbench) -> None:
@@ -418,19 +418,19 @@ class MainWindow(WindowFrame):
             return
         watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.state_file, self)
         watched.list_changed.connect(lambda: self.refresh_conversations() if self.current_workbench is bench else None)
-        watched.settings_changed.connect(partial(self._on_settings_changed, bench))
-        watched.state_changed.connect(partial(self._on_state_changed, watched))
+        watched.settings_changed.connect(partial(self._show_changed_settings, bench))
+        watched.state_changed.connect(partial(self._show_conversation_state, watched))
         watched.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
         for conversation in watched.failed_conversations():
-            self._on_state_changed(watched, conversation, session_events.ConversationActivity.FAILED)
+            self._show_conversation_state(watched, conversation, session_events.ConversationActivity.FAILED)
 
-    def _on_settings_changed(self, bench: Workbench) -> None:
+    def _show_changed_settings(self, bench: Workbench) -> None:
         if self.current_workbench is bench:
-            self.show_workspace_choices()
+            self.show_policy_model_and_permissions()
             self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
         self.refresh_workspaces()
 
-    def _on_state_changed(
+    def _show_conversation_state(
         self, watched: WorkspaceActivity, conversation: str, running: session_events.ConversationActivity
     ) -> None:
         self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
@@ -461,7 +461,7 @@ class MainWindow(WindowFrame):
         for workspace, name in [*after, *places][:1]:
             self.go_to_place(WindowPlace("conversation", workspace, name))
 
-    def open_workspaces(self) -> Sequence[Workbench]:
+    def list_open_workspaces(self) -> Sequence[Workbench]:
         """The one in front first."""
         benches = [watched.bench for watched in self._activity_by_workspace.values()]
         return sorted(benches, key=lambda bench: bench is not self.current_workbench)
@@ -473,7 +473,7 @@ class MainWindow(WindowFrame):
     def current_conversation_rows(self) -> Sequence[ConversationListRow]:
         return self.current_workbench.list_conversations() if self.current_workbench else ()
 
-    def find_current_row(self, conversation: str = "") -> ConversationListRow | None:
+    def find_row_of_conversation(self, conversation: str = "") -> ConversationListRow | None:
         """A conversation of the list; without a name the open one."""
         name = conversation or self.showing.conversation_id
         return self.current_workbench.conversation_row(name) if self.current_workbench else None
@@ -481,7 +481,7 @@ class MainWindow(WindowFrame):
     def refresh_conversations(self) -> None:
         self.sidebar.show_conversation_rows(self.current_conversation_rows())
         for chat in [chat for chat in self.chats if chat.session is not None]:
-            row = self.find_current_row(chat.composer.draft_place[1])
+            row = self.find_row_of_conversation(chat.composer.draft_place[1])
             if row is None or row.trashed:
                 self.close_chat(chat)
         self.sidebar.list.select_conversation(self.showing.conversation_id)
@@ -527,7 +527,7 @@ class MainWindow(WindowFrame):
 
     def _has_begun(self, session: Session | None) -> bool:
         """Whether it has a message; one of the user's own without any counts as new."""
-        row = self.find_current_row(session.id) if session is not None else None
+        row = self.find_row_of_conversation(session.id) if session is not None else None
         facts = session.conversation.state.facts if session is not None else ()
         return bool(row and row.agent) or any(isinstance(each.fact, UserSaid | ModelReplied) for each in facts)
 
@@ -536,7 +536,7 @@ class MainWindow(WindowFrame):
         self.chat.wanted_conversation = ""
         if self.current_workbench is None and self.chat.awaited_conversation:
             name = self.state_file.get_remembered("box", default=dict[str, str]()).get("name", "")
-            self.prepare_unopened_conversation((self.chat.composer.draft_place[0], "new"), name)
+            self.show_composer_before_opening((self.chat.composer.draft_place[0], "new"), name)
         self.show_session_or_new(None)
 
     def show_session_or_new(self, session: Session | None, *, awaited: str = "", chat: ChatPage | None = None) -> None:
@@ -554,14 +554,14 @@ class MainWindow(WindowFrame):
         chat.leave_session()
         chat.awaited_conversation = awaited
         chat.open_transcript_of(session, place)
-        self._show_in_composer(chat, place, named)
+        self._show_draft_and_unsent_messages(chat, place, named)
         if session is not None:
             chat.transcript.view.apply_events(self.current_activity.events_in_progress(session))
         if chat is self.chat:
-            self._follow_current_chat()
+            self._show_current_chat_everywhere()
             self.state_file.remember_value("box", value={"name": named, "is_shown": not composer.isHidden()})
         else:
-            self.sharing.show_who_writes()
+            self.sharing.show_writers_in_chats()
         chat.show_transcript_or_start(
             named,
             begun=bool(awaited) or self._has_begun(session),
@@ -572,7 +572,7 @@ class MainWindow(WindowFrame):
         if session is not None:
             composer.show_waiting_messages([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
-            composer.restore_waiting_messages()
+            composer.turn_waiting_messages_into_draft()
         chat.approvals.show_oldest_question(session.questions if session else {}, describe_uncovered_files(bench))
         chat.way_on.show_last_turn_end(session)
         chat.rewrite_cost.explain_last_turn(session)
@@ -602,15 +602,15 @@ class MainWindow(WindowFrame):
         if chat is not self.chat and chat in self.chats:
             self.chat = chat
             self.context_panel.hide()
-            self._follow_current_chat()
+            self._show_current_chat_everywhere()
 
-    def _follow_current_chat(self) -> None:
+    def _show_current_chat_everywhere(self) -> None:
         workspace, name = self.chat.composer.draft_place
         self.showing.set_shown_conversation(self.chat.session)
         other = next((chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new")
         for key, shown in (("conversation", name), ("beside", other)) if workspace else ():
             self.state_file.remember_value(key, workspace, value="" if shown == "new" else shown)
-        self._show_model()
+        self._show_model_and_start_panel()
         self.sidebar.list.select_conversation(name)
         self._show_run_state(self.chat)
         self._update_window_title()
@@ -629,7 +629,7 @@ class MainWindow(WindowFrame):
             self.chats.append(self._build_chat())
             self._side_by_side.add_side(self.chats[-1])
             self.chat_added.emit(self.chats[-1])
-            self.show_workspace_choices()
+            self.show_policy_model_and_permissions()
         self.go_to_other_side()
 
     def go_to_other_side(self) -> None:
@@ -650,10 +650,10 @@ class MainWindow(WindowFrame):
         chat.setParent(None)
         chat.deleteLater()
         self.chat = self.chats[0]
-        self._follow_current_chat()
+        self._show_current_chat_everywhere()
         self.focus_current_composer()
 
-    def _leave_all_chats(self) -> None:
+    def _close_second_chat_and_leave_session(self) -> None:
         """What stood beside the other one is remembered, as it was not the user who closed it."""
         place = "beside", self.showing.workspace_id
         beside = self.state_file.get_remembered(*place, default="")
@@ -662,40 +662,40 @@ class MainWindow(WindowFrame):
         self.state_file.remember_value(*place, value=beside)
         self.chat.leave_session()
 
-    def tab_areas(self) -> Sequence[QWidget]:
+    def areas_in_tab_order(self) -> Sequence[QWidget]:
         """Tab goes through one conversation before the other."""
         if len(self.chats) < 2 or self.showing.page != "chat":
-            return super().tab_areas()
+            return super().areas_in_tab_order()
         return self.rail, self.sidebar, self.top, *self.chats, self.notices, self._side
 
     def _update_window_title(self) -> None:
         if self._side_by_side is not None:
-            rows = {chat: self.find_current_row(chat.composer.draft_place[1]) for chat in self.chats}
+            rows = {chat: self.find_row_of_conversation(chat.composer.draft_place[1]) for chat in self.chats}
             titles = {chat: (row and row.title) or tr("New conversation") for chat, row in rows.items()}
             self._side_by_side.show_sides(titles, self.chat)
-        row = self.find_current_row()
+        row = self.find_row_of_conversation()
         parts = [row.title if row else "", self.current_workbench.name if self.current_workbench else "", TITLE]
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
         self.top.show_working_copy(describe_copy_of(row) if row else "")
 
-    def _on_session_events(self, chat: ChatPage, events: tuple[session_events.Event, ...]) -> None:
+    def _pass_events_to_chat_and_pages(self, chat: ChatPage, events: tuple[session_events.Event, ...]) -> None:
         if (session := chat.session) is None:
             return
         chat.transcript.view.apply_events(events)
         if chat is self.chat:
             self.pages.pass_events_to_pages(events)
         for event in events:
-            self._show_session_event(chat, session, event)
+            self._update_chat_for_event(chat, session, event)
         if any(isinstance(event, session_events.ConversationReplaced) for event in events):
             self.show_session_or_new(session, chat=chat)
         if any(isinstance(event, session_events.FactAppended) for event in events):
             chat.show_transcript()
         measured = session_events.FactAppended | session_events.MeterChanged
-        row = self.find_current_row(session.id)
+        row = self.find_row_of_conversation(session.id)
         if any(isinstance(event, measured) for event in events) and not (row and row.agent):
             self._update_meter_and_price(chat)  # A connected agent's conversation has no composer.
 
-    def _show_session_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
+    def _update_chat_for_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
         if isinstance(event, session_events.ActivityChanged):
             self._show_run_state(chat)
             chat.way_on.show_last_turn_end(session)
@@ -705,7 +705,7 @@ class MainWindow(WindowFrame):
         elif isinstance(event, session_events.QuestionAsked | session_events.QuestionAnswered):
             chat.approvals.show_oldest_question(session.questions, describe_uncovered_files(self.current_workbench))
             if isinstance(event, session_events.QuestionAsked):
-                self._focus_question(chat, event)
+                self._announce_and_focus_question(chat, event)
         elif isinstance(event, session_events.MessagesQueued):
             chat.composer.show_waiting_messages(event.messages)
             chat.way_on.show_last_turn_end(session)
@@ -720,14 +720,14 @@ class MainWindow(WindowFrame):
         """What runs in a conversation, and what can be stopped of it."""
         running = chat.session.running if chat.session else session_events.ConversationActivity.IDLE
         kind = chat.session.folding.kind_in_progress if chat.session else None
-        chat.composer.show_run_state(running, folds=kind is not None)
+        chat.composer.show_run_state(running, is_folding=kind is not None)
         if chat is self.chat:
             self.top.show_background_work(tr("Folding: {kind}…", kind=describe_fold_kind(kind)) if kind else "")
             self.enable_possible_actions()
 
-    def _focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
-        """Focus the question, unless the user is writing, is in the other conversation, or could not read it."""
-        announce_to_screen_reader(self, announce_question_text(event.question))
+    def _announce_and_focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
+        """Focus the question unless the user is writing, is elsewhere, or could not read it."""
+        announce_to_screen_reader(self, build_question_announcement(event.question))
         card = chat.approvals.visible_card
         free = chat is self.chat and not chat.composer.text.toPlainText().strip()
         if card is not None and free and card.is_in_sight():
@@ -735,14 +735,14 @@ class MainWindow(WindowFrame):
 
     def _update_meter_and_price(self, chat: ChatPage) -> None:
         if chat.session is not None:
-            self._show_meter_of(chat, chat.session)
+            self._show_meter_and_price_of(chat, chat.session)
         else:
             chat.measured_session = None
             self.context_panel.hide()
             chat.composer.show_window_meter()
             chat.composer.price.show_next_message_cost(None)
 
-    def _show_meter_of(self, chat: ChatPage, session: Session) -> None:
+    def _show_meter_and_price_of(self, chat: ChatPage, session: Session) -> None:
         chat.rewrite_cost.warn_before_message(session)
         has_price = not lacks_price(session.conversation.expected_state)
         chat.composer.show_window_meter(session.context.next_request_meter(), chat.cost, has_price=has_price)
@@ -753,7 +753,7 @@ class MainWindow(WindowFrame):
         if self.context_panel.isVisible() and chat is self.chat:
             self.context_panel.show_context_of(session, self.chat.composer.price.text())
 
-    def open_context_panel(self) -> None:
+    def open_or_close_context_panel(self) -> None:
         """What the meter stands for, above it; the meter appears once the window's size is known."""
         self.switch_to_page("chat")
         if self.chat.measured_session is not None:
@@ -767,7 +767,7 @@ class MainWindow(WindowFrame):
         def show_first_price(session: Session) -> None:
             is_new = chat in self.chats and chat.session is None and not chat.awaited_conversation
             if is_new and self.current_workbench is bench:
-                self._show_meter_of(chat, session)
+                self._show_meter_and_price_of(chat, session)
 
         if bench is None or not bench.model_of_conversation(shown) or chat.awaited_conversation:
             return
@@ -792,14 +792,14 @@ class MainWindow(WindowFrame):
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
     def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
-        if self.add_to_message_at(place, (attachment,)):
+        if self.add_to_message_and_tell_if_current(place, (attachment,)):
             self.switch_to_page("chat")
             self.chat.composer.text.setFocus()
 
-    def add_to_message_at(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
+    def add_to_message_and_tell_if_current(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
         """Adds parts to the message at `place`, shown or not. Whether it is the current one."""
         chat = next((each for each in self.chats if each.composer.is_message_of(place)), self.chat)
-        return chat.composer.add_to_draft(place, parts, takes_focus=chat is self.chat) and chat is self.chat
+        return chat.composer.add_and_tell_if_shown(place, parts, takes_focus=chat is self.chat) and chat is self.chat
 
     def jump_to_end_of(self, session: Session) -> None:
         for chat in self.chats:
@@ -857,5 +857,5 @@ class MainWindow(WindowFrame):
 
 async def _open_and_prepare_session(bench: Workbench, conversation: str, chat: ChatPage) -> Session:
     session = await bench.open_session(conversation)
-    await chat.transcript.view.prepare_long_history(session.conversation.state)
+    await chat.transcript.view.build_items_of_long_history(session.conversation.state)
     return session

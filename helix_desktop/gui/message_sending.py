@@ -27,10 +27,10 @@ OnMessageNotSent = Callable[[HelixError | None], None]
 
 
 def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Sends a message to the open conversation, or to a new one. What cannot be sent stays in the message box."""
+    """Sends a message to the open or a new conversation. What cannot be sent stays in the box."""
     bench = window.current_workbench
     if window.chat.awaited_conversation:
-        window.queue_message(UnsentMessage(parts, steer))
+        window.hold_message_until_open(UnsentMessage(parts, steer))
     elif bench is None:
         window.chat.composer.put_message_back(parts)
     elif not (bench.main_model_name or window.foreign_agent_name):
@@ -38,7 +38,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.model_setup_wanted.emit()
     elif window.current_session is not None:
         not_sent = message_returner(window, parts)
-        _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_and_send()
+        _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_command_and_send()
     else:
         _begin_conversation_with(window, bench, parts)
 
@@ -54,7 +54,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
             chat.composer.show_waiting_messages([])
         give_back(error)
         for message in window.unsent_messages.pop_unsent_messages((bench.id, "new")):
-            window.add_to_message_at((bench.id, "new"), message.parts)
+            window.add_to_message_and_tell_if_current((bench.id, "new"), message.parts)
 
     def create_and_send() -> None:
         begun = partial(_send_first_message, window, bench, chat, parts, waits)
@@ -77,11 +77,11 @@ def _send_first_message(
     """It is said in any case; shown, unless the user has opened something else there meanwhile."""
     unsent = window.unsent_messages.pop_unsent_messages((bench.id, "new"))
     if chat.awaited_conversation == waits:
-        chat.composer.set_new_conversation_id(session.id)
+        chat.composer.move_draft_to_new_conversation(session.id)
         window.show_session_if_current(bench, session, chat)
     message = _MessageToSend(window, bench, session, parts, message_returner(window, parts))
     if message.is_slash_command:
-        replace(message, not_sent=message.discard_empty_conversation).expand_and_send()
+        replace(message, not_sent=message.trash_empty_conversation_and_give_back).expand_command_and_send()
     else:
         message.send_now()
     window.refresh_conversations()
@@ -103,13 +103,13 @@ def send_held_messages(
     for message in messages:
         not_sent = message_returner(window, message.parts, place)
         if not (bench.main_model_name or session.conversation.state.acp_agent):
-            window.add_to_message_at(place, message.parts)
+            window.add_to_message_and_tell_if_current(place, message.parts)
             window.model_setup_wanted.emit()
         elif message.edited:
             edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
         else:
             steer = message.is_steering
-            _MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_and_send()
+            _MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_command_and_send()
 
 
 def edit_and_resend_message(
@@ -128,7 +128,7 @@ def edit_and_resend_message(
 
 @dataclass(frozen=True, slots=True)
 class _MessageToSend:
-    """A message of an open conversation. `not_sent` takes the error, or None where the user does not want it sent."""
+    """A message to send. `not_sent` takes the error, or None if the user does not want it sent."""
 
     window: MainWindow
     bench: Workbench
@@ -146,19 +146,19 @@ class _MessageToSend:
             item.name == name[0] for item in self.bench.slash_commands.list_slash_commands(self.session.id)
         )
 
-    def expand_and_send(self) -> None:
+    def expand_command_and_send(self) -> None:
         """A command as what it stands for."""
         if not self.is_slash_command:
-            self.ask_price_and_send()
+            self.send_or_ask_about_price()
             return
 
         def send_expanded(whole: tuple[UserPart, ...]) -> None:
-            replace(self, parts=whole, steer=False).ask_price_and_send()
+            replace(self, parts=whole, steer=False).send_or_ask_about_price()
 
         work = self.bench.slash_commands.expand_command_message(self.session, self.parts)
         self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
 
-    def ask_price_and_send(self) -> None:
+    def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:
             folding = self.session.start_fold(FoldKind.MARKER)
             self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
@@ -175,7 +175,7 @@ class _MessageToSend:
             self.not_sent(error)
         self.window.jump_to_end_of(self.session)
 
-    def discard_empty_conversation(self, error: HelixError | None) -> None:
+    def trash_empty_conversation_and_give_back(self, error: HelixError | None) -> None:
         """A command that was to be the first message was not sent: the conversation begun for it goes to the trash,
         unless something else was said there meanwhile, and the command is where it was written.
         """
@@ -224,7 +224,7 @@ def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftP
     place = at or window.chat.composer.draft_place
 
     def give_message_back(error: HelixError | None) -> None:
-        window.add_to_message_at(place, parts)
+        window.add_to_message_and_tell_if_current(place, parts)
         if error is not None:
             window.notices.show_error_notice(error)
 
@@ -244,12 +244,12 @@ def search_everywhere(window: MainWindow, words: str) -> None:
     are open, the one in front before the others, then the closed ones, one after the other.
     """
     shown: list[PaletteItem] = []
-    opened = window.open_workspaces()
+    opened = window.list_open_workspaces()
     closed = [row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)]
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)
-        shown.sort(key=lambda find: find.kind == "folder")  # Unsearched folders come last.
+        shown.sort(key=lambda find: find.kind == "folder")  # Workspaces that were not fully searched come last.
         window.palette_box.show_search_results(words, shown, more=bool(closed))
 
     def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
@@ -301,7 +301,7 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
         own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
         show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:
-            run(search_suggestions.offer_agent_commands(bench, session, typed), then=show_with_own)
+            run(search_suggestions.start_agent_and_offer_commands(bench, session, typed), then=show_with_own)
     elif bench is not None:
         run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
 

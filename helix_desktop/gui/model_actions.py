@@ -11,7 +11,7 @@ from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
-from helix_desktop.gui.shared.widgets import add_choice, build_popup_menu
+from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench
@@ -20,7 +20,7 @@ LONGEST_CHOICE = 60  # In characters. The texts of an agent's options are cut to
 
 
 class ModelActions(QObject):
-    """What is to happen once a model is chosen waits in `_after_model_chosen`: the first message goes by itself."""
+    """`_after_model_chosen` runs once a model is chosen: it sends the first message."""
 
     def __init__(self, window: MainWindow, setup: ModelSetupPort) -> None:
         super().__init__(window)
@@ -41,7 +41,7 @@ class ModelActions(QObject):
     def open_model_chooser(self) -> None:
         window, bench, session = self._window, self._window.current_workbench, self._window.current_session
         if bench is not None and session is not None and window.foreign_agent_name:
-            work, show = bench.acp.start_agent(session.conversation), partial(_show_agent_choices, window, session)
+            work, show = bench.acp.start_agent(session.conversation), partial(_show_agent_option_menu, window, session)
             window.run_for_window(work, then=show)
         elif bench is not None:
             self.chooser.open_below(window.top.model, window.current_model)
@@ -70,7 +70,7 @@ class ModelActions(QObject):
         then, self._after_model_chosen = self._after_model_chosen, None
 
         def show_chosen_model(_done: None) -> None:
-            window.show_workspace_choices()
+            window.show_policy_model_and_permissions()
             window.chat.composer.text.setFocus()
             if then is not None:
                 then()
@@ -97,10 +97,10 @@ class ModelActions(QObject):
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._forget_waiting_action)
-        dialog.finished.connect(lambda _result: self._on_connect_dialog_closed())
+        dialog.finished.connect(lambda _result: self._forget_connect_dialog())
         dialog.open()
 
-    def _on_connect_dialog_closed(self) -> None:
+    def _forget_connect_dialog(self) -> None:
         self._dialog = None
 
     def edit_current_model(self) -> None:
@@ -125,13 +125,13 @@ class ModelActions(QObject):
         words = tr("{model}: the change applies from the next message.", model=model.id)
 
         def show_corrected_model(_done: None) -> None:
-            self._window.show_workspace_choices()
+            self._window.show_policy_model_and_permissions()
             self._window.notices.show_notice(words)
 
         self._window.run_for_window(work, then=show_corrected_model)
 
 
-def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
+def _show_agent_option_menu(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
     """A submenu for each thing to choose, named with what is chosen now. Nothing where another conversation is shown meanwhile."""
     if window.current_session is not session:
         return
@@ -141,14 +141,14 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
             f"{_menu_label(choice.name)}: {_menu_label(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            act = partial(_set_choice, window, session, foreign, choice.id, value)
-            add_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
+            act = partial(_set_option, window, session, foreign, choice.id, value)
+            add_menu_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
         menu.addAction(tr("{agent} has no options to choose from", agent=_menu_label(foreign.name))).setEnabled(False)
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 
-def _set_choice(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
+def _set_option(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
     window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
 
 

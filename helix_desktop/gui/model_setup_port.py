@@ -38,7 +38,7 @@ class WindowSizeSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model that can be chosen. `name` is `provider/model`; prices in dollars per million tokens, 0: unknown."""
+    """A model. `name` is `provider/model`; prices in dollars per million tokens, 0: unknown."""
 
     name: str
     window: int = 0
@@ -88,13 +88,13 @@ class ModelSetupPort(Protocol):
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
-        """Contact it without a key, as is done before one is sent; the error says what is wrong with the address."""
+        """Contact it without a key, before one is sent. The error says what is wrong with the address."""
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         """Ask for the models with this key (empty: the one that is kept). Nothing is kept."""
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
-        """Set it up and ask for its models; the key, if there is one, goes to "keyring", "session" or "file"."""
+        """Set it up and ask for its models. A key goes to "keyring", "session" or "file"."""
 
     def allow_keyring_again(self) -> None:
         """The user tries again: a keyring that was not unlocked may ask once more."""
@@ -103,7 +103,7 @@ class ModelSetupPort(Protocol):
     async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]: ...
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
-        """The models of all providers that were asked once, without asking again; the built-in one is last."""
+        """The models of all providers asked before, without asking again; the built-in one is last."""
 
     async def refresh_model_lists(self) -> RefreshedModels:
         """Ask all providers at once; one that does not answer keeps the list it gave before."""

@@ -14,7 +14,7 @@ LONGEST_NAME = 200  # In characters. A longer line that the user enters is cut.
 
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
-    """Asks for one line of text. `then` gets it unless it is empty or cancelled; pasted text is made one line."""
+    """Asks for one line of text. `then` gets it unless it is empty; pasted lines are joined."""
     dialog = QInputDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setWindowTitle(title)
@@ -44,15 +44,15 @@ def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
 
 
 def ask_which_way(
-    parent: QWidget, title: str, text: str, none: str, ways: Sequence[tuple[str, Callable[[], object]]]
+    parent: QWidget, title: str, text: str, cancel_label: str, ways: Sequence[tuple[str, Callable[[], object]]]
 ) -> QMessageBox:
-    """Offer ways on, each a button and what it does; `none` (usually "Cancel") does nothing."""
+    """Offer ways on, each a button and what it does; `cancel_label` does nothing."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Cancel, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setDefaultButton(QMessageBox.StandardButton.Cancel)
-    if none:
-        box.button(QMessageBox.StandardButton.Cancel).setText(none)
+    if cancel_label:
+        box.button(QMessageBox.StandardButton.Cancel).setText(cancel_label)
     for words, act in ways:
         box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(lambda _checked=False, a=act: a())
     keep_on_screen(box)

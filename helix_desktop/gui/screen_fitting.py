@@ -42,7 +42,7 @@ def _fit_to_screen(dialog: QDialog) -> None:
             width = max(min(dialog.width(), room.width()), needed.width())
             needed = needed.expandedTo(QSize(0, layout.minimumHeightForWidth(width)))
         if needed.boundedTo(room) != needed:
-            _scroll_contents(dialog, layout, room)
+            _make_contents_scroll(dialog, layout, room)
         elif not isinstance(dialog, QMessageBox):  # A message box determines its own size.
             dialog.resize(dialog.size().expandedTo(needed))
     if dialog.size().boundedTo(room) != dialog.size():
@@ -53,7 +53,7 @@ def _fit_to_screen(dialog: QDialog) -> None:
         dialog.move(max(screen.left(), min(place.left(), last.x())), max(screen.top(), min(place.top(), last.y())))
 
 
-def _scroll_contents(dialog: QDialog, layout: QLayout, room: QSize) -> None:
+def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None:
     """In a box of Qt's own the words alone; buttons that are too wide stand below each other."""
     area, focused = QScrollArea(dialog, widgetResizable=True), dialog.focusWidget()
     if not isinstance(dialog, QMessageBox):

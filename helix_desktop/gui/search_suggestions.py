@@ -20,7 +20,7 @@ from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, W
 LEAD = 20  # In characters. About this much text is shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
-# By slash command: the name of the action that it runs.
+# The name of the window action that each slash command runs.
 COMMANDS = {
     "new": "new", "fork": "fork", "rename": "rename", "cache": "fold-marker", "observe": "fold-observations",
     "reflect": "fold-reflection", "handover": "fold-handover", "regenerate": "regenerate", "attach": "attach",
@@ -38,7 +38,7 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
             key=actions.format_shortcut(each.id),
             enabled=actions[each.id].isEnabled(),
         )
-        for each in sorted(actions, key=lambda each: each.id == "trash-workspace")  # It is never the first choice.
+        for each in sorted(actions, key=lambda each: each.id == "trash-workspace")  # This action must never come first.
         if each.id != "palette"
     ]
 
@@ -89,7 +89,7 @@ def suggest_search_hits(
 
 
 def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:
-    """A row shows the beginning of a line, so what stands long before the first word that was found is left out."""
+    """Leaves out what stands long before the first found word, since a row shows a line's beginning."""
     first = min((at for stem in stems if (at := text.casefold().find(stem)) >= 0), default=0)
     return f"…{text[first - LEAD :].partition(' ')[2] or text[first:]}" if first > 2 * LEAD else text
 
@@ -123,7 +123,9 @@ def offer_slash_commands(
     return sorted(names, key=lambda offer: (offer.text != typed, not offer.text.casefold().startswith(typed)))
 
 
-async def offer_agent_commands(bench: Workbench, session: Session, asked: CompletionRequest) -> list[CompletionOffer]:
+async def start_agent_and_offer_commands(
+    bench: Workbench, session: Session, asked: CompletionRequest
+) -> list[CompletionOffer]:
     """What `/` offers of the other agent that works in the conversation. It is started for that."""
     letters = asked.typed_letters.casefold()
     await bench.acp.start_agent(session.conversation)

@@ -63,7 +63,7 @@ class SentenceTemplate(NamedTuple):
 
 
 _plain_sentences: dict[str, str] = {}
-# Templates of sentences, by their first character. Those that begin with a placeholder are under "".
+# Sentence templates by their first character. The key "" holds templates that begin with a placeholder.
 _templates: dict[str, list[SentenceTemplate]] = {}
 _percent = ["{n}%"]  # The form of percentages in the user's language.
 
@@ -93,7 +93,7 @@ def translate_sentences(text: str) -> str:
 
 
 def translate_title(text: str, show: Callable[[str], str]) -> str:
-    """A title that names what something is done to: known as a whole or not at all, and `show` shows the names."""
+    """Translates a title that is known as a whole. `show` shows the names in it."""
     if (plain := _plain_sentences.get(_lower_first_letter(text))) is not None:
         return plain
     for template in _templates_for_first_letter(text):

@@ -24,7 +24,7 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[list[str]] = []  # By event collected so far: the pieces of its text.
+        self._texts: list[list[str]] = []  # The pieces of text of each event collected so far.
         self.size = 0  # The number of characters collected so far.
 
     def __bool__(self) -> bool:

@@ -62,11 +62,11 @@ def _wire_rail(window: MainWindow) -> None:
     rail.settings_wanted.connect(window.window_actions["settings"].trigger)
     # The partial function keeps the object `acts` alive, which the signal alone would not do.
     rail.workspace_action_wanted.connect(partial(acts.run_workspace_action))
-    on("workspace-folder", lambda: acts.act_on_current_workspace(acts.open_and_choose_folder))
+    on("workspace-folder", lambda: acts.act_on_current_workspace(acts.go_to_workspace_and_ask_folder))
     on("share-workspace", partial(_open_share_dialog, window))
     on("join-workspace", lambda: window.run_unless_blocked(partial(_open_join_dialog, window)))
-    on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_workspace_export_file))
-    on("import-workspace", lambda: window.run_unless_blocked(acts.ask_workspace_import_file))
+    on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_where_to_and_export_workspace))
+    on("import-workspace", lambda: window.run_unless_blocked(acts.ask_which_file_and_import_workspace))
     on("fleet", lambda: window.run_unless_blocked(partial(_open_fleet_dialog, window)))
     on("forget-text", partial(forget_text_dialog.open_forget_text_dialog, window))
     on("trash-workspace", lambda: acts.act_on_current_workspace(acts.trash_workspace_with_undo))
@@ -139,7 +139,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
     on("new", lambda: _begin_new_conversation(window))
     on("new-copy", lambda: _ask_to_begin_in_copy(window))
-    on("new-acp", lambda: _ask_for_acp_agent(window))
+    on("new-acp", lambda: _ask_agent_and_begin_conversation(window))
     on("undo", window.notices.run_notice_undo)
     on("previous", lambda: _open_neighbour_conversation(window, -1))
     on("next", lambda: _open_neighbour_conversation(window, 1))
@@ -151,7 +151,7 @@ def _wire_sidebar(window: MainWindow) -> None:
 
 
 def _act_on_conversation(window: MainWindow, action: str, conversation: str = "") -> None:
-    row = window.find_current_row(conversation)
+    row = window.find_row_of_conversation(conversation)
     if action == "beside":
         window.go_to_conversation(conversation, beside=True)
     elif window.current_workbench is not None and row is not None:
@@ -174,7 +174,7 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
         return
 
     def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
-        _begin_and_show(window, bench, bench.start_conversation_in_copy(with_changes=with_changes))
+        _run_and_show_begun_conversation(window, bench, bench.start_conversation_in_copy(with_changes=with_changes))
 
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
     ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
@@ -182,13 +182,13 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
     ask_which_way(window, tr("New conversation in a copy of the repository"), text, "", acts)
 
 
-def _ask_for_acp_agent(window: MainWindow) -> None:
-    """Which of the agents on this computer that speak the Agent Client Protocol is to work in a new conversation."""
+def _ask_agent_and_begin_conversation(window: MainWindow) -> None:
+    """Asks which agent on this computer (Agent Client Protocol) works in a new conversation."""
     if (bench := window.current_workbench) is None:
         return
 
     def begin_with_agent(name: str) -> None:
-        _begin_and_show(window, bench, bench.start_users_conversation(acp_agent=name))
+        _run_and_show_begun_conversation(window, bench, bench.start_users_conversation(acp_agent=name))
 
     def show_agents(names: Sequence[str]) -> None:
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
@@ -198,7 +198,7 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
     window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
 
 
-def _begin_and_show(window: MainWindow, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
+def _run_and_show_begun_conversation(window: MainWindow, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
     def show_begun_conversation(session: Session) -> None:
         if window.show_session_if_current(bench, session):
             window.switch_to_page("chat")
@@ -224,7 +224,7 @@ def _wire_top_bar(window: MainWindow) -> None:
     panel = window.context_panel
     panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
     panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
-    panel.figures.intent_requested.connect(partial(chat_action_handling.handle_intent, window))
+    panel.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
     panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
     panel.side_panel_wanted.connect(window.toggle_side_panel)
     panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
@@ -241,7 +241,7 @@ def _wire_top_bar(window: MainWindow) -> None:
 
 def _open_policy_choices(window: MainWindow) -> None:
     if window.context_panel.isHidden():
-        window.open_context_panel()
+        window.open_or_close_context_panel()
     if window.context_panel.isVisible():
         window.context_panel.policy.open_choices()
 
@@ -263,7 +263,7 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
 
     def save_choice() -> None:
         work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](name)
-        window.run_for_window(work, then=lambda _done: window.show_workspace_choices())
+        window.run_for_window(work, then=lambda _done: window.show_policy_model_and_permissions())
 
     if (what, name) == ("mode", ALLOW_ALL) and bench.permission_mode != ALLOW_ALL:
         ask_allow_all(window, save_choice)
@@ -288,13 +288,13 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(composer.text.offers_wanted, partial(message_sending.offer_completions, window))
     connect_side(composer.text.offer_taken, partial(message_sending.act_on_chosen_completion, window))
     connect_side(composer.mode_chosen, partial(_choose_policy_or_mode, window, "mode"))
-    connect_side(composer.context_wanted, window.open_context_panel)
+    connect_side(composer.context_wanted, window.open_or_close_context_panel)
     connect_side(composer.fold_wanted, actions["fold-marker"].trigger)
     connect_side(composer.stop_wanted, actions["stop"].trigger)
     connect_side(composer.attach_wanted, actions["attach"].trigger)
     connect_side(composer.text.files_given, window.attaching.attach_dropped_data)
     connect_side(composer.text.long_pasted, window.attaching.attach_long_text)
-    preview = partial(attachment_previews.show_attachment_preview, window, composer.attachments)
+    preview = partial(attachment_previews.show_thumbnail_or_token_count, window, composer.attachments)
     composer.attachments.unknown.connect(preview)
     open_picture = attachment_previews.open_picture_dialog
     connect_side(composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name))
@@ -306,14 +306,14 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(chat.rewrite_cost.price_wanted, actions["model-price"].trigger)
     connect_side(chat.way_on.settings_wanted, window.settings_wanted.emit)
     connect_side(chat.way_on.going_on, actions["resume"].trigger)
-    connect_side(chat.transcript.intent_requested, partial(chat_action_handling.handle_intent, window))
+    connect_side(chat.transcript.intent_requested, partial(chat_action_handling.carry_out_intent, window))
 
 
 def _wire_writing(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
     window.workbench_shown.connect(partial(message_sending.send_messages_held_for_workspace, window))
-    on("compose", partial(_focus_composer, window))
+    on("compose", partial(_show_chat_and_focus_composer, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
     on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))
     on("resume", partial(_retry_and_resume, window))
@@ -325,13 +325,13 @@ def _wire_writing(window: MainWindow) -> None:
 
 def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
     if window.current_session is None:
-        window.queue_message(UnsentMessage(parts, edited=seq))
+        window.hold_message_until_open(UnsentMessage(parts, edited=seq))
     else:
         not_sent = message_sending.message_returner(window, parts)
         message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
 
 
-def _focus_composer(window: MainWindow) -> None:
+def _show_chat_and_focus_composer(window: MainWindow) -> None:
     window.switch_to_page("chat")
     window.chat.composer.text.setFocus()
 
@@ -386,9 +386,9 @@ def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> 
 
 def _wire_pages(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
-    window.pages.wanted.connect(partial(chat_action_handling.handle_intent, window))
+    window.pages.wanted.connect(partial(chat_action_handling.carry_out_intent, window))
     window.pages.page_made.connect(partial(_wire_page, window))
-    on("find", partial(_find_on_shown_page, window))
+    on("find", partial(_open_search_of_shown_page, window))
     on("bottom", lambda: window.chat.transcript.view.jump_to_end())  # noqa: PLW0108 - of the current side
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side_panel)
@@ -411,10 +411,10 @@ def _send_comment_to_agent(window: MainWindow, text: str) -> None:
         window.notices.show_notice(tr("Sent to the agent."))
 
 
-def _find_on_shown_page(window: MainWindow) -> None:
+def _open_search_of_shown_page(window: MainWindow) -> None:
     """Finds on the shown page, or everywhere if that page has no search of its own."""
     if window.showing.page == "chat":
-        window.chat.transcript.find()
+        window.chat.transcript.open_find_bar()
     elif window.showing.page == "cache":
         window.pages.cache.focus_entry_search()
     else:
@@ -446,7 +446,7 @@ def _wire_conversation_actions(window: MainWindow) -> None:
     on("fold-marker", lambda: run_on_session(lambda session: session.start_fold(FoldKind.MARKER)))
     on("regenerate", lambda: run_on_session(lambda session: session.ask_again()))
     for name, kind in FOLD_KIND_BY_ACTION.items():
-        on(name, partial(chat_action_handling.handle_intent, window, AskToFold(kind)))
+        on(name, partial(chat_action_handling.carry_out_intent, window, AskToFold(kind)))
     window.enable_possible_actions()
 
 
@@ -455,7 +455,7 @@ def _wire_view_actions(window: MainWindow) -> None:
     for name, scheme in (("light", "light"), ("dark", "dark"), ("as-system", "system")):
         on(name, partial(window.settings.change_setting, THEME, scheme))
     for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
-        on(name, partial(_change_text_zoom, theme, window.settings, steps))
+        on(name, partial(_change_and_save_text_zoom, theme, window.settings, steps))
     on(
         "full-screen",
         lambda: window.window().setWindowState(window.window().windowState() ^ Qt.WindowState.WindowFullScreen),
@@ -486,6 +486,6 @@ def _shortcut_hint(window: MainWindow, action: str) -> str:
     return window.window_actions.format_shortcut(action).replace("+", " ")
 
 
-def _change_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> None:
+def _change_and_save_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> None:
     theme.zoom_by(steps)
     settings.change_setting(ZOOM, round(theme.text_zoom * 100))

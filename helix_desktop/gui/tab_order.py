@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QWidget
 
 
 def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> QWidget | None:
-    """The next stop behind `here` (or before it), around the ends; None where `here` is in none of the areas."""
+    """The next stop behind `here` (or before it), around the ends; None if it is in no area."""
     stops = [stop for area in areas if area.isVisible() for stop in _tab_stops_in_area(area, here)]
     if here not in stops:
         return None
@@ -47,7 +47,7 @@ def _is_tab_stop(widget: QWidget) -> bool:
         return False  # An empty list has no row that could be acted on or show the focus.
     group = widget.group() if isinstance(widget, QAbstractButton) else None
     if group is not None and group.exclusive() and group.checkedButton() is not None:
-        return group.checkedButton() is widget  # Qt removes TabFocus from the other buttons and does not restore it.
+        return group.checkedButton() is widget  # Qt permanently removes TabFocus from the other buttons of the group.
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 

@@ -65,7 +65,7 @@ class Theme(QObject):
         self._colours: dict[str, QColor] = {}
         self._sans = self._mono = ""
         self.set_fonts("", "")
-        QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_system_scheme_changed)
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._apply_changed_system_scheme)
 
     @property
     def colour_tokens(self) -> Scheme:
@@ -97,7 +97,7 @@ class Theme(QObject):
         painter.drawRoundedRect(place, radius, radius)
 
     def keep_lengths_scaled(self, owner: QObject, set_lengths: Callable[..., object], *lengths: float) -> None:
-        """Sets margins, spacings or widths, and again at every change of the text zoom while `owner` lives."""
+        """Sets margins, spacings or widths, and again after each zoom while `owner` lives."""
 
         def apply_scaled_lengths() -> None:
             if isValid(owner):
@@ -177,13 +177,13 @@ class Theme(QObject):
             return QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
         return self._scheme == "dark"
 
-    def _on_system_scheme_changed(self) -> None:
+    def _apply_changed_system_scheme(self) -> None:
         if self._scheme == "system" and self._wants_dark() != self.is_dark:
             self.apply_to_application()
 
 
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
-    """Replace `$token` by its colour, `$mono` by the monospaced family and `@13` by so many pixels at this zoom."""
+    """Fill in `$token` with its colour, `$mono` with the family and `@13` with zoomed pixels."""
     arrow = (resources.resources_folder() / "style").as_posix()
     values = {**tokens, "mono": mono, "arrow": arrow, "chevron": "dark" if tokens is DARK else "light"}
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)

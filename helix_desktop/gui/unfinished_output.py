@@ -1,10 +1,10 @@
-"""Keeps streamed replies and printed output that are not facts yet, so that a reopened conversation shows them."""
+"""Keeps streamed output that is not in facts yet, for conversations that are reopened."""
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Rewound, ToolReturned, TurnEnded
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS, EventBatch
 
-_REPLY = ""  # The key of a reply's text. The other keys are ids of calls, which are never empty.
+_REPLY = ""  # The key under which a reply's text is kept. The other keys are call ids, which are never empty.
 _AT_REST = frozenset({session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED})
 
 

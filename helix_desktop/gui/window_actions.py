@@ -30,7 +30,7 @@ QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse"
 
 @dataclass(frozen=True, slots=True)
 class WindowAction:
-    """`group` is the menu it stands in; `shortcut` as QKeySequence reads it ("Ctrl" is Command on a Mac)."""
+    """`group` is its menu; `shortcut` as QKeySequence reads it ("Ctrl" is Command on a Mac)."""
 
     id: str
     title: str
@@ -155,7 +155,7 @@ class ActionRegistry(QObject):
             made = QAction(each.title, self, enabled=False)
             made.setObjectName(each.id)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
-            # A key that is held too long would also answer the next question.
+            # Otherwise, a key that is held down too long would also answer the next question.
             made.setAutoRepeat(each.id not in QUESTION_ACTIONS)
             kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
             made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))
@@ -187,8 +187,8 @@ class ActionRegistry(QObject):
             menu = menus.get(each.group) or menus.setdefault(each.group, bar.addMenu(each.group))
             menu.addAction(self._actions[each.id])
 
-    def change_shortcut(self, name: str, sequence: QKeySequence) -> str:
-        """Give an action another shortcut, or none. Returns the title of the action that had it and lost it."""
+    def change_shortcut_and_return_robbed_title(self, name: str, sequence: QKeySequence) -> str:
+        """Give an action another shortcut, or none. Returns the title of the action that lost it."""
         others = (i for i, action in self._actions.items() if i != name and action.shortcut() == sequence)
         robbed = next(others, "") if not sequence.isEmpty() else ""
         if robbed:

@@ -15,14 +15,14 @@ from PySide6.QtCore import QObject, QTimer
 from helix_desktop.atomic_files import ensure_private_folder, write_file_atomically
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 
-if TYPE_CHECKING:  # Importing these would take as long as the first paint.
+if TYPE_CHECKING:  # Importing these modules would take as long as the first paint.
     from concurrent.futures import Executor
 
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # Writing is delayed by this time, so that not every key press writes the file.
+WRITE_DELAY_MS = 400  # Writes are delayed by this long so that the file is not written on every key press.
 T = TypeVar("T")
 
 
@@ -32,7 +32,7 @@ class WindowStateFile(QObject):
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._file = file
-        self.mistakes: list[HelixError] = []  # Why drafts of earlier starts are missing.
+        self.mistakes: list[HelixError] = []  # Errors that explain why drafts of earlier starts are missing.
         self._values: dict[str, object] = self._read_state_file()
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
@@ -57,7 +57,7 @@ class WindowStateFile(QObject):
             self._timer.start()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
-        """Removes a text from all that is remembered for a workspace, on the disk and in a damaged file too."""
+        """Removes a text from all that is kept of a workspace, on disk and in damaged files too."""
         from helix_desktop.engine.forgotten_text_forms import TextForms
 
         traces = TextForms(text)
@@ -79,7 +79,7 @@ class WindowStateFile(QObject):
     def write_state_file(self) -> None:
         """Returns when the file is on the disk; the old one stays whole until the new one is."""
         self._write_on_thread().shutdown()
-        self._writer = None  # A thread that waits for more would keep the program from ending.
+        self._writer = None  # An idle thread in the pool would keep the program from ending.
 
     def _write_on_thread(self) -> "Executor":
         """One write after another, because the disk may take longer than the window may wait."""

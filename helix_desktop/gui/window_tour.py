@@ -135,7 +135,7 @@ class WindowTour(QObject):
         return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
 
     def _place_of_page(self) -> QRect:
-        """The page, as the card speaks of what is on it; of an empty one heading, sentence and suggestion."""
+        """The page that the card speaks of; of an empty one heading, sentence and suggestion."""
         empty = self._window.chat.empty
         return self._place_in_window(empty, empty.childrenRect()) or self._place_in_window(self._window.page_area)
 
@@ -143,7 +143,7 @@ class WindowTour(QObject):
         view = self._window.chat.transcript.view
         if (fold := self._newest_excerpt()) is None:
             return QRect()
-        return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(fold.fold)))
+        return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(fold.fold)))
 
     def _place_of_fold_button(self) -> QRect:
         panel, button = self._window.context_panel, self._window.chat.composer.context_button
@@ -154,9 +154,9 @@ class WindowTour(QObject):
             return self._place_in_window(self._window.pages.timeline.panel.undo_button)
         view = self._window.chat.transcript.view
         folds = [fold for fold in self._newest_folds_first() if fold.kind is not FoldKind.EXCERPT]
-        wanted = next((fold for fold in folds if not view.intent_rect(OpenFold(fold.fold)).isEmpty()), None)
+        wanted = next((fold for fold in folds if not view.hot_spot_rect_of(OpenFold(fold.fold)).isEmpty()), None)
         if wanted is not None and self._window.showing.page == "chat":
-            return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(wanted.fold)))
+            return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(wanted.fold)))
         return self._place_in_window(self._window.top.page_tab("timeline"))
 
     def _place_of_recall(self) -> QRect:

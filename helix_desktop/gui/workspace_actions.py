@@ -28,16 +28,16 @@ class WorkspaceActions:
         if row is None:
             return
         acts = {
-            "rename": self.ask_workspace_name,
-            "recolour": self.choose_next_colour,
+            "rename": self.ask_and_save_workspace_name,
+            "recolour": self.recolour_with_next_colour,
             "settings": self.open_workspace_settings,
-            "folders": self.open_and_choose_folder,
-            "export": self.ask_workspace_export_file,
+            "folders": self.go_to_workspace_and_ask_folder,
+            "export": self.ask_where_to_and_export_workspace,
             "trash": self.trash_workspace_with_undo,
         }
         acts[action](row)
 
-    def ask_workspace_name(self, row: WorkspaceListRow) -> None:
+    def ask_and_save_workspace_name(self, row: WorkspaceListRow) -> None:
         window = self._window
 
         def update_sidebar_name(renamed: WorkspaceListRow) -> None:
@@ -50,7 +50,7 @@ class WorkspaceActions:
 
         ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
 
-    def choose_next_colour(self, row: WorkspaceListRow) -> None:
+    def recolour_with_next_colour(self, row: WorkspaceListRow) -> None:
         """The next one of the table: each of them can be read."""
         at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
@@ -68,17 +68,17 @@ class WorkspaceActions:
             window.run_for_window(work, then=lambda _d: window.refresh_workspaces())
 
         def notice_workspace_trashed(_done: None) -> None:
-            window.on_workspace_trashed(row.id)
+            window.leave_trashed_workspace(row.id)
             words = tr("“{name}” was moved to the trash. The workspace's folder was not changed.", name=row.name)
             window.notices.show_notice(words, act=restore_from_trash)
 
         window.run_for_window(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
 
-    def open_and_choose_folder(self, row: WorkspaceListRow) -> None:
+    def go_to_workspace_and_ask_folder(self, row: WorkspaceListRow) -> None:
         """Another folder to work on, in place of those it has."""
-        self._window.go_to_workspace(row.id, lambda: self.ask_workspace_folder(row.id))
+        self._window.go_to_workspace(row.id, lambda: self.ask_and_set_workspace_folder(row.id))
 
-    def ask_workspace_folder(self, workspace: str) -> None:
+    def ask_and_set_workspace_folder(self, workspace: str) -> None:
         window = self._window
 
         def notice_folder_changed(bench: Workbench) -> None:
@@ -90,7 +90,7 @@ class WorkspaceActions:
 
         ask_folder(window, tr("Workspace folder"), set_workspace_folder)
 
-    def ask_workspace_export_file(self, row: WorkspaceListRow) -> None:
+    def ask_where_to_and_export_workspace(self, row: WorkspaceListRow) -> None:
         """History and cache as one file; keys never."""
         name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
         ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_workspace_to, row))
@@ -107,14 +107,14 @@ class WorkspaceActions:
                 left_out = format_count(
                     len(damaged), "{n} entry is damaged and was left out:", "{n} entries are damaged and were left out:"
                 )
-                window.notices.show_notice(f"{words}\n{left_out} {names}", stays=NOTICE_MILLISECONDS)
+                window.notices.show_notice(f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS)
             else:
                 window.notices.show_notice(words)
 
         work = window.workbenches.export_workspace(row.id, path, lasting.show_byte_progress)
         lasting.run_with_progress(window.background_runner, work, notice_workspace_exported)
 
-    def ask_workspace_import_file(self) -> None:
+    def ask_which_file_and_import_workspace(self) -> None:
         patterns = tr("Exported workspaces ({pattern})", pattern=f"*{EXPORT_SUFFIX}")
         ask_file(self._window, tr("Import workspace"), patterns, self.import_workspace_from)
 
@@ -135,9 +135,9 @@ class WorkspaceActions:
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
         words.append(tr("The imported workspace's permissions, MCP servers and folders are not active yet."))
         words += map(translate_sentences, imported.left_out[:5])
-        act = partial(self.ask_workspace_folder, imported.id)
+        act = partial(self.ask_and_set_workspace_folder, imported.id)
         self._window.notices.show_notice(
-            "\n".join(words), button=tr("Choose a folder…"), act=act, stays=NOTICE_MILLISECONDS
+            "\n".join(words), button=tr("Choose a folder…"), act=act, shown_ms=NOTICE_MILLISECONDS
         )
 
     # --- The trash of conversations and workspaces

@@ -27,7 +27,7 @@ MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 
 class WorkspaceActivity(QObject):
-    """Follows an open workspace. `activity_ended(conversation, running, why)`: one has finished, waits, or failed."""
+    """Follows an open workspace. `activity_ended`: a conversation has finished, waits, or failed."""
 
     list_changed = Signal()
     settings_changed = Signal()
@@ -44,9 +44,9 @@ class WorkspaceActivity(QObject):
         self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
-        self._seen_failures: set[str] = set()  # Failures that the user has already seen.
+        self._seen_failures: set[str] = set()  # The conversations whose failures the user has already seen.
         self._bridge = EventBridge(self)
-        self._bridge.events_arrived.connect(self._handle_events)
+        self._bridge.events_arrived.connect(self._update_states_and_schedule_list)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
         self._list_timer.timeout.connect(self.list_changed)
         self._unsubscribe_all = (
@@ -71,7 +71,7 @@ class WorkspaceActivity(QObject):
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.ASKING)
 
     def events_in_progress(self, session: Session) -> tuple[Event, ...]:
-        """What a conversation is doing now that is no fact yet, as events for a view that has just opened it."""
+        """What a conversation is doing that is no fact yet, as events for a view that just opened."""
         asked = (
             session_events.QuestionAsked(session.id, number, question) for number, question in session.questions.items()
         )
@@ -108,7 +108,7 @@ class WorkspaceActivity(QObject):
             self._bridge.queue_event(event)
 
     def _remove_recorded_message(self, conversation: str, said: facts.UserSaid) -> None:
-        """Forgets a queued message once the journal holds it. Long texts are recorded in another form than sent."""
+        """Forgets a queued message once it is recorded. Long texts are recorded in another form."""
         left = list(self._unrecorded.get(conversation, ()))
         if said.parts in left:
             left.remove(said.parts)
@@ -124,7 +124,7 @@ class WorkspaceActivity(QObject):
             "waiting", self.bench.id, conversation, value=list(map(encode_message_parts, messages))
         )
 
-    def _handle_events(self, events: tuple[Event, ...]) -> None:
+    def _update_states_and_schedule_list(self, events: tuple[Event, ...]) -> None:
         for event in events:
             if isinstance(event, ActivityChanged):
                 self._set_state_and_notify(event)
@@ -136,7 +136,7 @@ class WorkspaceActivity(QObject):
             self._list_timer.start()
 
     def _set_state_and_notify(self, event: ActivityChanged) -> None:
-        if self._is_working_subagent(event.conversation):
+        if self._is_subagent_of_working_parent(event.conversation):
             return
         before = self._states.get(event.conversation, ConversationActivity.IDLE)
         self._states[event.conversation] = event.running
@@ -150,8 +150,8 @@ class WorkspaceActivity(QObject):
         if ended or event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
-    def _is_working_subagent(self, conversation: str) -> bool:
-        """Whether this is a sub-agent whose parent is working: its end is reported there and no news for the user."""
+    def _is_subagent_of_working_parent(self, conversation: str) -> bool:
+        """Whether this is a sub-agent whose parent is working. Then its end is no news for the user."""
         row, seen = self.bench.conversation_row(conversation), set[str]()
         while row is not None and row.parent and row.id not in seen:
             if self._states.get(row.parent) in WORKING_STATES:

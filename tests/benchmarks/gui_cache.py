@@ -182,7 +182,8 @@ async def trial(application: QApplication, entries: int) -> None:
             bar = page.table.verticalScrollBar()
             row = bar.value() // 35
             return (
-                page.model.rowCount() > 0 and page.model.entry_row_at(min(row, page.model.rowCount() - 1)) is not None
+                page.model.rowCount() > 0
+                and page.model.get_or_load_row(min(row, page.model.rowCount() - 1)) is not None
             )
 
         gaps.begin()
@@ -277,7 +278,7 @@ async def large_entry() -> None:
         page.resize(1132, 852)
         page.show()
         page.show_cache_of(served)
-        await until(lambda: page.model.entry_row_at(0) is not None)
+        await until(lambda: page.model.get_or_load_row(0) is not None)
         gaps, body = Gaps(), page.viewer.content_view
         for _ in range(3):
             body.lines.show_text_lines([])

@@ -160,7 +160,7 @@ class Trial:
             known, top = view.column.existing_layout(index), view.column.content_top(index)
             end = top + (known.bottom_edge if known is not None and known.boxes else 0.0)
             ends.append(end)
-            laid += max(0.0, min(end, y + height) - max(view.column.heights.height_before(index), y))
+            laid += max(0.0, min(end, y + height) - max(view.column.heights.total_height_before(index), y))
         return bool(ends) and ends[0] > y - 30, laid / height
 
     def wheel(self, by: int) -> None:

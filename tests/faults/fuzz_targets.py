@@ -17,7 +17,7 @@ from helix_desktop.engine.messages import Request
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.transcript.markdown_blocks import (
     block_as_plain_text,
-    link_reference_lines,
+    find_link_reference_lines,
     parse_markdown_blocks,
 )
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
@@ -111,7 +111,7 @@ def imports(data: bytes) -> None:
 def markdown(data: bytes) -> None:
     """Chunks cover the text without a gap, and each becomes blocks."""
     text = _text(data)
-    end, defined = 0, link_reference_lines(text)
+    end, defined = 0, find_link_reference_lines(text)
     for chunk in split_markdown_chunks(text):
         assert chunk.start >= end, "chunks overlap"
         assert not text[end : chunk.start].strip(), "text between two chunks is lost"

@@ -400,7 +400,7 @@ class Tour:
         for _ in range(2):
             QTest.keyClick(dialog._task_list, Qt.Key.Key_Down)
         await self.shot("45-fleet", 1)
-        dialog._ask_for_task()
+        dialog._open_new_task_dialog()
         await self.shot("46-new-task", 1)
         next(each for each in dialog.findChildren(QDialog)).reject()
         dialog._pages.setCurrentIndex(2)
@@ -436,10 +436,10 @@ class Tour:
             if isinstance(each, QDialog) and each.isVisible():
                 each.reject()
         self.pop()
-        self.window.palette_box.dismiss_popup()
+        self.window.palette_box.close_and_return_focus()
         chooser = self.front._dialogs.models.chooser
         if chooser.isVisible():
-            chooser.dismiss_popup()
+            chooser.close_and_return_focus()
         await asyncio.sleep(0.3)
 
 

@@ -9,9 +9,9 @@ from helix_desktop.gui.colours import LIGHT
 from helix_desktop.gui.context_meter import (
     ContextMeter,
     describe_meter,
+    filled_window_percent,
     format_token_count,
     meter_segments,
-    window_percent,
 )
 from helix_desktop.gui.theme import Theme
 
@@ -41,7 +41,7 @@ def test_the_meter_says_in_words_what_it_shows() -> None:
 
 
 def test_an_unknown_window_is_not_full() -> None:
-    assert window_percent(PARTS, 0) == 0
+    assert filled_window_percent(PARTS, 0) == 0
 
 
 @given(

@@ -84,7 +84,7 @@ def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     dialog = window.findChildren(ConnectModelDialog)[0]
     assert _says_that_a_message_waits(dialog)
     dialog.panel._key.setText("good")
-    dialog.panel.test_key()
+    dialog.panel.test_key_and_add_provider()
     assert bench.main_model_name == SONNET.name
     assert window.top.model.text() == f"{SONNET.name} ▾"
     assert window.chat.composer.text.toPlainText() == ""
@@ -139,7 +139,7 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     (dialog,) = window.findChildren(EditModelDialog)
     assert "unknown" not in [field.specialValueText() for field in dialog.findChildren(QDoubleSpinBox)]  # It runs here.
     dialog.values["window"] = 16_000
-    dialog._save_values()
+    dialog._save_values_and_close()
     window.top.model.click()
     QTest.keyClicks(chooser.line, "qwen")
     assert chooser.highlighted_model() == replace(QWEN, window=16_000, sure=WindowSizeSource.SET)
@@ -256,10 +256,10 @@ def test_rules_are_shown_before_they_are_followed(
     parser = desk.benches["parser"]
     rules = ProjectItem("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.\u202e", "")
     parser.rules = [rules]
-    front._announce_project_files(parser, parser.rules)
+    front._announce_untrusted_files_once(parser, parser.rules)
     assert window.notices.shown_text == ""
     window.go_to_workspace("parser")
-    front._announce_project_files(parser, parser.rules)
+    front._announce_untrusted_files_once(parser, parser.rules)
     assert window.notices.shown_text == "The rules in AGENTS.md are used only after you trust them."
     window.notices.run_notice_action()
     dialog = window.findChildren(TrustDialog)[0]
@@ -338,5 +338,5 @@ def test_trying_again_lets_the_keyring_ask_once_more(
     front: DialogsAndNotifications, window: MainWindow, setup: FakeSetup
 ) -> None:
     window.window_actions["resume"].trigger()
-    chat_action_handling.handle_intent(window, chat_actions.ContinueTurn())
+    chat_action_handling.carry_out_intent(window, chat_actions.ContinueTurn())
     assert setup.asked_again == 2

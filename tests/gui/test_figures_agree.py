@@ -203,7 +203,7 @@ def shown_by_chips(window: MainWindow, session: FakeSession) -> Seen:
     for index, item in enumerate(items.all):
         if item.kind is TranscriptItemKind.CALL and not items.is_item_hidden(index):
             words = " ".join(
-                chip.text for box in column.full_layout(index).boxes for chip, _ in getattr(box, "_chips", ())
+                chip.text for box in column.lay_out_fully(index).boxes for chip, _ in getattr(box, "_chips", ())
             )
             for figure in re.findall(r"([\d.]+[KM]?) tokens", words):
                 yield f"output of {index}, once" if "→" in words else f"output of item {index}", figure

@@ -218,7 +218,7 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
 
 
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
-    chat_action_handling.handle_intent(window, chat_actions.RewindConversation(5))
+    chat_action_handling.carry_out_intent(window, chat_actions.RewindConversation(5))
     question = window.findChildren(QMessageBox)[0]
     window.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()
@@ -259,7 +259,7 @@ def starting(
     state_file.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, state_file, settings, doing)
     wire_window(made)
-    made.prepare_unopened_conversation(("storage-engine", story.CONVERSATION), "storage-engine")
+    made.show_composer_before_opening(("storage-engine", story.CONVERSATION), "storage-engine")
     made.resize(1440, 900)
     made.show()
     return made

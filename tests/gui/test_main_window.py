@@ -571,9 +571,9 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
 
 def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
     digest = story.stored(story.TABLE).digest
-    chat_action_handling.handle_intent(window, chat_actions.RecallEntry(digest))
+    chat_action_handling.carry_out_intent(window, chat_actions.RecallEntry(digest))
     assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [digest]
-    chat_action_handling.handle_intent(window, chat_actions.EditMessage(14))
+    chat_action_handling.carry_out_intent(window, chat_actions.EditMessage(14))
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
@@ -583,11 +583,11 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
 def test_the_sub_agent_of_a_running_call_is_opened(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    chat_action_handling.handle_intent(window, chat_actions.OpenSubAgent("c1"))
+    chat_action_handling.carry_out_intent(window, chat_actions.OpenSubAgent("c1"))
     assert window.notices.shown_text == "The sub-agent hasn't started yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
         bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
-    chat_action_handling.handle_intent(window, chat_actions.OpenSubAgent("c1"))
+    chat_action_handling.carry_out_intent(window, chat_actions.OpenSubAgent("c1"))
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
 
@@ -602,7 +602,7 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
     before = [each.seq for each in session.state.facts_on_path()]
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    chat_action_handling.handle_intent(window, RewindConversation(seq))
+    chat_action_handling.carry_out_intent(window, RewindConversation(seq))
     (box,) = window.findChildren(QMessageBox)
     next(each for each in box.buttons() if each.text().replace("&", "") == "Rewind").click()
     assert window.notices.shown_text == "Conversation rewound."
@@ -1033,7 +1033,7 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     for key in (("draft", bench.id, "flaky"), ("place", bench.id, "flaky"), ("draft", bench.id, "new")):
         window.state_file.remember_value(*key, value=[1, 2])
     window.sidebar.conversation_action_wanted.emit("trash", "flaky")
-    window.sidebar.show_list_place("trashed")
+    window.sidebar.show_conversations_in("trashed")
     empty = window.sidebar._empty_trash_link
     QTest.mouseClick(empty, Qt.MouseButton.LeftButton)
     box = window.findChildren(QMessageBox)[0]
@@ -1129,11 +1129,11 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
 
 
 def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, session: FakeSession) -> None:
-    window.window_actions.change_shortcut("palette", QKeySequence("Ctrl+J"))
-    window.window_actions.change_shortcut("allow-once", QKeySequence("Alt+J"))
+    window.window_actions.change_shortcut_and_return_robbed_title("palette", QKeySequence("Ctrl+J"))
+    window.window_actions.change_shortcut_and_return_robbed_title("allow-once", QKeySequence("Alt+J"))
     session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
-    window.window_actions.change_shortcut("find", QKeySequence("Ctrl+Y"))
+    window.window_actions.change_shortcut_and_return_robbed_title("find", QKeySequence("Ctrl+Y"))
     assert window.sidebar.search._key.text() == "Ctrl J"
     assert window.pages.cache.bar._hint.text() == "Ctrl Y"
     hints = [button.toolTip() for button in window.chat.approvals.findChildren(QPushButton)]
@@ -1241,7 +1241,7 @@ def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
     said = {}
     for mode in PermissionMode:
         asyncio.run(bench.choose_permission_mode(mode))
-        window.show_workspace_choices()
+        window.show_policy_model_and_permissions()
         said[mode] = window.chat.empty._words.text()
     assert "You are asked before anything is changed" in said[PermissionMode.ASK]
     assert [mode for mode, words in said.items() if "before anything" in words] == [PermissionMode.ASK]

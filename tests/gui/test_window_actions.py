@@ -32,7 +32,7 @@ def test_an_action_is_disabled_until_somebody_does_it(theme: Theme, settings: Pr
 def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(theme: Theme, settings: ProgramSettings) -> None:
     window = QWidget()
     actions = ActionRegistry(window, settings)
-    robbed = actions.change_shortcut("rename", QKeySequence("Ctrl+N"))
+    robbed = actions.change_shortcut_and_return_robbed_title("rename", QKeySequence("Ctrl+N"))
     assert robbed == actions["new"].text()
     again = ActionRegistry(window, settings)
     assert again["rename"].shortcut() == QKeySequence("Ctrl+N")

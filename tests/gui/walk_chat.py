@@ -137,14 +137,14 @@ class Walk:
         await self.say("are you there?")
         await until(lambda: bool(self.shown(TranscriptItemKind.ERROR)))
         card = self.shown(TranscriptItemKind.ERROR)[-1]
-        box = view.column.full_layout(card).boxes[0]
+        box = view.column.lay_out_fully(card).boxes[0]
         assert isinstance(box, FailureCardBox)
         assert "connection" in box.text
         await self.shot("failure")
         before = self.ended()
         await self.press(card, "Try again")
         await until(lambda: self.ended() == before + 1)
-        await until(lambda: view.column.full_layout(card).boxes[0].hot_spots == [])
+        await until(lambda: view.column.lay_out_fully(card).boxes[0].hot_spots == [])
 
     async def on_bar(self, index: int, name: str) -> None:
         """Point at a message, then press a button of its bar."""
@@ -163,7 +163,7 @@ class Walk:
         view = self.window.chat.transcript.view
 
         def places() -> list[QRectF]:
-            laid = view.column.full_layout(index)
+            laid = view.column.lay_out_fully(index)
             spots = [laid.hot_spot_and_rect(spot) for spot in laid.list_hot_spots()]
             return [place for hot, place in spots if not name or hot.name == name]
 

@@ -115,7 +115,7 @@ class Walk:
 
     async def _jump_by_hash(self) -> None:
         page = self.window.pages.cache
-        rows = [page.model.entry_row_at(number) for number in range(page.model.rowCount())]
+        rows = [page.model.get_or_load_row(number) for number in range(page.model.rowCount())]
         digest = next(row.stored.digest for row in rows if row is not None and row.about.tool == "read_file")
         await key("ctrl+f", "ctrl+a", "Delete")
         QGuiApplication.clipboard().setText(digest.hex)
@@ -162,7 +162,7 @@ class Walk:
         await key("ctrl+f", "ctrl+a", "Delete")
         await until(lambda: not page.model.shows_search_hits and page.model.rowCount() > 2)
         await until(
-            lambda: page.table.current_row < 0 or page.model.entry_row_at(page.table.current_row) == page.viewer.row
+            lambda: page.table.current_row < 0 or page.model.get_or_load_row(page.table.current_row) == page.viewer.row
         )
         await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))  # the lines recalled just now
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest)

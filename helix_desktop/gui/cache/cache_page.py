@@ -1,4 +1,4 @@
-"""The cache page: the entries of a workspace, what one of them holds, and everything that can be done with it."""
+"""The cache page: a workspace's entries, the content of one, and the actions on them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -79,16 +79,16 @@ class CachePage(QWidget):
         self._connect_signals()
 
     def _connect_signals(self) -> None:
-        self.bar.filter_chosen.connect(self._on_filter_chosen)
+        self.bar.filter_chosen.connect(self._apply_chosen_filter)
         self.bar.searched.connect(self.search_hash_or_text)
         self.bar.table_wanted.connect(self.table.setFocus)
-        self.bar.table_wanted.connect(lambda: self.table.select_row(max(self.table.current_row, 0)))
+        self.bar.table_wanted.connect(lambda: self.table.select_row_and_open_entry(max(self.table.current_row, 0)))
         self.table.current_row_changed.connect(self._open_entry_of_row)
         self.table.selected_rows_changed.connect(self._show_selection_count)
         self.table.menu_wanted.connect(self.entry_actions.show_entry_context_menu)
         self.table.entry_opened.connect(self.viewer.content_view.lines.setFocus)
         self.table.copy_wanted.connect(self.entry_actions.copy_selected_hashes)
-        self.model.rows_added_above.connect(self.table.shift_rows_down)
+        self.model.rows_added_above.connect(self.table.scroll_past_rows_added_above)
         self.model.rows_loaded.connect(self._select_newest_entry)
         self.model.rows_loaded.connect(self._reselect_shown_entry)
         self.model.row_count_changed.connect(self._select_newest_entry)
@@ -103,7 +103,7 @@ class CachePage(QWidget):
         self._over_limit_button.setVisible(beyond > 0)
 
     def show_cache_of(self, catalogue: StoredWorkspace, conversations: Conversations = tuple) -> None:
-        """Show a workspace's entries. `conversations` gives ids and titles to filter by, as they are by then."""
+        """Show a workspace's entries. `conversations` returns ids and titles for the filter."""
         self._shown.catalogue, self._query, self._selects_newest = catalogue, "", True
         self._conversations = conversations
         self.bar.reset_filters()
@@ -113,20 +113,20 @@ class CachePage(QWidget):
         self.clear_and_reload_entries()
 
     def _select_newest_entry(self, _: object = None) -> None:
-        if self._selects_newest and self.model.rowCount() and self.model.entry_row_at(0) is not None:
+        if self._selects_newest and self.model.rowCount() and self.model.get_or_load_row(0) is not None:
             self._selects_newest = False
-            self.table.select_row(0)
+            self.table.select_row_and_open_entry(0)
 
     def _reselect_shown_entry(self) -> None:
-        """Rows came in above while those that were known stood at their old places: what is shown stays chosen."""
+        """Keeps the shown entry selected after rows were added above it."""
         if self.table.current_row < 0 or self.table.is_current_row_loading or self.model.shows_search_hits:
             return
-        there, shown = self.model.entry_row_at(self.table.current_row), self.viewer.row
+        there, shown = self.model.get_or_load_row(self.table.current_row), self.viewer.row
         if there is None or shown is None:
             return
         if there.stored.digest != shown.stored.digest:
             if (number := self.model.row_number_of_entry(shown.stored.digest)) >= 0:
-                self.table.move_current_row_to(number)
+                self.table.move_current_row_without_opening(number)
             else:
                 self.table.clear_current_row()
 
@@ -157,7 +157,7 @@ class CachePage(QWidget):
     def open_entry_by_digest(self, digest: Digest) -> None:
         """Open one entry, and choose its row where that is at hand."""
         if self._shown.catalogue is not None:
-            self._shown.run_if_shown(self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row)
+            self._shown.run_then_if_shown(self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row)
 
     def focus_entry_search(self) -> None:
         self.bar.field.setFocus()
@@ -174,16 +174,16 @@ class CachePage(QWidget):
             if self._clear_search_hits():
                 self._figures_timer.start()
             work = self._shown.catalogue.cache.resolve_prefix(text.lower())
-            self._shown.run_if_shown(work, self.open_entry_by_digest, self._search_unknown_hash_as_text)
+            self._shown.run_then_if_shown(work, self.open_entry_by_digest, self._search_unknown_hash_as_text)
         else:
             self._search_entry_contents(text)
 
     def _search_entry_contents(self, text: str) -> None:
         if self._shown.catalogue is None:
             return
-        self._show_figures(tr("Searching for “{words}”…", words=text))
+        self._show_text_above_table(tr("Searching for “{words}”…", words=text))
         looking = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=self.bar.filter.tool)
-        self._shown.run_if_shown(looking, lambda hits: self._show_search_hits(text, hits))
+        self._shown.run_then_if_shown(looking, lambda hits: self._show_search_hits(text, hits))
 
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:
@@ -194,15 +194,15 @@ class CachePage(QWidget):
         self.model.show_search_hits(found)
         self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
         places = format_count(len(found), "{n} matching entry", "{n} matching entries")
-        self._show_figures(f"“{text}”: {places}")
+        self._show_text_above_table(f"“{text}”: {places}")
         if found:
-            self.table.select_row(0)
+            self.table.select_row_and_open_entry(0)
         else:
             self.viewer.show_no_entry()
 
     def _search_unknown_hash_as_text(self, error: HelixError) -> None:
         """Not a hash of ours: it may still stand in a text."""
-        self._show_figures(translate_sentences(str(error)))
+        self._show_text_above_table(translate_sentences(str(error)))
         self._search_entry_contents(self._query)
 
     def _clear_search_hits(self) -> bool:
@@ -218,7 +218,7 @@ class CachePage(QWidget):
     def _show_entries_instead_of_hits(self) -> None:
         if self._clear_search_hits() and self.viewer.row is not None and self._shown.catalogue is not None:
             finding = self._shown.catalogue.index.find_entry_row(self.viewer.row.stored.digest)
-            self._shown.run_if_shown(finding, self._select_shown_entry)
+            self._shown.run_then_if_shown(finding, self._select_shown_entry)
         self._figures_timer.start()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
@@ -226,7 +226,7 @@ class CachePage(QWidget):
         if row is not None and self.table.current_row < 0 and self.viewer.is_entry_shown(row.stored.digest):
             self._select_and_open_row(row)
 
-    def _on_filter_chosen(self, chosen: EntryFilter) -> None:
+    def _apply_chosen_filter(self, chosen: EntryFilter) -> None:
         self.table.clearSelection()
         self.table.verticalScrollBar().setValue(0)
         if self._query and not _HASH.fullmatch(self._query):
@@ -236,16 +236,16 @@ class CachePage(QWidget):
 
     def _select_and_open_row(self, row: EntryRow | None) -> None:
         if row is None or self._shown.catalogue is None:
-            self._show_figures(tr("This workspace does not contain this entry."))
+            self._show_text_above_table(tr("This workspace does not contain this entry."))
             return
         if (number := self.model.row_number_of_entry(row.stored.digest)) >= 0:
-            self.table.select_row(number)
+            self.table.select_row_and_open_entry(number)
         else:
             self.table.clear_current_row()
         self.viewer.show_entry_in_viewer(self._shown.catalogue, row)
 
     def _open_entry_of_row(self, number: int) -> None:
-        row = self.model.entry_row_at(number)
+        row = self.model.get_or_load_row(number)
         if row is None or self._shown.catalogue is None:
             return
         found, here = self.model.search_hit_at(number), self.viewer.is_entry_shown(row.stored.digest)
@@ -262,8 +262,8 @@ class CachePage(QWidget):
 
     def _fetch_cache_figures(self) -> None:
         if self._shown.catalogue is not None:
-            self._shown.run_if_shown(self._shown.catalogue.index.compute_figures(), self._show_cache_figures)
-            self._shown.run_if_shown(self._shown.catalogue.index.count_tools(), self.bar.set_tools)
+            self._shown.run_then_if_shown(self._shown.catalogue.index.compute_figures(), self._show_cache_figures)
+            self._shown.run_then_if_shown(self._shown.catalogue.index.count_tools(), self.bar.set_tools)
 
     def _show_cache_figures(self, stats: CacheEntryFigures) -> None:
         if self.model.shows_search_hits:
@@ -279,7 +279,7 @@ class CachePage(QWidget):
         if stats.gone:
             parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
         parts.append(tr("verified on every read"))
-        self._show_figures(" · ".join(parts))
+        self._show_text_above_table(" · ".join(parts))
 
     def _show_selection_count(self) -> None:
         chosen = self.table.selected_count
@@ -287,7 +287,7 @@ class CachePage(QWidget):
         words = tr("{n} selected", n=format_number(chosen)), tr("Press Ctrl+C to copy the hashes")
         self._figures_label.setText(" · ".join(words) if chosen > 1 else self._figures)
 
-    def _show_figures(self, words: str) -> None:
+    def _show_text_above_table(self, words: str) -> None:
         self._figures = words
         self._figures_label.setText(words)
 

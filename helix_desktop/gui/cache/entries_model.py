@@ -68,7 +68,7 @@ class EntrySearchHit:
 
 
 class EntriesModel(QAbstractTableModel):
-    """`counted` carries how many rows there are. `rows_loaded`: rows that were missing are there."""
+    """`row_count_changed` carries how many rows there are. `rows_loaded`: rows that were missing are there."""
 
     row_count_changed = Signal(int)
     rows_loaded = Signal()
@@ -118,9 +118,9 @@ class EntriesModel(QAbstractTableModel):
 
     def recount_and_reload(self) -> None:
         """Something may have come in: count again, and read again what is in sight."""
-        self._count_filtered_entries(self._apply_new_count)
+        self._count_filtered_entries(self._set_count_and_reload_visible_pages)
 
-    def entry_row_at(self, number: int) -> EntryRow | None:
+    def get_or_load_row(self, number: int) -> EntryRow | None:
         """A row, or None while it is on its way."""
         if self._search_hits is not None:
             return self._search_hits[number].row if number < len(self._search_hits) else None
@@ -164,7 +164,7 @@ class EntriesModel(QAbstractTableModel):
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole) and index.isValid():
-            row = self.entry_row_at(index.row())
+            row = self.get_or_load_row(index.row())
             return cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
         return None
 
@@ -176,7 +176,7 @@ class EntriesModel(QAbstractTableModel):
         self._loading_pages.clear()
         self._requested_pages.clear()
         if self._catalogue is None:
-            self._apply_new_count(0)
+            self._set_count_and_reload_visible_pages(0)
             return
         self._request_page(0)
         self._load_requested_pages()
@@ -195,7 +195,7 @@ class EntriesModel(QAbstractTableModel):
                 self._catalogue.index.count_entries(self.entry_filter), then=pass_on_if_current, owner=self
             )
 
-    def _apply_new_count(self, count: int) -> None:
+    def _set_count_and_reload_visible_pages(self, count: int) -> None:
         grown = count - self._count
         for page in list(self._pages)[:-2]:
             del self._pages[page]
@@ -231,7 +231,7 @@ class EntriesModel(QAbstractTableModel):
                 self._load_timer.start()
 
     def _load_requested_pages(self) -> None:
-        """Loads the last few pages requested: while the slider is dragged, earlier ones are out of sight again."""
+        """Loads the last few pages requested. Earlier ones are out of sight while the slider is dragged."""
         wanted, self._requested_pages = self._requested_pages[-3:], []
         if self._catalogue is None:
             return

@@ -1,4 +1,4 @@
-"""What can be done with entries of the cache: copy their hashes, compare, save, verify, pin and forget them."""
+"""Actions on cache entries: copy hashes, compare, save, verify, pin and forget."""
 
 from pathlib import Path
 
@@ -34,19 +34,19 @@ class EntryActions(QObject):
         super().__init__(page)
         self._theme, self._shown, self._runner = theme, shown, shown.runner
         self._table, self._entries, self._viewer, self._page = table, table.entries, viewer, page
-        viewer.save_wanted.connect(self.ask_where_to_save_entry)
+        viewer.save_wanted.connect(self.ask_where_to_and_save_entry)
         viewer.verify_wanted.connect(self.verify_shown_entry)
         viewer.pin_wanted.connect(self.set_shown_entry_pinned)
         viewer.forget_wanted.connect(self.ask_to_forget_entry)
         viewer.compare_wanted.connect(self.compare_selected_entries)
 
     def copy_selected_hashes(self) -> None:
-        """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
+        """Copies the hashes of the selected rows. A million of them are fetched in pieces."""
         ranges = self._table.selected_ranges
         if self._shown.catalogue is None or not ranges:
             return
         if self._entries.shows_search_hits:
-            rows = [self._entries.entry_row_at(number) for number in self._table.selected_rows()]
+            rows = [self._entries.get_or_load_row(number) for number in self._table.selected_rows()]
             QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
             return
         order = (self._entries.entry_filter, self._entries.sort_by, self._entries.descending)
@@ -63,7 +63,7 @@ class EntryActions(QObject):
         QGuiApplication.clipboard().setMimeData(held)
         self.reported.emit(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
 
-    def ask_where_to_save_entry(self) -> None:
+    def ask_where_to_and_save_entry(self) -> None:
         row, catalogue = self._viewer.row, self._shown.catalogue
         if row is None or catalogue is None:
             return
@@ -91,10 +91,10 @@ class EntryActions(QObject):
             good = False if isinstance(error, CacheCorrupt) else None
             self._show_verification(digest, translate_sentences(str(error)), good=good)
 
-        self._shown.run_if_shown(catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
+        self._shown.run_then_if_shown(catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
-        """Shows the result of a verification. For a large entry it arrives late, when another entry may be shown."""
+        """Shows the result of a verification, even if another entry is shown by then."""
         if not self._viewer.is_entry_shown(digest):
             self.reported.emit(f"{digest.short_hex}: {words}")
             return
@@ -106,7 +106,7 @@ class EntryActions(QObject):
         row = self._viewer.row
         if row is not None and self._shown.catalogue is not None:
             pinning = self._shown.catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
-            self._shown.run_if_shown(pinning, lambda _: self.entry_changed.emit(row.stored.digest))
+            self._shown.run_then_if_shown(pinning, lambda _: self.entry_changed.emit(row.stored.digest))
 
     def ask_to_forget_entry(self) -> None:
         """Remove an entry for good, after saying what that means."""
@@ -116,7 +116,7 @@ class EntryActions(QObject):
 
         def forget_shown_entry() -> None:
             work = catalogue.content_forgetter(entries=[row.stored.digest])
-            self._shown.run_if_shown(work, lambda _: self.entry_forgotten.emit())
+            self._shown.run_then_if_shown(work, lambda _: self.entry_forgotten.emit())
 
         meant = entry_tasks.describe_forgetting(row, len(self._viewer.uses) or row.uses)
         text = "\n\n".join([tr("Forget this entry permanently?"), meant])
@@ -127,7 +127,7 @@ class EntryActions(QObject):
         if self._shown.catalogue is None or self._table.selected_count != 2:
             return
         rows = [
-            row for number in self._table.selected_rows() if (row := self._entries.entry_row_at(number)) is not None
+            row for number in self._table.selected_rows() if (row := self._entries.get_or_load_row(number)) is not None
         ]
         if len(rows) != 2:
             return
@@ -138,7 +138,7 @@ class EntryActions(QObject):
         def show_comparison(texts: tuple[str, str]) -> None:
             TextComparisonDialog(self._runner, self._theme, titles, texts, self._page).open()
 
-        self._shown.run_if_shown(reading, show_comparison)
+        self._shown.run_then_if_shown(reading, show_comparison)
 
     def show_entry_context_menu(self, place: QPoint) -> None:
         if not (many := self._table.selected_count):
@@ -148,9 +148,9 @@ class EntryActions(QObject):
         if many == 2:
             menu.addAction(tr("Compare selected"), self.compare_selected_entries)
         if many == 1:
-            menu.addAction(tr("Add to next message"), self._viewer.recall_selected_lines)
+            menu.addAction(tr("Add to next message"), self._viewer.recall_entry_or_lines)
             menu.addAction(tr("Show in chat"), self._viewer.show_last_use_in_chat)
-            menu.addAction(tr("Save as…"), self.ask_where_to_save_entry)
+            menu.addAction(tr("Save as…"), self.ask_where_to_and_save_entry)
             menu.addAction(tr("Verify"), self.verify_shown_entry)
             menu.addSeparator()
             menu.addAction(tr("Forget permanently…"), self.ask_to_forget_entry)

@@ -120,7 +120,7 @@ class EntryContentView(QWidget):
         return selected or "\n".join(self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines)))
 
     def selected_entry_lines(self) -> tuple[int, int] | None:
-        """The lines selected, counted from 1 in the entry; None without any, or where the count is not known."""
+        """The selected lines, counted from 1 in the entry. None if there are none or the count is unknown."""
         lines = self.lines.selected_line_range() if self.shape is content_shapes.ContentShape.TEXT else None
         first = self._first_lines.get(self._page)
         return (lines[0] + first, lines[1] + first) if lines is not None and first is not None else None

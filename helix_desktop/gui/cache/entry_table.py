@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.gui.cache import entries_model
 from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, SORT_BY_COLUMN, EntryColumn
 from helix_desktop.gui.shared.list_row_model import Index
-from helix_desktop.gui.shared.widgets import add_choice, build_popup_menu
+from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
@@ -37,7 +37,7 @@ from helix_desktop.gui.translation import tr
 ROW = 35
 HEADER = 34
 PAD = 12
-# By column: its width in pixels in a wide table and in a narrow one.
+# The width of each column in pixels, in a wide table and in a narrow one.
 WIDTHS = {
     EntryColumn.HASH: (160, 132),
     EntryColumn.TOOL: (190, 122),
@@ -47,7 +47,7 @@ WIDTHS = {
     EntryColumn.STORED: (140, 112),
     EntryColumn.RECALLED: (128, 98),
 }
-COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # If there is too little room, these are hidden first.
+COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These columns are hidden first if room is short.
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
 _MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})
@@ -73,7 +73,7 @@ class EntryCellDelegate(QStyledItemDelegate):
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour_of_token("accent_soft"))
         painter.fillRect(QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line"))
-        row = self._table.entries.entry_row_at(number)
+        row = self._table.entries.get_or_load_row(number)
         inner = rect.adjusted(theme.zoomed_pixels(PAD), 0, -theme.zoomed_pixels(PAD), -1)
         if row is None:
             painter.fillRect(
@@ -133,7 +133,7 @@ class EntryTable(QTableView):
         self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
-        # Connected before Qt's own handler, which would select, and so open, the entry above.
+        # This must be connected before Qt's own handler, which would select the entry above and thereby open it.
         entries.rowsAboutToBeRemoved.connect(self._clear_if_row_removed)
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)
@@ -154,7 +154,7 @@ class EntryTable(QTableView):
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self._apply_table_style()
         theme.changed.connect(self._apply_table_style)
-        entries.rows_loaded.connect(self._on_rows_loaded)
+        entries.rows_loaded.connect(self._repaint_and_open_loaded_row)
 
     def _update_sort_indicator(self) -> None:
         """What a search found stands by relevance, for which there is no column."""
@@ -170,7 +170,7 @@ class EntryTable(QTableView):
         header.setSectionsClickable(True)
         header.setHighlightSections(False)
         header.setSortIndicator(EntryColumn.STORED, Qt.SortOrder.DescendingOrder)
-        header.sortIndicatorChanged.connect(self._on_sort_changed)
+        header.sortIndicatorChanged.connect(self._sort_and_scroll_to_top)
         self.entries.modelReset.connect(self._update_sort_indicator)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._show_column_menu)
@@ -227,13 +227,13 @@ class EntryTable(QTableView):
         for first, last in self.selected_ranges:
             yield from range(first, last + 1)
 
-    def select_row(self, row: int) -> None:
+    def select_row_and_open_entry(self, row: int) -> None:
         """Selects this row alone and opens it, also where it was open before."""
         if self.entries.rowCount():
             self.clear_current_row()
             self.setCurrentIndex(self.entries.index(row, 0))
 
-    def move_current_row_to(self, row: int) -> None:
+    def move_current_row_without_opening(self, row: int) -> None:
         """What is looked at stands in this row by now."""
         with QSignalBlocker(self):
             self.setCurrentIndex(self.entries.index(row, 0))
@@ -245,7 +245,7 @@ class EntryTable(QTableView):
         self.clearSelection()
 
     def _announce_current_row(self, index: QModelIndex) -> None:
-        self.is_current_row_loading = index.isValid() and self.entries.entry_row_at(index.row()) is None
+        self.is_current_row_loading = index.isValid() and self.entries.get_or_load_row(index.row()) is None
         if index.isValid():
             self.current_row_changed.emit(index.row())
 
@@ -253,7 +253,7 @@ class EntryTable(QTableView):
         super().selectionChanged(selected, deselected)
         self.selected_rows_changed.emit()
 
-    def shift_rows_down(self, rows: int) -> None:
+    def scroll_past_rows_added_above(self, rows: int) -> None:
         """Rows came in above: what is in sight stays."""
         bar = self.verticalScrollBar()
         if bar.value() > 0:
@@ -294,7 +294,7 @@ class EntryTable(QTableView):
             return
         row = self.rowAt(event.pos().y())
         if row >= 0 and not self.selectionModel().isRowSelected(row):
-            self.select_row(row)
+            self.select_row_and_open_entry(row)
         self.menu_wanted.emit(event.globalPos())
 
     def paintEvent(self, event: object) -> None:
@@ -307,7 +307,7 @@ class EntryTable(QTableView):
             painter.drawRect(0, y, self.viewport().width() - 1, self._theme.zoomed_pixels(ROW) - 2)
             painter.end()
 
-    def _on_sort_changed(self, section: int, order: Qt.SortOrder) -> None:
+    def _sort_and_scroll_to_top(self, section: int, order: Qt.SortOrder) -> None:
         self.clear_current_row()
         self.verticalScrollBar().setValue(0)
         self.entries.set_sort_order(
@@ -320,7 +320,7 @@ class EntryTable(QTableView):
         for column in EntryColumn:
             shown = not header.isSectionHidden(column)
             toggle = partial(self._set_column_shown, column, shown=not shown)
-            add_choice(menu, entries_model.column_title(column), toggle, chosen=shown).setEnabled(
+            add_menu_choice(menu, entries_model.column_title(column), toggle, chosen=shown).setEnabled(
                 column is not EntryColumn.SOURCE
             )
         menu.popup(header.mapToGlobal(place))
@@ -329,10 +329,10 @@ class EntryTable(QTableView):
         self.horizontalHeader().setSectionHidden(column, not shown)
         self._fit_columns()
 
-    def _on_rows_loaded(self) -> None:
+    def _repaint_and_open_loaded_row(self) -> None:
         self.viewport().update()
         row = self.current_row
-        if self.is_current_row_loading and row >= 0 and self.entries.entry_row_at(row) is not None:
+        if self.is_current_row_loading and row >= 0 and self.entries.get_or_load_row(row) is not None:
             self.is_current_row_loading = False
             self.current_row_changed.emit(row)
 

@@ -1,4 +1,4 @@
-"""Slow work of the cache page as coroutines (search, copy, save, compare), so that the window stays responsive."""
+"""Slow work of the cache page as coroutines: search, copy, save, compare."""
 
 import asyncio
 import re
@@ -27,14 +27,14 @@ EntryProgressCallback = Callable[[int, int], None]
 
 
 class ShownCatalogue:
-    """The workspace whose entries are shown, and work for it: its end is not heard of once another one is shown."""
+    """Runs work for the shown workspace. Its result is ignored once another one is shown."""
 
     def __init__(self, runner: BackgroundRunner, owner: QObject) -> None:
         self.catalogue: StoredWorkspace | None = None
         self.runner = runner
         self._owner = owner
 
-    def run_if_shown(
+    def run_then_if_shown(
         self,
         work: Coroutine[Any, Any, T],
         then: Callable[[T], object],
@@ -86,7 +86,7 @@ async def fetch_hashes_of_rows(
 async def save_entry_to_file(
     catalogue: StoredWorkspace, stored: Stored, path: Path, report: EntryProgressCallback
 ) -> None:
-    """Writes an entry to a temporary file beside `path`, then rename it, so that no half-written file remains."""
+    """Writes a temporary file beside `path` and renames it, so that no half-written file remains."""
     beside: ReplacementFile | None = None
     try:
         beside = await asyncio.to_thread(ReplacementFile, path)

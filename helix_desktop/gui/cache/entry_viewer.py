@@ -1,4 +1,4 @@
-"""One entry: its whole hash, whether it was checked, where it is used, what can be done with it, and its content."""
+"""One entry: its hash, whether it was verified, where it is used, its actions and its content."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -50,14 +50,14 @@ class EntryViewer(QWidget):
         self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
         self._save = build_push_button(tr("Save as…"), self, self.save_wanted.emit)
         self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
-        self.recall_button = build_push_button(tr("Add to next message"), self, self.recall_selected_lines, "primary")
+        self.recall_button = build_push_button(tr("Add to next message"), self, self.recall_entry_or_lines, "primary")
         self._more = build_tool_button(tr("More actions"), self, "⋯")
         for button in (self._uses_button, self._shape_button, self._more):
             button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._more.setMenu(self._build_more_menu())
         self._lay_out_entry_viewer(theme)
         self.content_view.content_read.connect(lambda: self.show_checked_state(good=True))
-        self.content_view.reading_failed.connect(self._on_reading_failed)
+        self.content_view.reading_failed.connect(self._disable_content_buttons_after_error)
         self.content_view.shapes_found.connect(self._fill_shape_menu)
         self.content_view.lines.selection_changed.connect(self._update_recall_button)
         self.show_no_entry()
@@ -70,7 +70,7 @@ class EntryViewer(QWidget):
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
         theme.keep_lengths_scaled(self, column.setSpacing, 10)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
-        self._uses_button.setMinimumWidth(1)  # It gives way first, and shortens its text.
+        self._uses_button.setMinimumWidth(1)  # This button is the first to shrink, and cuts its text.
         theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -157,7 +157,7 @@ class EntryViewer(QWidget):
             last = max(self.uses, key=lambda use: use.time)
             self.intent_wanted.emit(ShowInChat(last.conversation, last.seq))
 
-    def recall_selected_lines(self) -> None:
+    def recall_entry_or_lines(self) -> None:
         """The entry, or the selected lines of it, into the next message."""
         if self.row is not None:
             self.intent_wanted.emit(RecallEntry(self.row.stored.digest, self.content_view.selected_entry_lines()))
@@ -176,7 +176,7 @@ class EntryViewer(QWidget):
         self._more.setEnabled(self.row is not None)
         self._show.setEnabled(False)
 
-    def _on_reading_failed(self, error: HelixError) -> None:
+    def _disable_content_buttons_after_error(self, error: HelixError) -> None:
         if isinstance(error, CacheCorrupt):
             self.show_checked_state(good=False)
         self._copy.setEnabled(False)
@@ -191,11 +191,11 @@ class EntryViewer(QWidget):
             ContentShape.HEX: tr("Hex"),
         }
         for shape in shapes:
-            menu.addAction(names[shape], partial(self._on_shape_chosen, shape, names[shape]))
+            menu.addAction(names[shape], partial(self._show_content_in_shape, shape, names[shape]))
         self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
         self._shape_button.setVisible(len(shapes) > 1)
 
-    def _on_shape_chosen(self, shape: ContentShape, name: str) -> None:
+    def _show_content_in_shape(self, shape: ContentShape, name: str) -> None:
         self.content_view.change_shape(shape)
         self._shape_button.setText(f"{name} ▾")
         self._update_recall_button()

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared.widgets import add_choice, build_line_edit, build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import add_menu_choice, build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
@@ -49,7 +49,7 @@ class EntryFilterBar(QWidget):
         self._rows.addLayout(row)
         self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)
         self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
-        self.field.textChanged.connect(self._on_search_typed)
+        self.field.textChanged.connect(self._hide_hint_and_schedule_search)
         self.field.returnPressed.connect(self._search_immediately)
         self.reset_filters()
         theme.keep_lengths_scaled(self, self.field.setMinimumWidth, 120)
@@ -68,7 +68,7 @@ class EntryFilterBar(QWidget):
         self._fill_size_and_state_menu()
 
     def set_tools(self, tools: Sequence[tuple[str, int]]) -> None:
-        """The tools there are, with the number of their entries. The menu is made anew only when a tool is new."""
+        """The tools, with the number of their entries. The menu is rebuilt only for a new tool."""
         if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
             return
         self._tools = tools
@@ -111,7 +111,7 @@ class EntryFilterBar(QWidget):
         self._hint.resize(size)
         self._hint.move(self.field.width() - size.width() - 10, (self.field.height() - size.height()) // 2)
 
-    def _on_search_typed(self, text: str) -> None:
+    def _hide_hint_and_schedule_search(self, text: str) -> None:
         self._hint.setVisible(not text)
         self._pause.start()
 
@@ -133,7 +133,7 @@ class EntryFilterBar(QWidget):
         menu = QMenu(pill)
         group = QActionGroup(menu)
         for words, short, value in [(everything, everything, ""), *choices]:
-            group.addAction(add_choice(menu, words, partial(choose, short, value), chosen=value == chosen))
+            group.addAction(add_menu_choice(menu, words, partial(choose, short, value), chosen=value == chosen))
             if value == chosen:
                 _set_button_words(pill, short)
         _replace_button_menu(pill, menu)
@@ -153,7 +153,7 @@ class EntryFilterBar(QWidget):
         sizes = [(tr("Any size"), 0), (tr("Over 10 KB"), 10), (tr("Over 100 KB"), 100), (tr("Over 1 MB"), 1000)]
         for words, kilobytes in sizes:
             apply = partial(self._apply_more_filters, least=kilobytes * _KB)
-            group.addAction(add_choice(menu, words, apply, chosen=not kilobytes))
+            group.addAction(add_menu_choice(menu, words, apply, chosen=not kilobytes))
         menu.addSeparator()
         for words, name in (
             (tr("Pinned"), "pinned"),

@@ -31,7 +31,7 @@ class ChangesListRow:
 
 
 def group_rows_by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[ChangesListRow]:
-    """The files of a group, those of a folder below its name and counts; last those that lie in no folder."""
+    """The files of a group by folder, with counts. Files outside any folder come last."""
     folders: dict[str, list[FileChange]] = {}
     for file in sorted(files, key=lambda file: file.place):
         folders.setdefault(file.place.rpartition("/")[0], []).append(file)
@@ -183,7 +183,7 @@ class ChangedFilesList(QListView):
         self.setUniformItemSizes(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(tr("Changed files"))
-        self.selectionModel().currentChanged.connect(self._on_current_row_changed)
+        self.selectionModel().currentChanged.connect(self._emit_opened_row)
         theme.changed.connect(self.viewport().update)
 
     def show_changes_rows(self, entries: Sequence[ChangesListRow], wanted: str = "") -> None:
@@ -199,6 +199,6 @@ class ChangedFilesList(QListView):
         index = self.currentIndex()
         return self.files.items[index.row()] if index.isValid() else None
 
-    def _on_current_row_changed(self, now: QModelIndex, _before: QModelIndex) -> None:
+    def _emit_opened_row(self, now: QModelIndex, _before: QModelIndex) -> None:
         if now.isValid():
             self.row_opened.emit(self.files.items[now.row()])

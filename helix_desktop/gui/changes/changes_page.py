@@ -40,7 +40,7 @@ WIDTH, LEAST, NOTE = 268, 168, 90
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
-# Files that the desktop only displays. Any other file might be run as a program, so its folder is opened instead.
+# The desktop only displays these files. It might run other files, so we open their folder instead.
 _SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
 _SOURCE_SUFFIXES = "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"  # Windows would run these files.
 SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
@@ -81,20 +81,20 @@ class ChangesPage(QWidget):
         self.commit_button = CommitButton(doing, self)
         self.undo = ChangesUndo(theme, doing, self.undo_button)
         self._lay_out_changes_page(theme)
-        self.files.row_opened.connect(self._open_changed_file)
+        self.files.row_opened.connect(self._load_and_show_changed_file)
         self.scope.clicked.connect(self._show_scope_menu)
         self.columns.clicked.connect(self._toggle_side_by_side)
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
-        self.undo.undone.connect(self._on_undone)
+        self.undo.undone.connect(self._report_undo_and_reload)
         self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
         self.body.keep_wanted.connect(lambda: self._mark_hunk_kept(""))
         self.body.editor_wanted.connect(self._open_file_or_folder)
         undo_hunk = self.undo.undo_hunk
         self.body.view.hunk_undo_requested.connect(lambda hunk: undo_hunk(self._shown, hunk) if self._shown else None)
         self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)
-        self.body.view.commented.connect(self._comment_line_to_agent)
+        self.body.view.commented.connect(self._send_line_comment_to_agent)
 
     def _lay_out_changes_page(self, theme: Theme) -> None:
         bar = QWidget(self)
@@ -124,7 +124,7 @@ class ChangesPage(QWidget):
             self._stop_watching_changes()
             self._stop_watching_changes = lambda: None
             if changes is not None:
-                self._stop_watching_changes = changes.watch_checkpoints(self._on_checkpoint_progress)
+                self._stop_watching_changes = changes.watch_checkpoints(self._show_checkpoint_progress_and_reload)
                 self._show_coverage_note(changes.checkpoint_progress)
         self._changes, self._conversation = changes, conversation
         self.undo.set_changes(changes, conversation)
@@ -134,7 +134,7 @@ class ChangesPage(QWidget):
         if self.isVisible():
             self.reload_changes()
 
-    def refresh_after_events(self, events: Sequence[Event]) -> None:
+    def reload_if_files_changed(self, events: Sequence[Event]) -> None:
         facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         if any(isinstance(fact, FilesChanged | ChangeKept) for fact in facts):
             self._is_up_to_date = False
@@ -143,7 +143,7 @@ class ChangesPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._split is not None:  # Shown for the first time: only now is the page's width known.
+        if self._split is not None:  # The page is shown for the first time. Its width was not known before.
             files = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
             self._split.setSizes([files, self.width() - files])
             self._split = None
@@ -224,9 +224,9 @@ class ChangesPage(QWidget):
         unique = {file.path_of_change: file for file in self._files}
         self.commit_button.set_files_to_commit(changes, conversation, list(unique.values()))
 
-    def _on_checkpoint_progress(self, progress: CheckpointProgress) -> None:
+    def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
-        if progress.state == "ready" and self.isVisible():  # The uncovered files are known only now.
+        if progress.state == "ready" and self.isVisible():  # Only now are the uncovered files known.
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
@@ -267,14 +267,14 @@ class ChangesPage(QWidget):
         dialog.open()
         self._doing.run_in_background(changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog)
 
-    def _open_changed_file(self, entry: ChangesListRow) -> None:
+    def _load_and_show_changed_file(self, entry: ChangesListRow) -> None:
         file, changes = entry.file, self._changes
         if file is None or changes is None:
             return
         self._shown = file
 
         def show_file_error(error: HelixError) -> None:
-            if file is self._shown:  # The content is gone. The previous file must not stay visible.
+            if file is self._shown:  # The file's content could not be read. The previous file must not stay visible.
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
         work = self._load_changed_file(changes, file)
@@ -282,7 +282,9 @@ class ChangesPage(QWidget):
 
     async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
         contents = await changes.contents_of_both_versions(file)
-        found, made = await asyncio.to_thread(_build_hunks_and_sheet, *contents, columns=self.body.view.has_two_columns)
+        found, made = await asyncio.to_thread(
+            _build_hunks_and_sheet, *contents, two_columns=self.body.view.has_two_columns
+        )
         kept = await changes.kept_hunks_by_path(self._conversation) if self._conversation else {}
         return file, contents, found, made, kept.get(file.path_of_change, frozenset())
 
@@ -299,7 +301,7 @@ class ChangesPage(QWidget):
         for turn in self._turns[: -MOST_MOMENTS - 1 : -1]:
             action = since.addAction(f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS].replace("&", "&&"))
             action.triggered.connect(lambda _=False, turn=turn: self.show_since_checkpoint(turn))
-        menu.addAction(tr("Since a git revision…")).triggered.connect(self._ask_git_revision)
+        menu.addAction(tr("Since a git revision…")).triggered.connect(self._ask_revision_and_show_changes_since)
         menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
 
     def show_scope(self, scope: str, revision: str = "") -> None:
@@ -315,7 +317,7 @@ class ChangesPage(QWidget):
         self.scope.setText(_since_turn_heading(turn) + ARROW)
         self.reload_changes()
 
-    def _ask_git_revision(self) -> None:
+    def _ask_revision_and_show_changes_since(self) -> None:
         ask_text(
             self, tr("Changes since"), tr("Revision"), "HEAD", lambda text: self.show_scope("revision", text.strip())
         )
@@ -334,11 +336,11 @@ class ChangesPage(QWidget):
         """What can be undone of the turn of the file that is shown, or of the last one."""
         turn = self._turn_of_selected_row()
         if turn is not None and (began := self._turn_of_chosen_checkpoint(self._turns)) is not None:
-            self.undo.undo_since_turn(began, self._turns)
+            self.undo.confirm_and_undo_since_turn(began, self._turns)
         elif turn is not None:
             self.undo.ask_what_to_undo(turn, self._turns, self._undone)
 
-    def _on_undone(self, words: str, button: Mapping[str, object]) -> None:
+    def _report_undo_and_reload(self, words: str, button: Mapping[str, object]) -> None:
         self.notice_wanted.emit(words, button)
         self.reload_changes()
 
@@ -348,7 +350,7 @@ class ChangesPage(QWidget):
             return entry.turn
         return self._turns[-1] if self._turns else None
 
-    def _comment_line_to_agent(self, line: int, text: str, words: str) -> None:
+    def _send_line_comment_to_agent(self, line: int, text: str, words: str) -> None:
         if self._shown is not None:
             self.agent_message_written.emit(format_line_comment(self._shown.place, line, text, words))
 
@@ -366,9 +368,9 @@ class ChangesPage(QWidget):
         self._doing.run_in_background(work, then=then, owner=self)
 
 
-def _build_hunks_and_sheet(before: bytes, after: bytes, *, columns: bool) -> tuple[Sequence[Hunk], DifferenceSheet]:
+def _build_hunks_and_sheet(before: bytes, after: bytes, *, two_columns: bool) -> tuple[Sequence[Hunk], DifferenceSheet]:
     found = find_hunks(before, after) if not is_binary(before, after) else ()
-    return found, build_difference_sheet(build_hunk_rows(found, columns=columns), columns=columns)
+    return found, build_difference_sheet(build_hunk_rows(found, two_columns=two_columns), two_columns=two_columns)
 
 
 def _build_group_rows(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[ChangesListRow]:

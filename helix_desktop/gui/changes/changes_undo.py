@@ -72,7 +72,7 @@ class ChangesUndo(QObject):
         menu = build_popup_menu(self._button)
 
         def offer_undo(words: str, sources: Sequence[ChangeSource]) -> None:
-            menu.addAction(words, lambda: self.undo_change_sources(sources, words))
+            menu.addAction(words, lambda: self.confirm_and_undo_sources(sources, words))
 
         for each in reversed(undone[-MOST_STEPS:]):
             offer_undo(tr("Redo turn {number}…", number=each.turn_numbers), each.sources)
@@ -88,8 +88,8 @@ class ChangesUndo(QObject):
             offer_undo(tr("Undo everything since turn {number}…", number=turn.number), all_of_it)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
-    def undo_since_turn(self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> None:
-        """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
+    def confirm_and_undo_since_turn(self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> None:
+        """Restores everything to its state before a turn, including later changes of the user."""
         if self._changes is not None:
             title = tr("Restore everything to its state before turn {number} (your own changes are undone too)", number=turn.number)  # fmt: skip
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
@@ -97,7 +97,7 @@ class ChangesUndo(QObject):
             undoes = undone_seqs(sources, self._conversation)
             self._run_undo_work(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
 
-    def undo_change_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
+    def confirm_and_undo_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
         """Some steps: all they changed, its folders too; after a question."""
         if self._changes is None:
             return
@@ -123,7 +123,7 @@ class ChangesUndo(QObject):
             return
 
         def show_undo_dialog(plan: Sequence[PlannedUndo]) -> None:
-            compare = partial(self._compare_three_versions, redo=redo)
+            compare = partial(self._open_three_versions_dialog, redo=redo)
             dialog = UndoChangesDialog(self._theme, title or tr("Undo"), files, plan, compare, self._button, redo=redo)
             again = tr("Undo") if redo else ""
             dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, again))
@@ -132,15 +132,15 @@ class ChangesUndo(QObject):
         self._run_undo_work(changes.plan_undo(files), then=show_undo_dialog)
 
     def _undo_confirmed(
-        self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int], again: str
+        self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int], label: str
     ) -> None:
         if self._changes is not None:
             work = self._changes.undo_file_changes(
                 files, conversation=self._conversation, choices=choices, undoes=undoes
             )
-            self._run_undo_work(work, then=partial(self._report_undone, again=again))
+            self._run_undo_work(work, then=partial(self._report_undone, label=label))
 
-    def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
+    def _open_three_versions_dialog(self, planned: PlannedUndo, *, redo: bool) -> None:
         if (changes := self._changes) is not None:
             place = planned.path.partition("/")[2]
 
@@ -151,8 +151,8 @@ class ChangesUndo(QObject):
 
             self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
 
-    def _report_undone(self, undone: FileUndoResult, *, words: str = "", again: str = "") -> None:
-        """`again`: what the button that takes it back is called; Redo after an undo. `words`: in place of counts, for a hunk."""
+    def _report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
+        """`label`: the text of the notice's button; "Redo" if empty. `words`: shown in place of counts, for a hunk."""
         deleted = undone.files_deleted
         # If only folders were restored, they are counted instead.
         back = undone.files_put_back or (0 if deleted else len(undone.restored))
@@ -166,10 +166,10 @@ class ChangesUndo(QObject):
         ]
         button = {}
         if undone.fact is not None:
-            button = {"button": again or tr("Redo"), "act": partial(self._take_back, undone.fact, again)}
+            button = {"button": label or tr("Redo"), "act": partial(self._undo_the_undo, undone.fact, label)}
         self.undone.emit("\n".join(lines), button)
 
-    def _take_back(self, fact: FilesChanged, again: str) -> None:
+    def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
         """The undo of an undo is exact: nothing is asked, and what somebody changed since is left alone."""
         if (changes := self._changes) is not None:
             source = ChangeSource(self._conversation, 0, time.time(), fact)
@@ -178,7 +178,7 @@ class ChangesUndo(QObject):
                 found = await changes.changes_with_folders([source])
                 return await changes.undo_file_changes(found, conversation=source.conversation)
 
-            self._run_undo_work(put_back(), then=partial(self._report_undone, again="" if again else tr("Undo")))
+            self._run_undo_work(put_back(), then=partial(self._report_undone, label="" if label else tr("Undo")))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:

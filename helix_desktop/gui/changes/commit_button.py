@@ -82,7 +82,7 @@ class CommitButton(QPushButton):
         self._unused_messages: dict[str, str] = {}  # Unused commit messages, by conversation.
         self.setAutoDefault(False)
         set_widget_look(self, "primary")
-        self.clicked.connect(lambda _checked=False: self._show_commit_dialog())
+        self.clicked.connect(lambda _checked=False: self._set_up_git_or_show_commit_dialog())
 
     def set_files_to_commit(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
         self._changes, self._conversation, self._files = changes, conversation, files
@@ -98,11 +98,11 @@ class CommitButton(QPushButton):
         def show_commit_dialog(_done: None) -> None:
             self.relabel_for_git(has_git=True)
             self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
-            self._show_commit_dialog()
+            self._set_up_git_or_show_commit_dialog()
 
         self._doing.run_in_background(changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self)
 
-    def _show_commit_dialog(self) -> None:
+    def _set_up_git_or_show_commit_dialog(self) -> None:
         changes = self._changes
         files = list({file.path_of_change: file for file in self._files}.values())
         if changes is None or not files:

@@ -14,7 +14,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class CheckpointCoverageDialog(widgets.TransientDialog):
-    """`coverage_chosen`: the rules of the folders left out, and whether the rest is covered whatever its size."""
+    """`coverage_chosen`: rules for the folders left out, and whether the rest is covered at any size."""
 
     coverage_chosen = Signal(list, bool)
 

@@ -1,4 +1,4 @@
-"""The dialog before files are restored: what will happen, and a choice for each that somebody else has changed."""
+"""The dialog before an undo: what will happen, and a choice for each file changed by others."""
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
@@ -21,7 +21,7 @@ Compare = Callable[[PlannedUndo], object]
 
 
 class UndoChangesDialog(widgets.TransientDialog):
-    """`choices_by_path` after it was accepted: by path, what is to become of what somebody else has changed."""
+    """`choices_by_path`: after acceptance, what to do with each file changed by others."""
 
     def __init__(
         self,

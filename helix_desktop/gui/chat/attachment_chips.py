@@ -25,7 +25,7 @@ def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
 
 
 def decode_message_parts(value: object) -> tuple[UserPart, ...]:
-    """Decodes what `encode_message_parts` wrote, or a bare text. A value of the wrong shape counts as empty."""
+    """Decodes what `encode_message_parts` wrote, or a bare text. Other values count as empty."""
     message = value if isinstance(value, dict) else {"text": value}
     text, listed = message.get("text"), message.get("attachments")
     found = [_decode_attachment(each) for each in listed] if isinstance(listed, list) else []
@@ -64,7 +64,7 @@ def has_files_or_picture(mime: QMimeData) -> bool:
 
 
 class AttachmentChips(QWidget):
-    """`changed`: one was added or removed. `unknown`: its picture or tokens are needed. `opened`: it was clicked."""
+    """`changed`: one was added or removed. `unknown`: its preview is needed. `opened`: it was clicked."""
 
     changed = Signal()
     unknown = Signal(object)
@@ -146,16 +146,16 @@ class AttachmentChips(QWidget):
         button.show()
         return button
 
-    def _describe_size_and_tokens(self, attachment: Attachment) -> str:
+    def _describe_attachment_tokens(self, attachment: Attachment) -> str:
         going = self._going.get(attachment.stored.digest, attachment.tokens)
         if going != attachment.tokens:
             return tr("{n} of {all} tokens", n=format_token_count(going), all=format_token_count(attachment.tokens))
         return describe_token_count(attachment.tokens) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name  # A long name is shortened in the middle, where the least is lost.
+        name = attachment.name  # A long name is shortened in the middle, as its ends say the most.
         name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
-        figures = self._describe_size_and_tokens(attachment)
+        figures = self._describe_attachment_tokens(attachment)
         words = " · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕"
         chip = build_push_button(words, self, lambda: self._remove_attachment(attachment), "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)

@@ -1,4 +1,4 @@
-"""Reads files, pictures and long texts in a thread, stores them in the cache and attaches them to the message.
+"""Reads files, pictures and long texts in a thread, stores them and attaches them to the message.
 
 A picture is first made acceptable for every model: complete, of a known format, within the strictest size limit.
 """
@@ -23,7 +23,7 @@ from helix_desktop.gui.workbench_types import Workbench
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
 LARGEST_PICTURE = 3_700_000  # In bytes. As base64 text, a picture of this size has five million characters.
 WIDEST = 8_000  # In pixels. A picture with a longer edge is scaled down before it is sent.
-SMALLER = 2_000  # In pixels. The longer edge of a picture that was scaled down. Models use no more pixels.
+SMALLER = 2_000  # In pixels. The longer edge of a picture after scaling down. Models do not use more pixels than this.
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
@@ -61,12 +61,12 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
 
 
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # A file counts as text if its first bytes, this many, contain no zero byte.
+HEAD = 4_096  # In bytes. A file counts as text if this much of its beginning contains no zero byte.
 
 
 @dataclass(eq=False)
 class AttachmentReader:
-    """`attacher` is called when reading starts and returns what is called with the finished attachment."""
+    """`attacher` is called when reading starts. It returns what receives the attachment."""
 
     doing: BackgroundRunner
     bench: Callable[[], Workbench | None]
@@ -74,7 +74,7 @@ class AttachmentReader:
 
     def attach_files(self, files: list[Path]) -> None:
         for file in files:
-            self._read_in_background(file.name, partial(_read_file_with_media_type, file))
+            self._attach_when_read(file.name, partial(_read_file_with_media_type, file))
 
     def attach_dropped_data(self, mime: QMimeData) -> None:
         """A drop, or the clipboard: files, else a picture."""
@@ -82,12 +82,12 @@ class AttachmentReader:
             self.attach_files(files)
         elif mime.hasImage():
             picture = QImage(mime.imageData())
-            self._read_in_background(tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture)))
+            self._attach_when_read(tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture)))
 
     def attach_long_text(self, text: str) -> None:
-        self._read_in_background(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
+        self._attach_when_read(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
 
-    def _read_in_background(self, name: str, read: Callable[[str], tuple[bytes, str]]) -> None:
+    def _attach_when_read(self, name: str, read: Callable[[str], tuple[bytes, str]]) -> None:
         if (bench := self.bench()) is not None:
             self.doing.run_in_background(_read_and_attach(bench, name, read), then=self.attacher())
 
@@ -98,7 +98,7 @@ async def _read_and_attach(bench: Workbench, name: str, read: Callable[[str], tu
 
 
 def _read_file_with_media_type(file: Path, name: str) -> tuple[bytes, str]:
-    """Reads a file and decides its media type: a picture, text (whatever its name says), or other bytes."""
+    """Reads a file and finds its media type: a picture, text (whatever its name), or other bytes."""
     content = _read_file_bytes(file)
     guessed = mimetypes.guess_type(name)[0] or ""
     if guessed.startswith("image/") and guessed != "image/svg+xml":

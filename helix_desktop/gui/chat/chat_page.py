@@ -47,11 +47,11 @@ class ChatPage(QWidget):
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
-        self.wanted_conversation = ""  # The one requested last. Results for others are ignored.
+        self.wanted_conversation = ""  # The one requested last. Results for other conversations are ignored.
         self.measured_session: Session | None = None  # The session whose context the meter shows.
         self.cost = 0.0  # The cost of the conversation so far, in dollars.
         self.bridge = EventBridge(self)
-        self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Prices the next message.
+        self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Updates the next message's price.
         self.setProperty("look", "page")
         self.setAcceptDrops(True)
         self.transcript = transcript
@@ -93,7 +93,7 @@ class ChatPage(QWidget):
         self._above.setMinimumSize(1, least)
 
     def height_of_controls(self) -> int:
-        """The height at the lower edge that must not be covered: the composer and the questions above it."""
+        """The height at the lower edge that must stay free: the composer and the questions above it."""
         above = (self.approvals, self.way_on, self.rewrite_cost)
         writes = self.composer if self.foreign.isHidden() else self.foreign
         return writes.height() + sum(each.height() for each in above if each.isVisible())
@@ -103,7 +103,7 @@ class ChatPage(QWidget):
         name. `loads`: the transcript is not there yet. `scripted`: the built-in script is the model.
         """
         self.empty.show_workspace_name(name)
-        self.empty.show_demo_suggestions(scripted=scripted)
+        self.empty.show_demo_or_usual_suggestions(scripted=scripted)
         self._loading.setText("")
         self._slow.start()
         self._above.setCurrentWidget(self.empty if not begun else self._loading if loads else self.transcript)
@@ -132,8 +132,8 @@ class ChatPage(QWidget):
     def show_transcript(self) -> None:
         self._above.setCurrentWidget(self.transcript)
 
-    def show_chat_writer(self, agent: str, machine: str = "") -> None:
-        """Who writes here: the user, or a connected agent or another computer, and then there is no composer."""
+    def show_foreign_writer_or_composer(self, agent: str, machine: str = "") -> None:
+        """Shows the connected agent or other computer that writes here, or else the composer."""
         self.foreign.show_foreign_writer(agent, machine)
         self.composer.setVisible(not agent and not machine)
         self.way_on.elsewhere = bool(agent or machine)
@@ -150,7 +150,7 @@ class ChatPage(QWidget):
         self.composer.text.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Puts letters typed elsewhere into the message, so that a user who scrolled back can just go on writing."""
+        """Puts letters typed elsewhere into the message, so that a user who scrolled can go on writing."""
         plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
         if plain and not self.composer.isHidden() and event.text().strip() and event.text().isprintable():
             self.composer.text.setFocus()

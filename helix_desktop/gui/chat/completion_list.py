@@ -20,7 +20,7 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class CompletionOffer:
-    """One completion. `inserted_text` replaces what was typed; `value` tells the composer what was chosen."""
+    """One completion. `inserted_text` replaces the typed text; `value` is what was chosen."""
 
     text: str
     inserted_text: str = ""
@@ -39,7 +39,7 @@ class CompletionRequest:
 
 
 def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
-    """Whether the cursor stands behind `@letters` (anywhere a word begins) or `/letters` (at the very beginning)."""
+    """Whether the cursor stands behind `@letters` at a word's start, or `/letters` at the very start."""
     before = text[:cursor]
     if command := re.fullmatch(r"/([\w:.-]*)", before):
         return CompletionRequest("/", command[1], 0)
@@ -48,7 +48,7 @@ def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
 
 
 class CompletionList(QListWidget):
-    """`offer_chosen` carries an Offer."""
+    """`offer_chosen` carries a CompletionOffer."""
 
     offer_chosen = Signal(object)
 
@@ -65,7 +65,7 @@ class CompletionList(QListWidget):
         self.hide()
 
     def show_offers(self, offers: Sequence[CompletionOffer], above: QPoint, width: int) -> None:
-        """Show the offers with the list's lower edge at `above` (in the parent's coordinates); none: close it."""
+        """Show the offers above `above` (in the parent's coordinates); without any, close the list."""
         self.clear()
         for each in offers:
             made: QIcon = build_icon(each.icon, self._theme.colour_of_token("muted"))

@@ -26,10 +26,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 
 BAR, MOST_BAR = 60, 132  # In pixels: the minimum and the maximum width of the context meter.
-LEAST_BAR = 20  # The least width in pixels of the meter's bar when its figures have no room.
+LEAST_BAR = 20  # In pixels. The minimum width of the meter's bar when there is no room for the figures.
 LEAST = 30  # In pixels. The minimum width of the permission mode's name when it is shortened.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
-UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Used for a model whose window is unknown.
+UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Used if the window is unknown.
 
 
 class Composer(QWidget):
@@ -68,7 +68,7 @@ class Composer(QWidget):
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
         self._editing = self._build_composer_button(tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing"))
-        self._editing.clicked.connect(self.stop_editing)
+        self._editing.clicked.connect(self.stop_editing_and_restore_draft)
         self._editing.hide()
         self.context_button = self._build_composer_button("", "quiet", tr("Show what is in the context"))
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -115,11 +115,11 @@ class Composer(QWidget):
         self.text.queued_message_wanted.connect(
             lambda: self.waiting.editing.emit(self.waiting.waiting_message_count - 1)
         )
-        self.text.textChanged.connect(self._on_draft_changed)
+        self.text.textChanged.connect(self._save_draft_and_update_send_button)
         self.price.changed.connect(self._fit_controls_to_width)
         self.text.focused.connect(self._show_focus_border)
         self.attachments.changed.connect(self._update_meter_with_attachments)
-        self.attachments.changed.connect(self._on_draft_changed)
+        self.attachments.changed.connect(self._save_draft_and_update_send_button)
         self._theme.changed.connect(self._restyle_composer)
 
     def show_draft_of(self, workspace: str, conversation: str, name: str) -> None:
@@ -140,9 +140,9 @@ class Composer(QWidget):
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         self.text.set_sent_messages(self._state_file.get_remembered("history", workspace, default=list[str]()))
         self.draft_place = place
-        self._on_draft_changed()
+        self._save_draft_and_update_send_button()
 
-    def set_new_conversation_id(self, conversation: str) -> None:
+    def move_draft_to_new_conversation(self, conversation: str) -> None:
         """The new conversation now has this id: the text typed meanwhile becomes its draft."""
         before, after = self.draft_place, (self.draft_place[0], conversation)
         if before[1] == "new":
@@ -171,18 +171,18 @@ class Composer(QWidget):
         self.context_button.setAccessibleDescription(self.meter.toolTip())
         self._fit_controls_to_width()
 
-    def show_run_state(self, running: ConversationActivity, *, folds: bool = False) -> None:
-        """`folds`: a fold is being written, beside the turn or alone; what is sent meanwhile does not wait for it."""
+    def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:
+        """`is_folding`: a fold is being written. Messages do not wait for it."""
         self._running = running
         self.price.show_whether_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
-        self._stop.setVisible(works or folds)
-        self._stop.setToolTip(tr("Stop the fold (Esc)") if folds and not works else tr("Stop the agent (Esc)"))
+        self._stop.setVisible(works or is_folding)
+        self._stop.setToolTip(tr("Stop the fold (Esc)") if is_folding and not works else tr("Stop the agent (Esc)"))
         self._stop.setAccessibleName(self._stop.toolTip())
         self._send.setText(tr("Queue") if works else tr("Send"))
         hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
         self._send.setToolTip(hint if works else tr("Send the message (Enter)"))
-        self._on_draft_changed()
+        self._save_draft_and_update_send_button()
         self._fit_controls_to_width()
 
     def show_permission_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
@@ -204,7 +204,7 @@ class Composer(QWidget):
         self._add_to_sent_history(self.text.toPlainText())
         self.text.clear()
         self.attachments.show_attachments([])
-        self.stop_editing()
+        self.stop_editing_and_restore_draft()
         if edited:
             self.resent.emit(edited, parts)
         else:
@@ -212,7 +212,7 @@ class Composer(QWidget):
 
     def edit_earlier_message(self, seq: int, parts: Sequence[UserPart]) -> None:
         """Change the message at `seq` and send it again; what comes after it is rewound then."""
-        self.stop_editing()
+        self.stop_editing_and_restore_draft()
         self._interrupted_draft, self._edited = self.message_parts(), seq
         self.drafts.save_edited_message(self.draft_place, EditedMessage(seq, self._interrupted_draft))
         self.text.clear()
@@ -220,7 +220,7 @@ class Composer(QWidget):
         self._editing.show()
         self.put_message_back(parts)
 
-    def stop_editing(self) -> None:
+    def stop_editing_and_restore_draft(self) -> None:
         """Ends editing: what was typed before it becomes the message again."""
         if self._edited:
             self._edited = 0
@@ -235,7 +235,7 @@ class Composer(QWidget):
         return (*((Text(words),) if words else ()), *self.attachments.listed_attachments)
 
     def put_message_back(self, parts: Sequence[UserPart], *, takes_focus: bool = True) -> None:
-        """Put a message back to be changed; what stands there already stays below it, where it can be typed on."""
+        """Put a message back into the box, above what is already there."""
         self._add_message_parts(parts)
         if takes_focus:
             self.text.setFocus()
@@ -243,15 +243,15 @@ class Composer(QWidget):
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
         if words := [part.text for part in parts if isinstance(part, Text)]:
             begun = ["\n\n"] if self.text.toPlainText().strip() else []
-            # Text inserted with a cursor of its own leaves the user's cursor where it is.
+            # Inserting text with a separate cursor leaves the user's cursor where it is.
             QTextCursor(self.text.document()).insertText("".join(["\n\n".join(words), *begun]))
             self.text.ensureCursorVisible()
         for part in parts:
             if isinstance(part, Attachment):
                 self.attachments.add_attachment(part)
 
-    def restore_waiting_messages(self) -> None:
-        """Messages that waited here when the program ended: they are a draft now, and sent by nobody but the user."""
+    def turn_waiting_messages_into_draft(self) -> None:
+        """Turns messages that waited when the program ended into a draft. Only the user sends it."""
         waited = self._state_file.get_remembered("waiting", *self.draft_place, default=list[object]())
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
         self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
@@ -261,7 +261,7 @@ class Composer(QWidget):
         begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
         return place == self.draft_place or begun
 
-    def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True) -> bool:
+    def add_and_tell_if_shown(self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True) -> bool:
         """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""
         if self.is_message_of(place):
             self.put_message_back(parts, takes_focus=takes_focus)
@@ -272,7 +272,7 @@ class Composer(QWidget):
     def open_mode_menu(self) -> None:
         menu = widgets.build_popup_menu(self)
         for name, words in self._modes:
-            widgets.add_choice(menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words)
+            widgets.add_menu_choice(menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words)
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def _add_to_sent_history(self, words: str) -> None:
@@ -283,7 +283,7 @@ class Composer(QWidget):
             self._state_file.remember_value("history", workspace, value=history)
         self.text.set_sent_messages(history)
 
-    def _on_draft_changed(self) -> None:
+    def _save_draft_and_update_send_button(self) -> None:
         works, words = self._running in WORKING_STATES, self.text.toPlainText()
         filled = bool(words.strip() or self.attachments.listed_attachments)
         if self._send.isHidden() is (filled or not works) or filled is self._was_empty:

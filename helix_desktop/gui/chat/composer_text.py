@@ -20,7 +20,7 @@ from helix_desktop.gui.translation import tr
 LINES = 10
 PASTED = 20_000  # In characters. A longer paste becomes an attachment, as wrapping it would be slow.
 KEPT = 200
-ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types characters that have no key of their own.
+ALT_WRITES = sys.platform == "darwin"  # On a Mac, the Alt key is used to type special characters.
 
 
 class ComposerTextEdit(QPlainTextEdit):
@@ -57,8 +57,8 @@ class ComposerTextEdit(QPlainTextEdit):
         self.setAccessibleName(tr("Message"))
         self.document().setDocumentMargin(0)
         self.viewport().setAutoFillBackground(False)
-        self.textChanged.connect(self._on_text_changed)
-        self.cursorPositionChanged.connect(self._notify_completion_request)
+        self.textChanged.connect(self._leave_history_and_update_height)
+        self.cursorPositionChanged.connect(self._request_or_close_completion)
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:
@@ -94,7 +94,7 @@ class ComposerTextEdit(QPlainTextEdit):
         self.moveCursor(QTextCursor.MoveOperation.End)
 
     def _is_cursor_at_edge(self, *, top: bool) -> bool:
-        """Whether the cursor is in the first (or last) line as it is wrapped, so that an arrow leaves the text."""
+        """Whether the cursor is in the first or last wrapped line, so that an arrow leaves the text."""
         probe = QTextCursor(self.textCursor())
         return not probe.movePosition(QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down)
 
@@ -104,7 +104,7 @@ class ComposerTextEdit(QPlainTextEdit):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not self._composing and (
-            self._handle_completion_key(event) or self._handle_send_key(event) or self._handle_history_key(event)
+            self._use_key_for_completion(event) or self._send_or_break_line(event) or self._walk_history_by_key(event)
         ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
@@ -118,7 +118,7 @@ class ComposerTextEdit(QPlainTextEdit):
             return False
         return super().focusNextPrevChild(forward)
 
-    def _handle_completion_key(self, event: QKeyEvent) -> bool:
+    def _use_key_for_completion(self, event: QKeyEvent) -> bool:
         popup = self.completion
         if popup is None or not popup.isVisible():
             return False
@@ -132,7 +132,7 @@ class ComposerTextEdit(QPlainTextEdit):
             return False
         return True
 
-    def _handle_send_key(self, event: QKeyEvent) -> bool:
+    def _send_or_break_line(self, event: QKeyEvent) -> bool:
         if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             return False
         pressed = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
@@ -144,7 +144,7 @@ class ComposerTextEdit(QPlainTextEdit):
         self.sending.emit(control and self.enter_sends)
         return True
 
-    def _handle_history_key(self, event: QKeyEvent) -> bool:
+    def _walk_history_by_key(self, event: QKeyEvent) -> bool:
         plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
         if not plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             return False
@@ -153,7 +153,7 @@ class ComposerTextEdit(QPlainTextEdit):
         if not untouched or not self._is_cursor_at_edge(top=up) or (not up and self._at == len(self._history)):
             return False
         if up and self.has_queued_messages and self._at == len(self._history):
-            self.queued_message_wanted.emit()  # If it were only copied here, it would be sent twice.
+            self.queued_message_wanted.emit()  # The message is taken out of the queue. A copy would be sent twice.
         else:
             self._walk_sent_messages(-1 if up else 1)
         return True
@@ -191,13 +191,13 @@ class ComposerTextEdit(QPlainTextEdit):
         if offer.value is not None:
             self.offer_taken.emit(offer)
 
-    def _on_text_changed(self) -> None:
+    def _leave_history_and_update_height(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # If the height changes, what surrounds the text has to move.
+        if self.sizeHint().height() != self.height():  # The widgets around the text must then move.
             self.updateGeometry()
 
-    def _notify_completion_request(self) -> None:
+    def _request_or_close_completion(self) -> None:
         block = self.textCursor().block()
         if block.length() > PASTED:
             return

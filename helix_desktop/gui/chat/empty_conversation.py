@@ -27,7 +27,7 @@ class EmptyConversationPanel(QWidget):
         column.addStretch(2)
         self._title = build_plain_label("", "large", self, wraps=False)
         self._words = build_plain_label(" ", "muted", self)
-        theme.keep_lengths_scaled(self, self._fit_suggestions, WIDTH)
+        theme.keep_lengths_scaled(self, self._fit_words_to_width, WIDTH)
         self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for widget in (self._title, self._words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
@@ -43,20 +43,20 @@ class EmptyConversationPanel(QWidget):
             self._others.append(button)
         column.addStretch(3)
         self._has_folder = self._is_scripted = False
-        self.show_folder_use(has_folder=True)
+        self.say_what_agent_may_do(has_folder=True)
 
-    def _fit_suggestions(self, width: int) -> None:
+    def _fit_words_to_width(self, width: int) -> None:
         self._words.setFixedWidth(width)
         self._words.setMinimumHeight(self._words.heightForWidth(width))
 
-    def show_demo_suggestions(self, *, scripted: bool) -> None:
+    def show_demo_or_usual_suggestions(self, *, scripted: bool) -> None:
         """Offers the demo if the built-in script answers here; the usual ones are beyond it."""
         self._is_scripted = scripted
         self.first.setVisible(scripted)
         for button in self._others:
             button.setVisible(self._has_folder and not scripted)
 
-    def show_folder_use(self, *, has_folder: bool, mode: str = "ask") -> None:
+    def say_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
         """What the agent may do here in the permission mode. A workspace without a folder has no project to explain and no tests to run."""
         self._has_folder = has_folder
         asks = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
@@ -68,8 +68,8 @@ class EmptyConversationPanel(QWidget):
         }.get(mode, asks)
         nowhere = tr("This workspace has no folder. Ask anything, attach files, or choose a folder in the settings.")
         self._words.setText(here if has_folder else nowhere)
-        self._fit_suggestions(self._words.width())
-        self.show_demo_suggestions(scripted=self._is_scripted)
+        self._fit_words_to_width(self._words.width())
+        self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 
     def show_workspace_name(self, name: str) -> None:
         self._title.setText(tr("What should we work on in {name}?", name=name))

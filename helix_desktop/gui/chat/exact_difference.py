@@ -28,7 +28,7 @@ class ExactDifferenceView(DifferenceView):
         self.setAccessibleDescription(hidden_characters.mark_text(text) if self.fits else "")
 
     def describe_length_and_warnings(self) -> str:
-        """The length of its lines without heads, and a warning if something is hidden or not yet shown."""
+        """The number of lines, and a warning if something is hidden or not yet shown."""
         lines = [line.text for line in self.shown_lines if line.mark]
         return describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
 

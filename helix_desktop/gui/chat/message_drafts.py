@@ -13,7 +13,7 @@ Parts = tuple[UserPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class EditedMessage:
-    """The message at `seq` is being edited; its text is the draft. `interrupted_draft`: what was begun before."""
+    """The message at `seq` is being edited as a draft. `interrupted_draft`: the draft before that."""
 
     seq: int
     interrupted_draft: Parts
@@ -56,7 +56,7 @@ class MessageDrafts:
 
 
 class UnsentMessages:
-    """Messages whose conversation is not open yet. A program that ends meanwhile brings them back as a draft."""
+    """Messages whose conversation is not open yet. If the program ends, they become a draft."""
 
     def __init__(self, state_file: WindowStateFile) -> None:
         self._state_file = state_file

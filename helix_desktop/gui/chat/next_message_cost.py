@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-AGING = 15_000  # Milliseconds between two updates of how long the provider's cache stays warm.
+AGING = 15_000  # In milliseconds. How often we update how long the provider's cache stays warm.
 LEAST_SAVED = 0.001  # In dollars. Smaller savings are not shown.
 
 
@@ -33,9 +33,9 @@ class NextMessageCostLabel(QLabel):
         self._aging = QTimer(self, interval=AGING)
         self._aging.timeout.connect(self._update_next_message_cost)
 
-    def show_next_message_cost(self, price: NextMessageCost | None, saves: Callable[[], float] = float) -> None:
-        """What the next message costs, if known. `saves`: what folding first would save, asked while nothing runs."""
-        self._next, self._estimate_fold_saving = price, saves
+    def show_next_message_cost(self, price: NextMessageCost | None, saving: Callable[[], float] = float) -> None:
+        """What the next message costs, if known. `saving` estimates what folding first would save."""
+        self._next, self._estimate_fold_saving = price, saving
         self._update_next_message_cost()
 
     def show_whether_idle(self, *, idle: bool) -> None:

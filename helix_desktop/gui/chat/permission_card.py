@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 LOW = 400  # In pixels. A narrow window lower than this shows only the question and its buttons.
 WORDS = 120  # In pixels. The minimum width of the field in which the user says what to do instead.
-NAMED = 5  # The maximum number of paths that are named among those that an undo would not restore.
+NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
 LONGEST = 2_000  # In characters. This much of a sub-agent's task is shown.
-READING = 0.7  # A key pressed this soon after the card appeared or got the focus was not meant for it.
+READING = 0.7  # In seconds. A key pressed sooner after the card appeared or got the focus was not meant for the card.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
@@ -66,7 +66,7 @@ def is_asked_by_server(question: PermissionQuestion) -> bool:
     return bool(question.form) or question.call.name.endswith("__elicitation")
 
 
-def announce_question_text(question: PermissionQuestion) -> str:
+def build_question_announcement(question: PermissionQuestion) -> str:
     title = question_title(question)
     words = title if is_asked_by_server(question) else tr("Permission needed: {what}", what=title)
     return f"{words} {describe_asking_agent(question)}".strip()
@@ -120,11 +120,11 @@ class PermissionQuestionCard(QWidget):
         self._taken = -math.inf  # The time at which the card got the focus.
         self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
         self._form = self._build_server_form() if question.form else None
-        self._actions: dict[QPushButton, str] = {}  # By button: the action that does the same.
+        self._actions: dict[QPushButton, str] = {}  # For each button, the name of the window action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
         widgets.set_surface_look(self, "ask")
-        self.setAccessibleName(announce_question_text(question))
+        self.setAccessibleName(build_question_announcement(question))
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
         if who := describe_asking_agent(question):
@@ -138,7 +138,7 @@ class PermissionQuestionCard(QWidget):
         self._plan = self._build_plan_editor() if question.plan else None
         self._preview = self._build_preview() if question.preview and not question.plan else None
         if self._form is not None:
-            self._form.entered.connect(self._send_form_values)
+            self._form.entered.connect(self._open_page_or_send_form_values)
             self._inside.addWidget(self._form)
         self._wrong = self._build_question_label("", "danger")
         self._wrong.hide()
@@ -148,15 +148,15 @@ class PermissionQuestionCard(QWidget):
         self._inside.addLayout(
             self._build_server_buttons() if is_asked_by_server(question) else self._build_answer_buttons()
         )
-        self._on_preview_read_further()
+        self._enable_buttons_if_preview_is_read()
 
     def _build_server_form(self) -> "SchemaForm":
         from helix_desktop.gui.chat.schema_form import SchemaForm
 
         return SchemaForm(self._question.form, self)
 
-    def allow_for_scope(self, scope: str) -> None:
-        """Allows it for one of the scopes offered, or shows the preview's next part if its end was not shown."""
+    def allow_or_show_next_part(self, scope: str) -> None:
+        """Allows it for an offered scope, or shows the preview's next part if its end was not shown."""
         if scope not in self._question.scopes:
             return
         if self._preview is not None and not self._preview.is_end_seen:
@@ -173,12 +173,12 @@ class PermissionQuestionCard(QWidget):
         self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
 
     def allow_by_shortcut(self, scope: str) -> None:
-        """Allows it by a key that works without the focus: not before the card was in sight and could be read."""
+        """Allows it by a key that needs no focus, if the card was visible long enough to be read."""
         if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
             return
         if self._preview is not None and not self._preview.is_end_seen:
-            self._read_since = time.monotonic()  # The part that is shown now has to be read, too.
-        self.allow_for_scope(scope)
+            self._read_since = time.monotonic()  # The user must have time to read the next part, too.
+        self.allow_or_show_next_part(scope)
 
     def is_in_sight(self) -> bool:
         """Whether it is shown and no other window, such as the settings, covers it."""
@@ -209,7 +209,7 @@ class PermissionQuestionCard(QWidget):
         first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Ignores a button press that comes too soon to be meant for this question, and the second click of two."""
+        """Ignores a press too soon to be meant for this question, and the second click of two."""
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING:
             return event.isAutoRepeat() or time.monotonic() - self._taken < READING
         return event.type() == QEvent.Type.MouseButtonDblClick and time.monotonic() - self._read_since < READING
@@ -234,7 +234,7 @@ class PermissionQuestionCard(QWidget):
         difference = self._build_change_preview()
         shown = difference or ExactTextView(self._theme, self._question.preview, self)
         shown.setAccessibleName(tr("Exactly what will run"))
-        shown.reading_state_changed.connect(self._on_preview_read_further)
+        shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
         self._inside.addWidget(shown)
         self._length = self._build_question_label("", "faint")
         if difference is not None:
@@ -276,13 +276,13 @@ class PermissionQuestionCard(QWidget):
         choice.setToolTip(tr("* means any arguments. To allow fewer commands, choose a more specific rule."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
-        is_choice = len(self._question.rules) > 1  # With one choice, Escape would stop the agent.
+        is_choice = len(self._question.rules) > 1  # In a list of one choice, Escape would stop the agent.
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
         self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
         return choice
 
-    def _on_preview_read_further(self) -> None:
+    def _enable_buttons_if_preview_is_read(self) -> None:
         """More of the preview has been shown."""
         if self._preview is None:
             return
@@ -291,7 +291,7 @@ class PermissionQuestionCard(QWidget):
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
         if self._preview.is_end_seen and self._preview.hasFocus() and not self._preview.verticalScrollBar().maximum():
-            self.focus_first_control()  # The preview had the focus only until it was drawn.
+            self.focus_first_control()  # The buttons were disabled until the preview's end had been shown.
 
     def _build_server_buttons(self) -> QHBoxLayout:
         """The buttons of a server's question: send the values or open the page, decline, dismiss."""
@@ -301,7 +301,7 @@ class PermissionQuestionCard(QWidget):
         ways = (
             (tr("Cancel"), "", "", self.cancel_question),
             (tr("Decline"), "refuse", "danger", self.refuse_permission),
-            (send, "allow-once", "primary", self._send_form_values),
+            (send, "allow-once", "primary", self._open_page_or_send_form_values),
         )
         for text, action, look, act in ways:
             button = self._build_answer_button(text, action, look)
@@ -312,10 +312,10 @@ class PermissionQuestionCard(QWidget):
         self._first = self._form.first_field or self._first if self._form is not None else self._first
         return row
 
-    def _send_form_values(self) -> None:
+    def _open_page_or_send_form_values(self) -> None:
         if self._form is None and (self._preview is None or self._preview.is_end_seen):
             open_in_browser(self._question.preview)
-        self.allow_for_scope("once")
+        self.allow_or_show_next_part("once")
 
     def _build_answer_buttons(self) -> QBoxLayout:
         hint = tr("What is missing?") if self._question.plan else tr("What to do instead")
@@ -337,7 +337,7 @@ class PermissionQuestionCard(QWidget):
         for scope in reversed(self._question.scopes):
             look = "primary" if scope == self._question.scopes[0] else ""
             button = self._build_answer_button(describe_scope(scope), f"allow-{scope}", look)
-            button.clicked.connect(lambda _checked=False, s=scope: self.allow_for_scope(s))
+            button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
             ways.addWidget(button)
             self._allowing.append(button)
             self._first = button
@@ -410,7 +410,7 @@ class PermissionQuestionPanel(QWidget):
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
         """Show the oldest question and how many wait behind it. Each conversation counts its
-        own from one. `describe_uncovered_files`: what an undo of a command will not bring back.
+        own from one. `uncovered`: what an undo of a command will not bring back.
         """
         number = min(questions, default=0)
         question = questions.get(number)

@@ -40,7 +40,7 @@ class RewriteCostLine(QWidget):
         self.hide()
 
     def warn_before_message(self, session: Session) -> None:
-        """Says, once, what a choice of the user would cost with the next message, or that no limit can act."""
+        """Says, once, what the user's choice would cost with the next message, or that no limit can act."""
         words = describe_pending_rewrite(session.context.pending_rewrite())
         unpriced = describe_missing_price(session.context.unpriced_model())
         self._set_price.setVisible(not words and bool(unpriced))

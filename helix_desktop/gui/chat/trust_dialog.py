@@ -72,10 +72,10 @@ class TrustDialog(TransientDialog):
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         text.setAccessibleName(tr("Contents of the file"))
         self._right.insertWidget(2, text, 1)
-        text.reading_state_changed.connect(lambda: self._on_item_read_further(row, text))
-        self._on_item_read_further(row, text)
+        text.reading_state_changed.connect(lambda: self._update_agree_button_as_item_is_read(row, text))
+        self._update_agree_button_as_item_is_read(row, text)
 
-    def _on_item_read_further(self, row: int, text: ExactTextView) -> None:
+    def _update_agree_button_as_item_is_read(self, row: int, text: ExactTextView) -> None:
         if text is not self._text:
             return
         self._length.setText(text.describe_length_and_warnings())

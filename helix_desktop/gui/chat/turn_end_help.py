@@ -50,7 +50,7 @@ class TurnEndHelpLine(QWidget):
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
         words = _describe_turn_end(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
-            words = ""  # The transcript already shows this error.
+            words = ""  # The transcript already says that the reply was cut off.
         self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
@@ -60,7 +60,7 @@ class TurnEndHelpLine(QWidget):
 
 
 def _describe_unrecorded_failure(session: Session | None) -> str:
-    """Why the last turn failed, where that could not even be recorded: the transcript says nothing of it."""
+    """Why the last turn failed, if the failure could not be recorded in the transcript."""
     if session is None or session.running is not ConversationActivity.FAILED:
         return ""
     facts = session.conversation.state.facts

@@ -30,7 +30,7 @@ class OneLineLabel(QLabel):
 
 
 class WaitingMessageList(QWidget):
-    """Messages that wait to be sent. `editing(index)`: take one back; `discarding(index)`: delete it."""
+    """Messages to be sent. `editing(index)`: take one back; `discarding(index)`: delete it."""
 
     editing = Signal(int)
     discarding = Signal(int)

@@ -122,7 +122,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
-        self.switch = widgets.build_push_button(tr("Turn on"), self, self._switch_gateway)
+        self.switch = widgets.build_push_button(tr("Turn on"), self, self._turn_gateway_on_or_off)
         self._address = widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._words = widgets.build_plain_label("", "danger")
@@ -214,15 +214,15 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         card = self._cards.get(row.name)
         if card is None:
             card = self._cards[row.name] = ConnectedAgentCard(self)
-            card.change_wanted.connect(lambda: self._ask_connection_change(card.row))
+            card.change_wanted.connect(lambda: self._fetch_and_confirm_connection_change(card.row))
             self._agent_column.addWidget(card)
         return card
 
-    def _switch_gateway(self) -> None:
+    def _turn_gateway_on_or_off(self) -> None:
         on = self._shown is None or not self._shown.address
         self._run_and_refresh(self._agents.switch_gateway(on=on))
 
-    def _ask_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
+    def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
         self._doing.run_in_background(
             self._agents.describe_configuration_change(row.name),
             then=lambda text: self._confirm_connection_change(row, text),

@@ -1,4 +1,4 @@
-"""The fleet: what runs where in all workspaces, what waits, failed or needs the user; schedules, and the workers."""
+"""The fleet: tasks and workers of all workspaces, what needs the user, and schedules."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -49,7 +49,7 @@ class FleetDialog(TransientDialog):
         self._trouble = build_plain_label("", "danger", self)
         self._pages = QStackedWidget(self)
         self._all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
-        new = build_push_button(tr("New task…"), self, self._ask_for_task, "primary")
+        new = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
         tabs = [
             self._add_tab(tr("Tasks"), self._build_tasks_page()),
             self._add_tab(tr("Conversations"), self._build_conversations_page()),
@@ -61,7 +61,7 @@ class FleetDialog(TransientDialog):
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
         following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
-        self._read_schedules()
+        self._read_and_show_schedules()
         self._task_list.setFocus()
 
     def _add_tab(self, words: str, page: QWidget) -> QPushButton:
@@ -88,15 +88,15 @@ class FleetDialog(TransientDialog):
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
-        below = build_row(*cards, spacing=14), self._filter, (self._task_list, 1), self._build_detail(page)
+        below = build_row(*cards, spacing=14), self._filter, (self._task_list, 1), self._build_task_detail_card(page)
         build_column(*below, owner=page, margins=0, spacing=12)
         return page
 
-    def _build_detail(self, page: QWidget) -> QWidget:
+    def _build_task_detail_card(self, page: QWidget) -> QWidget:
         card = self._card = widgets.build_surface(page, "card")
         self._title, self._detail = build_plain_label("", "heading", card), build_plain_label("", "", card)
         self._exact = build_plain_label("", "mono", card)
-        self._exact.setFont(self._theme.monospaced_font())  # It draws every sign by itself.
+        self._exact.setFont(self._theme.monospaced_font())  # This font never joins several characters into one sign.
         self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
         self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
@@ -117,13 +117,13 @@ class FleetDialog(TransientDialog):
         self._task_list.filter_fleet_rows(self._filter.text())
         self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
         self._conversation_list.show_rows(fleet_rows.list_conversation_cells(self._desk.opened_workbenches()))
-        self._all.setText(tr("Start again") if self._is_stopped() else tr("Stop all"))
+        self._all.setText(tr("Start again") if self._is_fleet_stopped() else tr("Stop all"))
         trouble = [f"{one['name']}: {translate_sentences(one['trouble'])}" for one in found if "trouble" in one]
         self._show_trouble("\n".join(trouble))
         self._show_chosen_task()
         self._update_list_buttons()
 
-    def _is_stopped(self) -> bool:
+    def _is_fleet_stopped(self) -> bool:
         return any(one.get("is_stopped") for one in self._found)
 
     def _chosen_task(self) -> tuple[str, Figures, Figures]:
@@ -161,7 +161,7 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(self._fleet.retry_task(one["workspace"], task["id"], allowed))
 
     def _stop_or_start_all(self) -> None:
-        is_stopped = self._is_stopped()
+        is_stopped = self._is_fleet_stopped()
         for one in self._found:
             if "trouble" not in one:
                 act = (
@@ -169,7 +169,7 @@ class FleetDialog(TransientDialog):
                 )
                 self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], act))
 
-    def _ask_for_task(self) -> None:
+    def _open_new_task_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
             if not (words := values["text"].strip()):
                 raise InvalidInput("The task has no text.", remedy="Nothing was added.")
@@ -182,8 +182,8 @@ class FleetDialog(TransientDialog):
     def _build_schedules_page(self) -> QWidget:
         columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
         self._schedule_list = FleetList(tr("Schedules"), columns, self)
-        new = build_push_button(tr("New schedule…"), self, self._ask_for_schedule)
-        self._switch = build_push_button(tr("Turn off"), self, self._switch_chosen_schedule)
+        new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
+        self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
         return self._build_list_page(self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8))
 
@@ -206,8 +206,8 @@ class FleetDialog(TransientDialog):
     def _build_workers_page(self) -> QWidget:
         columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
         self._worker_list = FleetList(tr("Workers"), columns, self)
-        self._here = build_push_button(tr("Run waiting tasks on this computer"), self, self._do_tasks_here)
-        self._drain = build_push_button(tr("Finish and exit"), self, self._drain_chosen_worker)
+        self._here = build_push_button(tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here)
+        self._drain = build_push_button(tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit)
         return self._build_list_page(self._worker_list, build_row(1, self._here, self._drain, spacing=8))
 
     def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
@@ -216,7 +216,7 @@ class FleetDialog(TransientDialog):
         build_column((shown, 1), below, owner=page, margins=0, spacing=12)
         return page
 
-    def _read_schedules(self) -> None:
+    def _read_and_show_schedules(self) -> None:
         def show_schedules(found: list[WorkSchedule]) -> None:
             self._schedules = found
             self._schedule_list.show_rows({one.id: fleet_rows.schedule_cells(one, self._names) for one in found})
@@ -237,7 +237,7 @@ class FleetDialog(TransientDialog):
             button.setEnabled(chosen is not None)
         self._switch.setText(tr("Turn off") if chosen is None or chosen.is_on else tr("Turn on"))
 
-    def _switch_chosen_schedule(self) -> None:
+    def _turn_chosen_schedule_on_or_off(self) -> None:
         chosen = self._schedule_list.chosen_row()
         self._save_schedules(lambda known: [one.toggled_schedule() if one.id == chosen else one for one in known])
 
@@ -245,7 +245,7 @@ class FleetDialog(TransientDialog):
         chosen = self._schedule_list.chosen_row()
         self._save_schedules(lambda known: [one for one in known if one.id != chosen])
 
-    def _ask_for_schedule(self) -> None:
+    def _open_new_schedule_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
             when = values["at"], values["zone"], parse_days(values["days"])
             options = tuple(word for what in values["allowed"].split() for word in ("--allow", what))
@@ -260,7 +260,7 @@ class FleetDialog(TransientDialog):
 
         def show_saved(refused: str) -> None:
             self._show_trouble(translate_sentences(refused))
-            self._read_schedules()
+            self._read_and_show_schedules()
 
         self._run_fleet_work(self._change_schedules(change), show_saved)
 
@@ -269,11 +269,11 @@ class FleetDialog(TransientDialog):
 
         return await schedule_changes.change_schedules(self._places, change)
 
-    def _drain_chosen_worker(self) -> None:
+    def _let_chosen_worker_finish_and_exit(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
         self._run_fleet_work(self._fleet.run_on_task_list(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
 
-    def _do_tasks_here(self) -> None:
+    def _run_waiting_tasks_here(self) -> None:
         for one in self._found:
             if one.get("lost") or one.get("waiting"):
                 self._run_fleet_work(self._fleet.do_tasks_here(one["workspace"]))

@@ -135,7 +135,7 @@ def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Fi
 
 
 def describe_task_reason(state: str, task: Figures) -> tuple[str, str]:
-    """Why it is in its state, and exactly what it asks to do; of one that goes on, not why it once stopped."""
+    """The reason for a task's state, and exactly what it asks to do. A task that continues has none."""
     goes_on = state == "running" or (state == "waiting" and task["asked"])
     why, _, exact = ("" if goes_on else task["why"]).partition("\n\n")
     return translate_sentences(why), exact
@@ -149,7 +149,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     where = task["worker"].rpartition(" ")[0]  # Removes the process number from the end of the name.
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
-    again = state == "running" and task["claims"] > 1 and not task["asked"]  # With a permission, it only goes on.
+    again = state == "running" and task["claims"] > 1 and not task["asked"]  # A permitted task continues.
     now = describe_task_reason(state, task)[0] or (tr("attempt {n}", n=task["claims"]) if again else "")
     text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
     words = [states[state], text, one["name"], task["agent"] or tr("agent"), where or NOTHING, now]

@@ -17,13 +17,13 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = 120  # The search in the workspaces begins when the user has not typed for this long.
+SEARCH_DELAY_MS = 120  # The search in the workspaces begins when the user has stopped typing for this long.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 
 @dataclass(frozen=True, slots=True)
 class PaletteItem:
-    """One item of the palette. `kind` names the icon, `key` is the shortcut, `act` runs when it is chosen."""
+    """A palette item. `kind` names the icon, `key` is the shortcut, `act` runs when it is chosen."""
 
     text: str
     act: Callable[[], object]
@@ -77,14 +77,14 @@ class PaletteRowPainter(RowPainter):
             painter, QRect(inner.left(), middle - px(8), px(16), px(16))
         )
         inner.setLeft(inner.left() + px(26))
-        inner.setRight(self._draw_shortcut_or_note(painter, inner, find))
+        inner.setRight(self._draw_shortcut_or_note_and_return_text_end(painter, inner, find))
         painter.setFont(theme.build_font())
         painter.setPen(theme.colour_of_token("text" if find.enabled else "faint"))
         text = QFontMetrics(painter.font()).elidedText(find.text, Qt.TextElideMode.ElideRight, inner.width())
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, text)
 
-    def _draw_shortcut_or_note(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
-        """Draws the shortcut, or where the item was found. Returns the right edge of the room left for the text."""
+    def _draw_shortcut_or_note_and_return_text_end(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
+        """Draws the shortcut, or where the item was found. Returns the right edge for the text."""
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))
         metrics = QFontMetrics(painter.font())
@@ -95,14 +95,14 @@ class PaletteRowPainter(RowPainter):
 
 
 class CommandPalette(SearchPopup):
-    """Searches everything in one box: `at_hand` at once, and `search_wanted` asks for the rest."""
+    """Searches everything: `list_ready_items` at once; `search_wanted` asks for the rest."""
 
     search_wanted = Signal(str)
     closed = Signal()
 
-    def __init__(self, theme: Theme, at_hand: Callable[[], Sequence[PaletteItem]], parent: QWidget) -> None:
+    def __init__(self, theme: Theme, list_ready_items: Callable[[], Sequence[PaletteItem]], parent: QWidget) -> None:
         super().__init__(theme, parent)
-        self._list_ready_items = at_hand
+        self._list_ready_items = list_ready_items
         self._known: Sequence[PaletteItem] = ()
         self._found: Sequence[PaletteItem] = ()
         self._searched = ""
@@ -114,7 +114,7 @@ class CommandPalette(SearchPopup):
         self._nothing.hide()
         self._timer = QTimer(self, interval=SEARCH_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._request_workspace_search)
-        self.line.textChanged.connect(self._on_palette_text_changed)
+        self.line.textChanged.connect(self._refill_palette_and_schedule_search)
 
     def open_palette(self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = "") -> None:
         """Find everything; with `known` only among these, as `hint` says."""
@@ -155,13 +155,13 @@ class CommandPalette(SearchPopup):
         if not index.isValid() or not self._model.items[index.row()].enabled:
             return
         act = self._model.items[index.row()].act
-        self.dismiss_popup()
+        self.close_and_return_focus()
         act()
 
     def selectable_rows(self) -> list[int]:
         return [at for at, find in enumerate(self._model.items) if find.enabled]
 
-    def _on_palette_text_changed(self, words: str) -> None:
+    def _refill_palette_and_schedule_search(self, words: str) -> None:
         if not words.strip():
             self._found, self._searched = (), ""
         self._nothing.hide()

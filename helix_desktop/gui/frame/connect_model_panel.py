@@ -29,7 +29,7 @@ OTHER_PROVIDER = "other"
 
 
 class ConnectModelPanel(QWidget):
-    """`chosen` carries the name of a ready model; `added` the title of a provider whose model is chosen next."""
+    """`chosen` carries a ready model's name; `added` a provider whose model is chosen next."""
 
     chosen = Signal(str)
     added = Signal(str)
@@ -46,7 +46,7 @@ class ConnectModelPanel(QWidget):
         self._status_label = build_plain_label("", "muted", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
-        self._on_provider_chosen()
+        self._clear_key_and_show_provider_fields()
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True)
         heading = self._build_panel_heading
@@ -78,13 +78,13 @@ class ConnectModelPanel(QWidget):
         self._provider.addItem(
             tr("Another server (OpenAI-compatible)"), ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
         )
-        self._provider.currentIndexChanged.connect(lambda _at: self._on_provider_chosen())
+        self._provider.currentIndexChanged.connect(lambda _at: self._clear_key_and_show_provider_fields())
         self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
-        self._address.returnPressed.connect(self.test_key)
-        self._address.editingFinished.connect(self._check_address)
+        self._address.returnPressed.connect(self.test_key_and_add_provider)
+        self._address.editingFinished.connect(self._contact_server_at_typed_address)
         self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
-        self._key.returnPressed.connect(self.test_key)
-        self._test = build_push_button(tr("Connect"), self, self.test_key, "primary")
+        self._key.returnPressed.connect(self.test_key_and_add_provider)
+        self._test = build_push_button(tr("Connect"), self, self.test_key_and_add_provider, "primary")
         row = build_row((self._key, 1), self._test, wraps=True)
         for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
             widget.setAccessibleName(name)
@@ -94,7 +94,7 @@ class ConnectModelPanel(QWidget):
         self._form = form
         return form
 
-    def _on_provider_chosen(self) -> None:
+    def _clear_key_and_show_provider_fields(self) -> None:
         """Clears the key: one typed for a provider is never sent to another."""
         self._key.clear()
         self._key_places.hide()
@@ -130,7 +130,7 @@ class ConnectModelPanel(QWidget):
         button = build_push_button(words.replace("&", "&&"), self, act, wraps=True)
         self._local_server_buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
 
-    def test_key(self) -> None:
+    def test_key_and_add_provider(self) -> None:
         """Tests the key. A key that works is stored, and the provider's best model is chosen."""
         provider, key = self._provider_from_form(), self._key.text().strip()
         self._address.setModified(False)
@@ -148,7 +148,7 @@ class ConnectModelPanel(QWidget):
         work = self._setup.test_provider(provider, key)
         self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
 
-    def _check_address(self) -> None:
+    def _contact_server_at_typed_address(self) -> None:
         """Says what is wrong with the address before the user pastes a key."""
         if self._address.isModified() and self._address.text().strip():
             self._address.setModified(False)
@@ -184,7 +184,7 @@ class ConnectModelPanel(QWidget):
 
     def _set_key_place_and_test(self, keep: str) -> None:
         self._key_place = keep
-        self.test_key()
+        self.test_key_and_add_provider()
 
     def _show_connect_status(self, text: str, look: str = "muted") -> None:
         self._status_label.setText(text)

@@ -1,4 +1,4 @@
-"""The list of a workspace's conversations. It draws its rows and fetches them when needed, with no widget per row."""
+"""The list of a workspace's conversations. It draws and fetches rows on demand, without widgets."""
 
 import time
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def format_age(updated: float, now: float) -> str:
 def group_conversations(
     rows: Sequence[ConversationListRow], *, words: str = "", place: str = "", now: float
 ) -> list[ConversationGroupHeading | ConversationListRow]:
-    """Pinned, today and earlier, newest first. `place`: "" for the usual list, "archived" or "trashed"."""
+    """Pinned, today, earlier; newest first. `place`: "" (usual), "archived" or "trashed"."""
     wanted = words.casefold().split()
     shown: list[ConversationListRow] = [
         row
@@ -63,7 +63,7 @@ def group_conversations(
         and (not wanted or all(word in row.title.casefold() for word in wanted))
     ]
     shown.sort(key=lambda row: row.updated, reverse=True)
-    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))  # -1: daylight saving time may have changed.
+    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))  # Python decides about daylight saving.
     groups = [
         (tr("Pinned"), [row for row in shown if row.pinned]),
         (tr("Today"), [row for row in shown if not row.pinned and row.updated >= midnight]),
@@ -104,7 +104,7 @@ class ConversationListModel(QAbstractListModel):
             for at in range(self._fetched_count):
                 if aged or before[at] != lines[at]:
                     self.dataChanged.emit(self.index(at), self.index(at))
-                    if _describe_who_works_there(before[at]) != _describe_who_works_there(lines[at]):
+                    if _describe_writer_copy_and_overlaps(before[at]) != _describe_writer_copy_and_overlaps(lines[at]):
                         self.row_height_changed.emit(self.index(at))
             return
         self.beginResetModel()
@@ -162,7 +162,7 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
     return None
 
 
-def _describe_who_works_there(line: ConversationGroupHeading | ConversationListRow) -> str:
+def _describe_writer_copy_and_overlaps(line: ConversationGroupHeading | ConversationListRow) -> str:
     """Who works there and where, if not this program's own agent in the workspace's folders, and where others do the same."""
     if isinstance(line, ConversationGroupHeading):
         return ""
@@ -181,12 +181,12 @@ def describe_overlaps(row: ConversationListRow) -> str:
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
     """Whether the row needs a second line: the conversation is running, or an agent or another computer writes to it."""
-    return running is not ConversationActivity.IDLE or bool(_describe_who_works_there(row))
+    return running is not ConversationActivity.IDLE or bool(_describe_writer_copy_and_overlaps(row))
 
 
 def _title_with_writer(row: ConversationListRow) -> str:
     """Puts the name of the connected agent or other computer that writes there before the title."""
-    writer = _describe_who_works_there(row)
+    writer = _describe_writer_copy_and_overlaps(row)
     return f"{writer}: {row.title}" if writer else row.title
 
 
@@ -265,7 +265,7 @@ class ConversationRowPainter(RowPainter):
             running, "output_text"
         )
         state = "" if running is ConversationActivity.IDLE else describe_running_state(running)
-        writer = _describe_who_works_there(row)
+        writer = _describe_writer_copy_and_overlaps(row)
         told = [
             (state, colour),
             (f" · {writer}" if state and writer else writer, "danger" if row.overlaps else "muted"),
@@ -285,7 +285,7 @@ class ConversationRowPainter(RowPainter):
 
 
 class ConversationList(QListView):
-    """`opened`: a conversation was chosen, with Ctrl `beside_wanted`. `menu_wanted`: its menu, at a point."""
+    """`opened`: one was chosen, with Ctrl `beside_wanted`. `menu_wanted`: its menu, at a point."""
 
     opened = Signal(str)
     beside_wanted = Signal(str)
@@ -305,8 +305,8 @@ class ConversationList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._request_conversation_menu)
-        self.clicked.connect(self._on_conversation_activated)
-        self.activated.connect(self._on_conversation_activated)
+        self.clicked.connect(self._request_opening_conversation)
+        self.activated.connect(self._request_opening_conversation)
         theme.changed.connect(self.scheduleDelayedItemsLayout)
 
     def select_conversation(self, conversation: str) -> None:
@@ -340,7 +340,7 @@ class ConversationList(QListView):
         line = index.data(ConversationListRole.ROW) if index.isValid() else None
         return "" if line is None or isinstance(line, ConversationGroupHeading) else str(line.id)
 
-    def _on_conversation_activated(self, index: QModelIndex) -> None:
+    def _request_opening_conversation(self, index: QModelIndex) -> None:
         if found := self._conversation_id_at(index):
             with_control = QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier
             (self.beside_wanted if with_control else self.opened).emit(found)

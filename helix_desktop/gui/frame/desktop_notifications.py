@@ -64,12 +64,12 @@ class DesktopNotifier(QObject):
         shown = ("Helix Desktop", 0, "helix-desktop", title, escaped, actions, hints, SHOWN_MS)
         self._unsent.append((new_method_call(service, "Notify", "susssasa{sv}i", shown), place))
         if self._bus is not None:
-            self._send_unsent(self._bus)
+            self._send_waiting_notifications(self._bus)
         elif not self._is_bus_followed:
             self._is_bus_followed = True
-            self._spawn(self._follow_session_bus(), name="desktop notifications")
+            self._spawn(self._connect_to_and_follow_session_bus(), name="desktop notifications")
 
-    async def _follow_session_bus(self) -> None:
+    async def _connect_to_and_follow_session_bus(self) -> None:
         """Runs until the program quits or the bus is gone. Cancelling the task closes the connection.
 
         Nobody waits for a reply: jeepney's own router fails with a KeyError when the connection
@@ -80,11 +80,11 @@ class DesktopNotifier(QObject):
 
         try:
             async with DBusConnection(*await asyncio.open_unix_connection(get_bus("SESSION"))) as bus:
-                await _greet_session_bus(bus)
+                await _log_in_and_ask_for_clicks(bus)
                 self._bus = bus
-                self._send_unsent(bus)
+                self._send_waiting_notifications(bus)
                 while True:
-                    self._receive_message(await bus.receive())
+                    self._remember_notification_number_or_report_click(await bus.receive())
         except (OSError, EOFError, RuntimeError, ValueError) as error:
             log.info("the desktop shows no notifications: %s", type(error).__name__)
         finally:
@@ -92,14 +92,14 @@ class DesktopNotifier(QObject):
             self._unsent.clear()
             self._unanswered.clear()
 
-    def _send_unsent(self, bus: DBusConnection) -> None:
+    def _send_waiting_notifications(self, bus: DBusConnection) -> None:
         for message, place in self._unsent:
             serial = next(bus.outgoing_serial)
             self._unanswered[serial] = place
             bus.writer.write(message.serialise(serial))
         self._unsent.clear()
 
-    def _receive_message(self, message: Message) -> None:
+    def _remember_notification_number_or_report_click(self, message: Message) -> None:
         from jeepney import HeaderFields, MessageType
 
         fields, number = message.header.fields, message.body[0] if message.body else None
@@ -126,7 +126,7 @@ class DesktopNotifier(QObject):
         self._tray.showMessage(title, text, self._icon)
 
 
-async def _greet_session_bus(bus: DBusConnection) -> None:
+async def _log_in_and_ask_for_clicks(bus: DBusConnection) -> None:
     """Log in and ask for clicks. What the bus answers to that is received as any other message."""
     from jeepney import MatchRule, message_bus
     from jeepney.auth import BEGIN, Authenticator

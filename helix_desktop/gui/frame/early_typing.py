@@ -12,7 +12,7 @@ from PySide6.QtGui import QKeyEvent
 
 from helix_desktop.gui.window_state_file import WindowStateFile
 
-# Four values of Qt.Key, as importing Qt's enum would delay the start by 25 ms.
+# Values of Qt.Key and Qt.KeyboardModifier. Importing Qt's enums would delay the start by 25 ms.
 RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E
 SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
@@ -42,8 +42,8 @@ class EarlyTyping:
         words = self._saved_draft.get("text", "")
         return words if isinstance(words, str) else ""
 
-    def handle_key(self, event: QKeyEvent) -> bool:
-        """Returns whether the key belongs to the message. Shortcuts and keys that move the cursor do nothing yet."""
+    def apply_key_to_message(self, event: QKeyEvent) -> bool:
+        """Returns whether the key belongs to the message. Shortcuts and cursor keys do nothing yet."""
         held = event.modifiers().value
         if not self.has_box or held & (ALT | META):
             return False

@@ -253,16 +253,16 @@ class ModelChooser(SearchPopup):
         if (model := self.highlighted_model()) is not None:
             recent = [model.name, *(name for name in self._remembered_model_names("recent") if name != model.name)]
             self._state_file.remember_value("models", "recent", value=recent[:RECENT])
-            super().dismiss_popup()
+            super().close_and_return_focus()
             self.chosen.emit(model.name)
 
-    def dismiss_popup(self) -> None:
-        super().dismiss_popup()
+    def close_and_return_focus(self) -> None:
+        super().close_and_return_focus()
         self.closed_without_choice.emit()
 
     def request_model_edit(self) -> None:
         if (model := self.highlighted_model()) is not None:
-            self.dismiss_popup()
+            self.close_and_return_focus()
             self.edit_wanted.emit(model)
 
     def toggle_favourite(self) -> None:
@@ -274,7 +274,7 @@ class ModelChooser(SearchPopup):
         self._refill_models(keep=model.name)
 
     def _request_connect(self) -> None:
-        super().dismiss_popup()
+        super().close_and_return_focus()
         self.connect_wanted.emit()
 
     def _remembered_model_names(self, list_name: str) -> list[str]:

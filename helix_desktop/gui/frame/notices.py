@@ -32,11 +32,11 @@ class Notices(QWidget):
     any other offer until the user changes the workspace.
     """
 
-    def __init__(self, theme: Theme, parent: QWidget, lifted: Callable[[], int] = lambda: 0) -> None:
-        """`lifted` returns the height to keep free below, so that the composer is never covered."""
+    def __init__(self, theme: Theme, parent: QWidget, reserved_height_below: Callable[[], int] = lambda: 0) -> None:
+        """`reserved_height_below` returns the height to keep free, so that the composer stays visible."""
         super().__init__(parent)
         self._theme = theme
-        self._reserved_height_below = lifted
+        self._reserved_height_below = reserved_height_below
         self._undo: Callable[[], object] | None = None
         self._errors: list[str] = []
         self._repeat_shown_offer: Callable[[], None] | None = None  # Shows the current offer again.
@@ -46,11 +46,11 @@ class Notices(QWidget):
         self.setAccessibleName(tr("Notice"))
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
-        self._close = build_push_button("", self, self._close_notice)
+        self._close = build_push_button("", self, self._close_notice_and_show_waiting_offer)
         self._close.setAccessibleName(tr("Dismiss"))
         build_row((self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8)
         self._timer = QTimer(self, singleShot=True)
-        self._timer.timeout.connect(self._on_notice_timeout)
+        self._timer.timeout.connect(self._close_notice_unless_in_use)
         parent.installEventFilter(self)
         self.hide()
 
@@ -59,13 +59,13 @@ class Notices(QWidget):
         return self._text.text() if not self.isHidden() else ""
 
     def show_notice(
-        self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = NOTICE_MS
+        self, text: str, *, button: str = "", act: Callable[[], object] | None = None, shown_ms: int = NOTICE_MS
     ) -> None:
         """Show a sentence; `run_notice_action` is done when its button is pressed."""
         comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
         if self._repeat_shown_offer is not None and comes_back:
             self._waiting_offers.append(self._repeat_shown_offer)
-        offer = partial(self.show_notice, text, button=button, act=act, stays=stays)
+        offer = partial(self.show_notice, text, button=button, act=act, shown_ms=shown_ms)
         self._repeat_shown_offer = offer if act is not None else None
         self._offers_more_than_undo = bool(button)
         self._undo = act
@@ -78,22 +78,22 @@ class Notices(QWidget):
         self._place_notice()
         self.show()
         self.raise_()
-        self._timer.start(stays)
+        self._timer.start(shown_ms)
         announce_to_screen_reader(self, text)
 
     def show_error_notice(self, error: HelixError) -> None:
-        """Shows what happened and what to do. Errors within a moment, such as for dropped files, share one notice."""
+        """Shows what happened and what to do. Errors within a moment share one notice."""
         together = self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
         text = translate_sentences(str(error))
         told = [*(each for each in self._errors if together and each != text), text]
         hidden = len(told) - MAX_ERROR_LINES
         head = [tr("Number of earlier errors that are not shown here: {n}", n=hidden)] if hidden > 0 else []
-        self.show_notice("\n".join([*head, *told[-MAX_ERROR_LINES:]]), stays=ERROR_NOTICE_MS)
+        self.show_notice("\n".join([*head, *told[-MAX_ERROR_LINES:]]), shown_ms=ERROR_NOTICE_MS)
         self._errors = told
 
     def run_notice_action(self) -> None:
         act, self._undo, self._repeat_shown_offer = self._undo, None, None
-        self._close_notice()
+        self._close_notice_and_show_waiting_offer()
         if act is not None:
             act()
 
@@ -108,12 +108,12 @@ class Notices(QWidget):
             self._place_notice()
         return False
 
-    def _on_notice_timeout(self) -> None:
+    def _close_notice_unless_in_use(self) -> None:
         """Closes the notice, unless the pointer is over it or its button has the focus."""
         if self.underMouse() or self._button.hasFocus():
             self._timer.start(NOTICE_MS)
         else:
-            self._close_notice()
+            self._close_notice_and_show_waiting_offer()
 
     def discard_offers(self) -> None:
         """Discards all offers, because they concern the workspace that was open before."""
@@ -122,7 +122,7 @@ class Notices(QWidget):
             self._repeat_shown_offer, self._undo, self._offers_more_than_undo = None, None, False
             self.hide()
 
-    def _close_notice(self) -> None:
+    def _close_notice_and_show_waiting_offer(self) -> None:
         self.hide()
         if self._waiting_offers:
             self._waiting_offers.pop()()

@@ -1,4 +1,4 @@
-"""A search field over a list that opens above the window: typing filters, arrows move, Enter chooses, Escape closes.
+"""A search field over a list: typing filters, arrows move, Enter chooses, Escape closes.
 
 A subclass says what the list holds, which rows can be chosen and what choosing one does.
 """
@@ -16,7 +16,7 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
-# By key: the number of rows by which it moves the highlight.
+# The number of rows by which each key moves the highlight.
 _STEPS: Mapping[int, int] = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
 
 
@@ -71,14 +71,14 @@ class SearchPopup(QWidget):
     def close_popup(self) -> None:
         self.hide()
 
-    def dismiss_popup(self) -> None:
+    def close_and_return_focus(self) -> None:
         """Closes it, and the keyboard goes back to where it was."""
         self.close_popup()
         if self._focus_before is not None and shiboken6.isValid(self._focus_before) and self._focus_before.isVisible():
             self._focus_before.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def mousePressEvent(self, _event: object) -> None:
-        self.dismiss_popup()
+        self.close_and_return_focus()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         """Tab stays in the box."""
@@ -89,7 +89,7 @@ class SearchPopup(QWidget):
         if isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape:
             event.accept()
             if event.type() == QEvent.Type.KeyPress:
-                self.dismiss_popup()
+                self.close_and_return_focus()
             return True
         return super().event(event)
 
@@ -111,7 +111,7 @@ class SearchPopup(QWidget):
     def handle_popup_key(self, event: QKeyEvent) -> bool:
         key = event.key()
         if key == Qt.Key.Key_Escape:
-            self.dismiss_popup()
+            self.close_and_return_focus()
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.accept_current_row()
         elif key in _STEPS:

@@ -32,7 +32,7 @@ class SideBySide(QSplitter):
         self.setHandleWidth(1)
         self.setChildrenCollapsible(False)
         self.setMinimumWidth(1)  # The window may become narrower than two sides.
-        QApplication.instance().focusChanged.connect(self._on_focus_changed)  # type: ignore[union-attr]
+        QApplication.instance().focusChanged.connect(self._report_side_with_focus)  # type: ignore[union-attr]
 
     def add_side(self, side: ChatPage) -> None:
         heading = build_surface(side, "top")
@@ -82,7 +82,7 @@ class SideBySide(QSplitter):
         self.chosen.emit(side)
         side.composer.text.setFocus()
 
-    def _on_focus_changed(self, _old: QWidget | None, new: QWidget | None) -> None:
+    def _report_side_with_focus(self, _old: QWidget | None, new: QWidget | None) -> None:
         for side in tuple(self._titles):
             if new is not None and side.isAncestorOf(new):
                 self.chosen.emit(side)

@@ -147,9 +147,9 @@ class Sidebar(QWidget):
         self.search.textChanged.connect(lambda _text: self._refill_conversation_list())
         self.search.list_wanted.connect(self.list.setFocus)
         self.list.menu_wanted.connect(self._show_conversation_menu)
-        self._back.clicked.connect(lambda: self.show_list_place(""))
-        self._archive.clicked.connect(lambda: self.show_list_place("archived"))
-        self._trash.clicked.connect(lambda: self.show_list_place("trashed"))
+        self._back.clicked.connect(lambda: self.show_conversations_in(""))
+        self._archive.clicked.connect(lambda: self.show_conversations_in("archived"))
+        self._trash.clicked.connect(lambda: self.show_conversations_in("trashed"))
         self._empty_trash_link.clicked.connect(self.emptying_wanted)
         self._theme.changed.connect(self._apply_sidebar_sizes)
         self._clock = QTimer(self, interval=AGE_UPDATE_MS)
@@ -172,7 +172,7 @@ class Sidebar(QWidget):
         self._rows = rows
         self._refill_conversation_list()
 
-    def show_list_place(self, place: str) -> None:
+    def show_conversations_in(self, place: str) -> None:
         """The usual list (""), the archive ("archived") or the trash ("trashed")."""
         self._shown_place = place
         self._refill_conversation_list()

@@ -58,7 +58,7 @@ class TopBar(QWidget):
         self._tabs[page].setChecked(True)
 
     def show_background_work(self, text: str) -> None:
-        """What goes on in the background and can be stopped, in a word or two: "folding: handover"."""
+        """Shows background work that can be stopped, in a word or two: "folding: handover"."""
         self._state.setText(text)
         self._stop.setVisible(bool(text))
         self.fit_top_bar()
@@ -91,7 +91,7 @@ class TopBar(QWidget):
             bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )
         room -= 0 if self._copy.isHidden() else self._copy.sizeHint().width()
-        self.model.setVisible(room >= min(self.model.full_width() + px(10), px(SHORTENED_CHOICE_WIDTH)))
+        self.model.setVisible(room >= min(self.model.unshorten_and_measure() + px(10), px(SHORTENED_CHOICE_WIDTH)))
         self.model.fit_pill_text(room - px(10))
 
     def _add_page_tab(self, name: str, words: str) -> QPushButton:

@@ -45,7 +45,7 @@ class WindowPlaceholder(QWidget):
         self.was_painted = False
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self.early_typing.handle_key(event):
+        if self.early_typing.apply_key_to_message(event):
             self.update()
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
@@ -97,7 +97,7 @@ class TopLevelWindow(QMainWindow):
     def __init__(self, state_file: WindowStateFile, title: str) -> None:
         super().__init__()
         self._state_file = state_file
-        self.is_closing = False  # This is set even if nothing is connected to `closing` yet.
+        self.is_closing = False  # The user may close the window before anything is connected to `closing`.
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
         self.placeholder = WindowPlaceholder(state_file)

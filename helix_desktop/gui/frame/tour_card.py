@@ -70,7 +70,7 @@ class TourStepCard(QWidget):
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
-        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())  # It must fit the buttons.
+        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())  # The buttons must fit.
         height = self.heightForWidth(width)
         return QSize(width, height if height > 0 else self.sizeHint().height())
 
@@ -85,7 +85,7 @@ class TourGuide(QObject):
         self._window = window
         self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
         self._shown_step: object = None
-        self._clear_areas = [QRect()]  # What the card must not cover, the best first.
+        self._clear_areas = [QRect()]  # The areas that the card should not cover, in order of preference.
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -93,7 +93,7 @@ class TourGuide(QObject):
     def show_tour_step(
         self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False
     ) -> None:
-        """Shows one step. `offer` is the label of an extra button; `done` marks Next as the button to press."""
+        """Shows one step. `offer` is an extra button's label; `done` marks Next as the button to press."""
         if self._shown_step == (told := (step, title, words, offer, done)):
             return
         self._shown_step = told
@@ -117,12 +117,12 @@ class TourGuide(QObject):
         self._timer.start()
         self._place_ring_and_card()
 
-    def point_at_area(self, place: QRect, *about: QRect) -> None:
+    def point_at_area(self, place: QRect, *keep_clear: QRect) -> None:
         """The area is in window coordinates; an empty one highlights nothing. The card covers
-        nothing of the first of `about` that leaves it room, else nothing of the area.
+        nothing of the first of `keep_clear` that leaves it room, else nothing of the area.
         """
         place &= self._window.rect()
-        clear = [*filter(None, about), place]
+        clear = [*filter(None, keep_clear), place]
         if (place, clear) != (self.ring.highlighted_area, self._clear_areas):
             self._clear_areas = clear
             self.ring.highlight_area(place)
@@ -139,7 +139,7 @@ class TourGuide(QObject):
         self.deleteLater()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Escape leaves the tour where nothing in the window has a use for it: a running agent is stopped first."""
+        """Escape leaves the tour if nothing else uses it: a running agent is stopped first."""
         if event.type() == QEvent.Type.Resize:
             self._place_ring_and_card()
         elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() == Qt.Key.Key_Escape:
@@ -162,7 +162,7 @@ class TourGuide(QObject):
 
 
 def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
-    """Returns where to put a card of this size: on the side of the area with the most room, and inside the window."""
+    """Returns where to put a card: on the side with the most room, and inside the window."""
     inside = window.adjusted(WINDOW_EDGE_GAP, WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP)
     if place.isEmpty():
         return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)

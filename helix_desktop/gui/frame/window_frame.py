@@ -23,8 +23,7 @@ from helix_desktop.gui.window_state_file import WindowStateFile
 
 SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
-# Unless the user has resized the sidebar, it takes at most this share of the window's width.
-# This limit leaves the page enough room even with large text.
+# Unless the user has resized the sidebar, it takes at most this share of the window's width, even with large text.
 MAX_SIDEBAR_SHARE = 0.3
 # In pixels. In a narrower window at the usual text size, the inspector is shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
@@ -58,7 +57,7 @@ class WindowFrame(QWidget):
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self._lay_out_frame()
         self.top.sidebar_wanted.connect(self.toggle_sidebar)
-        self._splitter.splitterMoved.connect(self._on_splitter_moved)
+        self._splitter.splitterMoved.connect(self._save_dragged_widths)
         self._splitter.installEventFilter(self)
         theme.changed.connect(self._update_visible_sides)
 
@@ -77,11 +76,11 @@ class WindowFrame(QWidget):
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         if self._is_changing_page:  # The new page itself decides what gets the focus.
             return True
-        areas = (*self.tab_areas(), *self.findChildren(QWidget, "tour"))
+        areas = (*self.areas_in_tab_order(), *self.findChildren(QWidget, "tour"))
         here = self.window().focusWidget()
         return tab_order.focus_next_stop(areas, here, forward=following) or super().focusNextPrevChild(following)
 
-    def tab_areas(self) -> Sequence[QWidget]:
+    def areas_in_tab_order(self) -> Sequence[QWidget]:
         return self.rail, self.sidebar, self._middle, self._side
 
     # --- The pages of the window, and switching between them
@@ -132,7 +131,7 @@ class WindowFrame(QWidget):
         self._update_visible_sides()
         self.save_window_layout()
 
-    def _on_splitter_moved(self, _at: int, _index: int) -> None:
+    def _save_dragged_widths(self, _at: int, _index: int) -> None:
         self._is_dragging_splitter = True
         self.save_window_layout()
         self._is_dragging_splitter = False

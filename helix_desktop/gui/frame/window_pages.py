@@ -65,15 +65,15 @@ class WindowPages(QObject):
         self.inspector.intent_requested.connect(self.wanted)
         self.inspector.moment_shown.connect(showing.set_shown_moment)
         showing.about_to_change.connect(self.save_page_layouts)
-        showing.workspace_changed.connect(self._on_workspace_changed)
-        showing.conversation_changed.connect(self._on_conversation_changed)
+        showing.workspace_changed.connect(self._update_cache_page_for_workspace)
+        showing.conversation_changed.connect(self._show_conversation_on_built_pages)
 
     @cached_property
     def cache(self) -> CachePage:
         from helix_desktop.gui.cache.cache_page import CachePage
 
         page = CachePage(*self._page_arguments)
-        self._announce_page("cache", page)
+        self._connect_and_announce_page("cache", page)
         self._show_workspace_cache(page)
         return page
 
@@ -82,7 +82,7 @@ class WindowPages(QObject):
         from helix_desktop.gui.timeline.timeline_page import TimelinePage
 
         page = TimelinePage(*self._page_arguments)
-        self._announce_page("timeline", page)
+        self._connect_and_announce_page("timeline", page)
         page.show_timeline_of(self._showing.session, self._showing.bench)
         return page
 
@@ -91,11 +91,11 @@ class WindowPages(QObject):
         from helix_desktop.gui.changes.changes_page import ChangesPage
 
         page = ChangesPage(*self._page_arguments)
-        self._announce_page("changes", page)
+        self._connect_and_announce_page("changes", page)
         self._show_conversation_changes(page)
         return page
 
-    def _announce_page(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
+    def _connect_and_announce_page(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
         page.intent_wanted.connect(self.wanted)
         self.page_made.emit(name, page)
 
@@ -117,11 +117,11 @@ class WindowPages(QObject):
         shown = session.id if session else ""
         page.show_changes_of(bench.file_changes_of(shown) if bench else None, shown)
 
-    def _on_workspace_changed(self) -> None:
+    def _update_cache_page_for_workspace(self) -> None:
         if self.is_page_built("cache"):
             self._show_workspace_cache(self.cache)
 
-    def _on_conversation_changed(self) -> None:
+    def _show_conversation_on_built_pages(self) -> None:
         session, bench = self._showing.session, self._showing.bench
         self.inspector.inspect_conversation(session, bench)
         if self.is_page_built("timeline"):
@@ -139,6 +139,6 @@ class WindowPages(QObject):
         if self.is_page_built("timeline"):
             self.timeline.update_timeline_from_events(events)
         if self.is_page_built("changes"):
-            self.changes.refresh_after_events(events)
+            self.changes.reload_if_files_changed(events)
         if self.is_page_built("cache") and any(isinstance(event, FactAppended) for event in events):
             self.cache.refresh_entries_soon()

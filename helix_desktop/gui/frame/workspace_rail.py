@@ -39,7 +39,7 @@ class WorkspaceButton(QAbstractButton):
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
-        self._title = row.name  # In the button's own text, “R&D” would claim the shortcut Alt+D.
+        self._title = row.name  # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
         self.setCheckable(True)
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFixedSize(WIDTH, SQUARE)
@@ -174,8 +174,8 @@ class WorkspaceRail(QWidget):
             button.customContextMenuRequested.connect(
                 lambda _at, b=button: self.show_workspace_menu(b.workspace, b.mapToGlobal(b.rect().topRight()))
             )
-            button.dragged.connect(partial(self._drag_workspace_button, button))
-            button.dropped.connect(partial(self._drop_workspace_button, button))
+            button.dragged.connect(partial(self._move_dragged_button, button))
+            button.dropped.connect(partial(self._move_workspace_to_dropped_place, button))
         height = len(rows) * (SQUARE + GAP) - GAP
         self._inside.setFixedHeight(max(height, 0))
         self.area.setMaximumHeight(max(height, 0))
@@ -184,7 +184,7 @@ class WorkspaceRail(QWidget):
     def mark_open_workspace(self, current: str) -> None:
         for button in self._buttons:
             button.setChecked(button.workspace == current)
-        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # Once all squares are placed.
+        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # This waits until Qt has placed all squares.
 
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:
@@ -204,13 +204,13 @@ class WorkspaceRail(QWidget):
             self.show_workspace_state(name, running)
         self.ordered.emit(order)
 
-    def _drag_workspace_button(self, button: WorkspaceButton, top: int) -> None:
+    def _move_dragged_button(self, button: WorkspaceButton, top: int) -> None:
         """It follows the mouse above the others, and the list follows it."""
         button.raise_()
         button.move(0, min(max(top, 0), self._inside.height() - SQUARE))
         self.area.ensureWidgetVisible(button, 0, SQUARE // 2)
 
-    def _drop_workspace_button(self, button: WorkspaceButton) -> None:
+    def _move_workspace_to_dropped_place(self, button: WorkspaceButton) -> None:
         at = self._buttons.index(button)
         self.move_workspace(button.workspace, round(button.y() / (SQUARE + GAP)) - at)
 

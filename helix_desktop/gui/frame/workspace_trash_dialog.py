@@ -26,11 +26,11 @@ class WorkspaceTrashDialog(TransientDialog):
         parent: QWidget,
         doing: BackgroundRunner,
         desk: Workbenches,
-        changed: Callable[[], object],
-        gone: Callable[[str], object],
+        on_restored: Callable[[], object],
+        on_deleted: Callable[[str], object],
     ) -> None:
         super().__init__(tr("Workspaces in the trash"), parent, 460)
-        self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, changed, gone
+        self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, on_restored, on_deleted
         self._rows = build_column(spacing=6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
         below = build_row(1, build_push_button(tr("Close"), self, self.accept))

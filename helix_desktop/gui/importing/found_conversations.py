@@ -19,13 +19,13 @@ _TITLE, _DATE, _LENGTH, _COST = range(4)
 
 
 class FoundConversationTree(RowTree):
-    """A tick chooses a conversation, or all of a project. Only what the filter leaves in sight counts as chosen."""
+    """A tick chooses a conversation or a whole project. Only what the filter shows counts as chosen."""
 
     choice_changed = Signal()
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder: a file may cover several folders.
+        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder, as a file may cover several.
         self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
         self.header().setStretchLastSection(False)
         for column in range(self.columnCount()):
@@ -57,7 +57,7 @@ class FoundConversationTree(RowTree):
 
     def untick_all(self) -> None:
         self.blockSignals(True)
-        for project in self._projects():
+        for project in self._project_items():
             project.setCheckState(_TITLE, Qt.CheckState.Unchecked)
         self.blockSignals(False)
         self.choice_changed.emit()
@@ -97,7 +97,7 @@ class FoundConversationTree(RowTree):
             self._show_reason(row, details.reason)
             row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
 
-    def show_reasons(self, complaints: Sequence[str]) -> list[str]:
+    def show_reasons_and_return_others(self, complaints: Sequence[str]) -> list[str]:
         """Writes what was left out beside the conversation it is of; returns what is of none."""
         others = []
         for complaint in complaints:
@@ -117,7 +117,7 @@ class FoundConversationTree(RowTree):
     def filter_rows(self, words: str) -> None:
         """Leaves in sight what has all of the words in its title, folder or program."""
         wanted = words.casefold().split()
-        for project in self._projects():
+        for project in self._project_items():
             for row in _rows_of(project):
                 text = f"{project.text(_TITLE)} {row.text(_TITLE)}".casefold()
                 row.setHidden(not all(word in text for word in wanted))
@@ -128,12 +128,12 @@ class FoundConversationTree(RowTree):
     def chosen_groups(self) -> list[HistoryGroup]:
         return [
             row.data(_TITLE, _GROUP)
-            for project in self._projects()
+            for project in self._project_items()
             for row in _rows_of(project)
             if not row.isHidden() and row.checkState(_TITLE) == Qt.CheckState.Checked
         ]
 
-    def _projects(self) -> list[QTreeWidgetItem]:
+    def _project_items(self) -> list[QTreeWidgetItem]:
         return _rows_of(self.invisibleRootItem())
 
 

@@ -1,4 +1,4 @@
-"""What the window needs to bring in conversations of other programs; `desktop/history_import.py` is the real one."""
+"""What the window needs to import conversations; implemented by `desktop/history_import.py`."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

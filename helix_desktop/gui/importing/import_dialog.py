@@ -1,4 +1,4 @@
-"""The dialog that imports other programs' conversations: what was found, which to import, progress, result, undo."""
+"""The dialog that imports other programs' conversations, with progress, result and undo."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -58,7 +58,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         found = (title, self._message_label, self.filter_line, (self.found, 1), recorded)
         below = (self._bar, self._progress_label, self._build_import_buttons())
         build_column(*found, *below, owner=self, margins=(20, 20, 20, 16), spacing=10)
-        self._show_import_running(going=False)
+        self._show_import_running(is_running=False)
 
     def _build_recorder_checkbox(self) -> QCheckBox:
         self.recorder_box = QCheckBox(tr(RECORDER.title), self)
@@ -113,7 +113,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
             widget.setVisible(bool(groups))
         alone = (group for group in groups if group.conversations == 1)
         self._undescribed = sorted(alone, key=lambda group: -group.last)
-        self._describe_next_group()
+        self._describe_remaining_groups()
         whole = sum(group.conversations for group in groups)
         amount = format_byte_size(sum(group.size for group in groups))
         words = format_count(
@@ -126,7 +126,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         if not groups:
             self.resize(self.width(), self.minimumSizeHint().height())
 
-    def _describe_next_group(self) -> None:
+    def _describe_remaining_groups(self) -> None:
         """One after another, so that titles come from the top and closing the dialog ends it."""
         if not self._undescribed:
             return
@@ -134,7 +134,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
         def show_and_continue(details: history_import_port.HistoryDetails) -> None:
             self.found.show_details(group, details)
-            self._describe_next_group()
+            self._describe_remaining_groups()
 
         self._doing.run_in_background(self._histories.describe_history(group), then=show_and_continue, owner=self)
 
@@ -148,7 +148,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self.import_button.setText(words if chosen else tr("Import"))
 
     def import_checked_groups(self) -> None:
-        self._show_import_running(going=True)
+        self._show_import_running(is_running=True)
         self._message_label.setText(tr("Importing…"))
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
@@ -162,17 +162,17 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
 
     def _show_import_error(self, error: HelixError) -> None:
-        self._show_import_running(going=False)
+        self._show_import_running(is_running=False)
         self._progress_label.setText(translate_sentences(str(error)))
         self._progress_label.show()
 
-    def _show_import_running(self, *, going: bool) -> None:
-        self._is_importing = going
+    def _show_import_running(self, *, is_running: bool) -> None:
+        self._is_importing = is_running
         for widget in (self._bar, self._progress_label, self._stop):
-            widget.setVisible(going)
+            widget.setVisible(is_running)
         self._stop.setEnabled(True)
-        self._close.setVisible(not going)
-        self.found.setEnabled(not going)
+        self._close.setVisible(not is_running)
+        self.found.setEnabled(not is_running)
         self._update_import_button()
 
     def reject(self) -> None:
@@ -183,7 +183,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _show_import_result(self, outcome: history_import_port.ImportOutcome) -> None:
         self._outcome = outcome
-        self._show_import_running(going=False)
+        self._show_import_running(is_running=False)
         if not outcome.stopped:
             self.found.untick_all()
         self._close.setFocus()
@@ -213,15 +213,15 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
         self._keys.setText(format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…"))
         self._keys.setVisible(bool(outcome.masked_keys))
-        self._complaints = self.found.show_reasons(outcome.complaints)
+        self._complaints = self.found.show_reasons_and_return_others(outcome.complaints)
         self._left_out.setVisible(bool(self._complaints))
         self._on_imported(outcome)
 
     def _undo_import(self) -> None:
         self._undo.setEnabled(False)
-        self._doing.run_in_background(self._histories.undo_last_import(), then=self._on_import_undone, owner=self)
+        self._doing.run_in_background(self._histories.undo_last_import(), then=self._show_import_undone, owner=self)
 
-    def _on_import_undone(self, stayed: Sequence[str]) -> None:
+    def _show_import_undone(self, stayed: Sequence[str]) -> None:
         self._undo.hide()
         self._undo.setEnabled(True)
         words = [tr("The import was undone. The imported conversations are in the trash of their workspaces.")]
@@ -245,9 +245,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _forget_found_keys(self) -> None:
         self._keys.setEnabled(False)
-        self._doing.run_in_background(self._histories.forget_found_keys(), then=self._on_keys_forgotten, owner=self)
+        self._doing.run_in_background(self._histories.forget_found_keys(), then=self._show_keys_forgotten, owner=self)
 
-    def _on_keys_forgotten(self, number: int) -> None:
+    def _show_keys_forgotten(self, number: int) -> None:
         self._keys.hide()
         self._message_label.setText(format_count(number, "{n} key was removed.", "{n} keys were removed."))
         self._on_conversations_changed()

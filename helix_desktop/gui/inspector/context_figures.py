@@ -103,7 +103,7 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         if (dollars := figures.paid_without - figures.paid) > 0:
             share = _format_saved_share(dollars / figures.paid_without)
             rows.append((tr("Saved"), f"{share} · {format_dollars(dollars)}", True))
-    elif figures.sent and figures.saved_share > 0:  # A reply that was stopped reports no tokens.
+    elif figures.sent and figures.saved_share > 0:  # `sent` is 0 for a stopped reply, which reports no tokens.
         rows.append((tr("Saved"), tr("{share} of the tokens", share=_format_saved_share(figures.saved_share)), True))
     return rows
 

@@ -77,7 +77,7 @@ class ContextInspector(QWidget):
         self._past = PastMomentLoader(doing, self)
         self.view = BoxesView(theme, self, surface="window", pad=(16, 16))
         self.view.setAccessibleName(tr("Context"))
-        self.view.intent_requested.connect(self._handle_box_action)
+        self.view.intent_requested.connect(self._carry_out_box_action)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(tr("Step"))
         self._step = widgets.build_plain_label("", "faint", self, wraps=False)
@@ -113,7 +113,7 @@ class ContextInspector(QWidget):
     def update_inspector_from_events(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
-                # While older facts are still being read in slices, a slice will read this one, too.
+                # While older facts are still being read in slices, a later slice will read this fact.
                 new = event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
                 if new and event.recorded.conversation == self._session.id:
                     self._add_step_from_fact(event.recorded)
@@ -162,7 +162,7 @@ class ContextInspector(QWidget):
         self.slider.setValue(self.slider.maximum())
 
     def _show_chosen_step(self) -> None:
-        """Shows the step of the slider: at its end the next request, otherwise the one an earlier reply answered."""
+        """Shows the slider's step: at its end the next request, else the one an earlier reply answered."""
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:
@@ -254,7 +254,7 @@ class ContextInspector(QWidget):
             name = tr("excluded: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=ToggleSection(("include", ref)))
 
-    def _handle_box_action(self, act: object) -> None:
+    def _carry_out_box_action(self, act: object) -> None:
         if not isinstance(act, ToggleSection):
             self.intent_requested.emit(act)
         elif act.key == _BLOCKS:

@@ -57,7 +57,7 @@ class ContextPanel(QWidget):
 
     def _build_panel_link(self, words: str, wanted: SignalInstance) -> QPushButton:
         def close_and_go() -> None:
-            self._close_panel()
+            self._close_panel_and_focus_opener()
             wanted.emit()
 
         return build_push_button(words, self, close_and_go, "link")
@@ -99,7 +99,7 @@ class ContextPanel(QWidget):
         for width in (PANEL_WIDTH, WIDER_PANEL):
             wide = min(px(width), window.width() - px(24))
             self.figures.setFixedWidth(wide - px(36))
-            self.figures.setFixedHeight(self.figures.height_of_boxes())
+            self.figures.setFixedHeight(self.figures.lay_out_all_and_return_height())
             missing = self._column.totalHeightForWidth(wide) - (end.y() - px(18))
             if missing <= 0:
                 break
@@ -107,14 +107,14 @@ class ContextPanel(QWidget):
             self.figures.setFixedHeight(max(self.figures.height() - missing, px(60)))
         bar = Qt.ScrollBarPolicy.ScrollBarAsNeeded if missing > 0 else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.figures.setVerticalScrollBarPolicy(bar)
-        self.figures.setViewportMargins(0, 0, px(8) if missing > 0 else 0, 0)  # The bar keeps clear of the figures.
+        self.figures.setViewportMargins(0, 0, px(8) if missing > 0 else 0, 0)  # This makes room for the bar.
         high = self._column.totalHeightForWidth(wide)
         top = max(end.y() - px(10) - high, px(8))
         self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
 
     # --- Placing the panel, and closing it by Escape or a click elsewhere
 
-    def _close_panel(self) -> None:
+    def _close_panel_and_focus_opener(self) -> None:
         """The keyboard goes back to what opened it, not to the first thing in the window."""
         self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
         self.hide()
@@ -144,7 +144,7 @@ class ContextPanel(QWidget):
         if escaping and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]  # a key event
             event.accept()
             if event.type() == QEvent.Type.KeyPress:
-                self._close_panel()
+                self._close_panel_and_focus_opener()
             return True
         return super().event(event)
 

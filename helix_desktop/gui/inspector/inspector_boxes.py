@@ -1,4 +1,4 @@
-"""The boxes the inspector and the meter's panel are made of: the meter, a line with a dot and a figure, a heading."""
+"""The boxes of the inspector and the meter's panel: the meter, and lines with a figure."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ class MeterBox(LayoutBox):
 
 
 class FigureBox(LayoutBox):
-    """Words at the left, a figure at the right. `dot`: the kind's colour; `ring`: as a ring, for cached content."""
+    """Words at the left, a figure at the right. `dot`: the kind's colour; `ring`: drawn as a ring."""
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
@@ -135,5 +135,5 @@ def build_savings_boxes(ink: DrawingStyle, width: float, state: Moment) -> Itera
     for number, (words, figure, good) in enumerate(build_savings_rows(savings)):
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
     if lacks_price(state) and not savings.paid:
-        # The composer says that no price is known; with those words too, the name of the figure had no room.
+        # The composer already says that no price is known. Those words would leave no room for the figure's name here.
         yield FigureBox(ink, width, tr("Cost so far"), tr("Set the price…"), accent=True, act=SetModelPrice())

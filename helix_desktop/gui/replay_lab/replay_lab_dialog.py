@@ -75,7 +75,7 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
-        # The amount that was paid is the cost of the preset in use, as shown by the meter and the timeline.
+        # What was really paid is the cost of the preset in use. The meter and the timeline show the same amount.
         in_use = next((one.billed for one in outcomes if one.policy == self._bench.policy_name), 0)
         self._dollars_per_token = self._paid / in_use if in_use else 0.0
         self.answer.setText(self._describe_cheapest(min(outcomes, key=self._rank_by_shown_cost)))

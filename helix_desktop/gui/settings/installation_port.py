@@ -1,4 +1,4 @@
-"""Through these the settings and the tour reach the rest of the program; `desktop/settings_backend.py` has them."""
+"""The port to the rest of the program; implemented by `desktop/settings_backend.py`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ class SpaceToFree:
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool as its server describes it. `is_enabled`: offered to the agent; `is_read_only`: so the user says."""
+    """A server's tool. `is_enabled`: offered to the agent; `is_read_only`: as the user says."""
 
     name: str
     about: str = ""
@@ -103,7 +103,7 @@ class Installation(Protocol):
         """The servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
 
     async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
-        """Opens the server's page in the browser until the user has signed in. ActionRefused if they did not."""
+        """Opens the server's page until the user has signed in; otherwise, ActionRefused."""
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         """Whether an allowing rule also allows programs other than the one it names."""

@@ -23,7 +23,7 @@ ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 
 
 class McpServerCard(QWidget):
-    """`conversation_actions` makes the work for a button: "restart", "sign_in", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
+    """`acts` makes the work for a button: "restart", "sign_in", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
 
     def __init__(self, acts: Callable[..., Coroutine[Any, Any, Any]], do: ServerWorkRunner, parent: QWidget) -> None:
         super().__init__(parent)
@@ -78,14 +78,14 @@ class McpServerCard(QWidget):
         )
         self._test = build_link(tr("Test"), lambda: self._run_server_action("test"))
         self._restart = build_link(tr("Restart"), lambda: self._run_server_action("restart"))
-        self._remove = build_link(tr("Remove"), self._ask_remove_server)
+        self._remove = build_link(tr("Remove"), self._confirm_and_remove_server)
         buttons = (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove)
         return build_row(*buttons, spacing=0, wraps=True)
 
     def _run_server_action(self, action: str, **given: object) -> None:
         self._run_work(self._build_server_work(action, self._server.name, **given))
 
-    def _ask_remove_server(self) -> None:
+    def _confirm_and_remove_server(self) -> None:
         """Asks first: the command that starts the server would be lost."""
         text = tr("Remove {name} and its settings?", name=self._server.name)
         ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))

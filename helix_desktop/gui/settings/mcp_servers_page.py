@@ -45,7 +45,7 @@ class McpServersPage(SettingsPage):
         self._text.setFixedHeight(6 * self._text.fontMetrics().lineSpacing())
         self.add_page_widget(self._text)
         self._name = build_line_edit(tr("Name"), tr("Name (optional)"), self.page_content)
-        add = build_push_button(tr("Add"), self.page_content, self._ask_add_server)
+        add = build_push_button(tr("Add"), self.page_content, self._confirm_and_add_typed_servers)
         line = build_row((self._name, 1), add, wraps=True)
         self.add_page_layout(line)
         self._error_label = self.add_sentence("", "danger")
@@ -76,7 +76,7 @@ class McpServersPage(SettingsPage):
         for server in servers:
             if server.name not in self._cards:
                 self._cards[server.name] = McpServerCard(
-                    self._build_server_action, self._change_servers, self.page_content
+                    self._build_server_action, self._run_server_change, self.page_content
                 )
                 self._rows.addWidget(self._cards[server.name])
             self._cards[server.name].update_server_card(server)
@@ -96,7 +96,7 @@ class McpServersPage(SettingsPage):
         self._status_label.setText(tr("Testing {name}…", name=name) if action == "test" else "")
         return acts[action](name, **given)
 
-    def _change_servers(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
+    def _run_server_change(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
         """Runs a change. Only a test returns something to show."""
         self._error_label.setText("")
 
@@ -111,7 +111,7 @@ class McpServersPage(SettingsPage):
 
         self._doing.run_in_background(work, then=show_server_change, owner=self, failed=show_server_error)
 
-    def _ask_add_server(self) -> None:
+    def _confirm_and_add_typed_servers(self) -> None:
         """Shows exactly what will be started or contacted before it is added."""
         text, name = self._text.toPlainText(), self._name.text().strip()
         try:
@@ -129,7 +129,7 @@ class McpServersPage(SettingsPage):
                 self._text.clear()
                 self._name.clear()
 
-        self._change_servers(self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form)
+        self._run_server_change(self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form)
 
 
 def _describe_new_servers(servers: Sequence[McpServerState]) -> str:

@@ -15,7 +15,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` accepts.
-UNSET_STEP = 0.05  # A field shows "Default" at its minimum, which is this far below 0.
+UNSET_STEP = 0.05  # The minimum of a field lies this far below 0. At its minimum, the field shows "Default".
 
 
 class ModelsPage(WorkspaceSettingsPage):
@@ -56,7 +56,7 @@ class ModelsPage(WorkspaceSettingsPage):
         button.setAccessibleName(title)
         line = build_row(button, owner=side, margins=0, wraps=True)
         if current and role != "main":
-            clear = build_push_button(tr("Clear"), side, lambda: self._choose_role_model(role, ""), "link")
+            clear = build_push_button(tr("Clear"), side, lambda: self._save_role_model(role, ""), "link")
             clear.setAccessibleName(tr("Use the main model as the {role}", role=title))
             line.addWidget(clear)
         return build_labelled_row(title, sentence, side, self.page_content)
@@ -74,11 +74,11 @@ class ModelsPage(WorkspaceSettingsPage):
             self._chooser.deleteLater()
         chooser = self._chooser = ModelChooser(self._window.theme, self._window.state_file, self.window())
         chooser.hide_connect_and_edit()
-        chooser.chosen.connect(lambda name: self._choose_role_model(role, name))
+        chooser.chosen.connect(lambda name: self._save_role_model(role, name))
         chooser.open_below(anchor, current)
         chooser.show_known_models(list(self._models.values()), refreshing=False)
 
-    def _choose_role_model(self, role: str, name: str) -> None:
+    def _save_role_model(self, role: str, name: str) -> None:
         work = self._bench.choose_model_for_role(name, role)
         self._doing.run_in_background(work, then=lambda _done: self._rebuild_models_page(), owner=self)
 

@@ -35,7 +35,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         names, words = tuple(modes), [tr(each) for each in modes.values()]
         about = tr("What the agent may do without asking. Reading files in the workspace never needs permission.")
         declared = FieldDeclaration("mode", tr("Permission mode"), about, bench.permission_mode, names, words)
-        self.add_field(declared, lambda value: self._choose_permission_mode(str(value)))
+        self.add_field(declared, lambda value: self._confirm_and_save_permission_mode(str(value)))
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
@@ -57,7 +57,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_sentence(about)
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
-            self.add_field(declared, partial(self._set_home_opening, name))
+            self.add_field(declared, partial(self._save_home_opening, name))
         about = tr("One folder per line, such as ~/data. Commands cannot change anything there.")
         title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
         readable = FieldDeclaration("readable", title, about, folders, long=True)
@@ -69,14 +69,14 @@ class PermissionsPage(WorkspaceSettingsPage):
         declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
         self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
-    def _set_home_opening(self, name: str, value: Value) -> None:
+    def _save_home_opening(self, name: str, value: Value) -> None:
         self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
         self.change_setting("permissions.openings", self._opened)
 
     def _save_path_lines(self, name: str, text: str) -> None:
         self.change_setting(f"permissions.{name}", [line.strip() for line in text.splitlines() if line.strip()])
 
-    def _choose_permission_mode(self, mode: str) -> None:
+    def _confirm_and_save_permission_mode(self, mode: str) -> None:
         def apply_permission_mode() -> None:
             self._doing.run_in_background(self._bench.choose_permission_mode(mode), owner=self)
 
@@ -126,7 +126,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             self._save_permission_rules([*self._bench.workspace.settings.rules, rule])
 
     def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
-        """Finds the rule by its content, not its position: the rules may have changed since they were shown."""
+        """Finds the rule by its content, because the rules may have changed since they were shown."""
         rules = list(self._bench.workspace.settings.rules)
         if rule in rules:
             rules.remove(rule)

@@ -92,9 +92,9 @@ class ProvidersPage(SettingsPage):
         state.set_elided_text(self._describe_provider_key(provider))
         tested = widgets.build_plain_label("", "small", row, wraps=False)
         title = widgets.build_plain_label(provider.title, parent=row, wraps=False)
-        test = self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested))
-        edit = self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider))
-        remove = self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider))
+        test = self._build_provider_button(tr("Test"), provider, lambda: self._test_and_show_result(provider, tested))
+        edit = self._build_provider_button(tr("Edit…"), provider, lambda: self._open_provider_editor(provider))
+        remove = self._build_provider_button(tr("Remove"), provider, lambda: self._confirm_and_remove(provider))
         buttons = widgets.build_surface(row, "plain")
         build_row(test, edit, remove, owner=buttons, margins=0, wraps=True)
         build_row(title, (state, 1), tested, buttons, owner=row, margins=(12, 8, 8, 8), wraps=True)
@@ -111,7 +111,7 @@ class ProvidersPage(SettingsPage):
         key = tr("key: {where}", where=translate_sentences(provider.key)) if provider.key else tr("no key")
         return f"{provider.address} · {key}"
 
-    def _test_provider(self, provider: ProviderChoice, beside: QLabel) -> None:
+    def _test_and_show_result(self, provider: ProviderChoice, beside: QLabel) -> None:
         beside.setText(tr("Contacting…"))
         self._doing.run_in_background(
             self._setup.test_provider(provider, ""),
@@ -120,7 +120,7 @@ class ProvidersPage(SettingsPage):
             failed=lambda error: beside.setText(translate_sentences(error.what)),
         )
 
-    def _edit_provider(self, provider: ProviderChoice) -> None:
+    def _open_provider_editor(self, provider: ProviderChoice) -> None:
         def save_edited_provider(address: str, key: str, keep: str) -> None:
             changed = replace(provider, address=address)
             work, failed = self._setup.add_provider_with_key(changed, key, keep), dialog.show_provider_error
@@ -134,7 +134,7 @@ class ProvidersPage(SettingsPage):
         dialog.saved.connect(save_edited_provider)
         dialog.open()
 
-    def _ask_remove_provider(self, provider: ProviderChoice) -> None:
+    def _confirm_and_remove(self, provider: ProviderChoice) -> None:
         text = tr("Remove {name} and its key? Conversations are not affected.", name=provider.title)
 
         def remove_provider() -> None:

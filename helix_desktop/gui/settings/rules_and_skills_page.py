@@ -1,4 +1,4 @@
-"""The page of rules, skills, commands, hooks and agents of the folders: what is used and why, each with a switch."""
+"""The page of a folder's rules, skills, commands, hooks and agents, each with a switch."""
 
 import re
 from collections.abc import Coroutine, Sequence
@@ -53,7 +53,7 @@ class RulesAndSkillsPage(SettingsPage):
         asking = [item for item in found if item.describe_state.endswith("not trusted yet")]
         if len(asking) > 1:
             words = tr("Review all {n} new or changed items", n=format_number(len(asking)))
-            review = build_push_button(words, self.page_content, lambda: self._review_items(asking))
+            review = build_push_button(words, self.page_content, lambda: self._open_review_dialog(asking))
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         self._cards = []
         self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
@@ -75,7 +75,7 @@ class RulesAndSkillsPage(SettingsPage):
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
         state = self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small")
-        read = build_push_button(tr("Read"), self.page_content, lambda: self._review_items([item]), "link")
+        read = build_push_button(tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link")
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
@@ -89,14 +89,14 @@ class RulesAndSkillsPage(SettingsPage):
         box = QCheckBox(tr("Use"), self.page_content)
         box.setChecked(not item.off)
         box.setAccessibleName(tr("Use {name}", name=item.name))
-        box.toggled.connect(lambda on: self._change_items(self._bench.project.switch_item(item.settings_key, on=on)))
+        box.toggled.connect(lambda on: self._run_item_change(self._bench.project.switch_item(item.settings_key, on=on)))
         return box
 
-    def _review_items(self, items: Sequence[ProjectItem]) -> None:
+    def _open_review_dialog(self, items: Sequence[ProjectItem]) -> None:
         trust = self._bench.project.trust_items
-        TrustDialog(self._theme, items, lambda seen: self._change_items(trust(*seen)), self).open()
+        TrustDialog(self._theme, items, lambda seen: self._run_item_change(trust(*seen)), self).open()
 
-    def _change_items(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _run_item_change(self, work: Coroutine[Any, Any, Any]) -> None:
         self._doing.run_in_background(work, then=lambda _done: self.refresh_project_items(), owner=self)
 
     def _build_item_label(self, text: str, look: str) -> QLabel:

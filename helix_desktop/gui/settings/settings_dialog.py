@@ -1,4 +1,4 @@
-"""The settings window: page names at the left, one page at the right. A page is built when it is first shown."""
+"""The settings window: page names at the left, a page at the right, built when first shown."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,7 +28,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.translation import tr
 
-CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # They change what these pages show.
+CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # These actions change what the pages show.
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
 
 
@@ -59,10 +59,10 @@ class SettingsDialog(widgets.TransientDialog):
         wider = side.fontMetrics().averageCharWidth()  # The name of the current page is bold and therefore wider.
         self._names.setMinimumWidth(side.sizeHint().width() + wider + bar)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
-        window.background_runner.run_in_background(setup.list_known_models(), then=self._on_models_listed, owner=self)
+        window.background_runner.run_in_background(setup.list_known_models(), then=self._set_known_models, owner=self)
 
     def show_settings_page(self, page: str) -> None:
-        """Shows a page by name. "workspace" means the workspace's first page, an empty name the first page of all."""
+        """Shows a page by name. "workspace": the workspace's first page; "": the first page of all."""
         wanted = {"workspace": "models", "": "appearance"}.get(page, page)
         name = wanted if wanted in self._page_factories else "appearance"
         if name not in self._pages:
@@ -129,7 +129,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._page_list.addWidget(button)
         self._buttons[name] = button
 
-    def _on_models_listed(self, models: Sequence[ModelChoice]) -> None:
+    def _set_known_models(self, models: Sequence[ModelChoice]) -> None:
         """Rebuilds the models page if it was built before the list of models arrived."""
         self._models = models
         if (old := self._pages.pop("models", None)) is not None:

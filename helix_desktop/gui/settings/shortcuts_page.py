@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 
-# Matches possible shortcuts. Moving through the page by keyboard must not assign the arrow keys.
+# Matches allowed shortcuts. Arrow keys are not allowed, because they also move through the page.
 _SHORTCUT = re.compile(r"|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+")
 
 
@@ -43,17 +43,17 @@ class ShortcutsPage(SettingsPage):
         edit.setAccessibleName(tr("Shortcut for {action}", action=title))
         if (line_edit := edit.findChild(QLineEdit)) is not None:
             line_edit.setAccessibleName(edit.accessibleName())
-        edit.editingFinished.connect(partial(self._on_shortcut_edited, name))
+        edit.editingFinished.connect(partial(self._save_or_reject_edited_shortcut, name))
         self._edits[name] = edit
         self.add_page_layout(build_row((build_plain_label(title, parent=self.page_content), 1), edit, wraps=True))
 
-    def _on_shortcut_edited(self, name: str) -> None:
+    def _save_or_reject_edited_shortcut(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
         if not _SHORTCUT.fullmatch(sequence.toString(QKeySequence.SequenceFormat.PortableText)):
             words = tr("This key types or moves. Add Ctrl or Alt, or use a function key.")
             self._status_label.setText(words)
         elif sequence != self._actions[name].shortcut():
-            robbed = self._actions.change_shortcut(name, sequence)
+            robbed = self._actions.change_shortcut_and_return_robbed_title(name, sequence)
             words = tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
             self._status_label.setText(words)
         self._show_shortcuts()

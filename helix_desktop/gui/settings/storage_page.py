@@ -37,8 +37,8 @@ class StoragePage(SettingsPage):
         self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
         about = tr("Reads all content and compares it with the hashes.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
-        self._add_maintenance_button(tr("Verify all entries"), about, verify, ends=True)
-        self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_freeable_space)
+        self._add_maintenance_button(tr("Verify all entries"), about, verify, stoppable=True)
+        self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_and_ask_to_free_space)
         about = tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")  # fmt: skip
         self._add_button_explanation(about)
         self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
@@ -65,7 +65,7 @@ class StoragePage(SettingsPage):
         self._over_limit_label.setText(words)
         self._over_limit_label.setVisible(over > 0)
 
-    def _estimate_freeable_space(self) -> None:
+    def _estimate_and_ask_to_free_space(self) -> None:
         """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)
         show, failed = self._ask_to_free_space, lambda e: self._status_label.setText(translate_sentences(str(e)))
@@ -97,17 +97,17 @@ class StoragePage(SettingsPage):
         self._run_maintenance(self._free_space_button, self._program.free_up_space(self._bench))
 
     def _add_maintenance_button(
-        self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, ends: bool = False
+        self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, stoppable: bool = False
     ) -> None:
-        button = self.add_page_button(text, lambda: self._run_maintenance(button, work(), ends=ends))
+        button = self.add_page_button(text, lambda: self._run_maintenance(button, work(), stoppable=stoppable))
         self._add_button_explanation(sentence)
 
     def _add_button_explanation(self, text: str) -> None:
         """Explains the button above, with less space between them than to the next button."""
         self.add_sentence(text, "small").setContentsMargins(0, 0, 0, 10)
 
-    def _run_maintenance(self, button: QPushButton, work: Coroutine[Any, Any, str], *, ends: bool = False) -> None:
-        """`ends`: stop when the page is closed, because nobody would see the result."""
+    def _run_maintenance(self, button: QPushButton, work: Coroutine[Any, Any, str], *, stoppable: bool = False) -> None:
+        """`stoppable`: stop when the page is closed, because nobody would see the result."""
 
         def show_maintenance_result(said: str) -> None:
             button.setEnabled(True)
@@ -120,7 +120,7 @@ class StoragePage(SettingsPage):
             work, then=show_maintenance_result, owner=self,
             failed=lambda error: show_maintenance_result(translate_sentences(str(error))),
         )  # fmt: skip
-        if ends:
+        if stoppable:
             self.destroyed.connect(lambda _page: running.cancel())
 
     def _show_maintenance_progress(self, text: str) -> None:

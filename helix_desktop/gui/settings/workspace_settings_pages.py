@@ -18,8 +18,7 @@ from helix_desktop.gui.workbench_types import Workbench
 MEGABYTE = 1_000_000
 # The thresholds that people change most. The page "Advanced" shows all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
-# The limits that stop a turn (see engine/session_setup.py).
-# For each limit: its name, title, description, default and maximum value.
+# The limits that stop a turn (see engine/session_setup.py): name, title, description, default and maximum.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
     ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),
@@ -89,11 +88,11 @@ class PolicyPage(WorkspaceSettingsPage):
         preset = FieldDeclaration(
             "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
         )
-        self.add_field(preset, lambda value: self._save_policy(str(value), {}, again=True))
+        self.add_field(preset, lambda value: self._save_policy(str(value), {}, rebuilds=True))
         question = tr("What would each preset have cost in my last conversations?")
         self.add_page_button(question, partial(self.wanted.emit, "compare-presets"), "link")
         if self._values:
-            self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, again=True))
+            self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, rebuilds=True))
         declared = context_policy.declared_thresholds()
         for name in BASIC_THRESHOLDS:
             self._add_threshold_row(declared[name])
@@ -121,19 +120,19 @@ class PolicyPage(WorkspaceSettingsPage):
         words = [describe_threshold_value(choice) for choice in threshold.choices]
         scale = (threshold.low, threshold.high, tr(threshold.unit) if threshold.unit else "")
         declared = FieldDeclaration(threshold.name, title, about, value, threshold.choices, words, *scale)
-        self.add_field(declared, lambda found: self._set_threshold(threshold, found))
+        self.add_field(declared, lambda found: self._save_threshold(threshold, found))
 
-    def _set_threshold(self, threshold: context_policy.Threshold, value: Value) -> None:
+    def _save_threshold(self, threshold: context_policy.Threshold, value: Value) -> None:
         values = {**self._values, threshold.name: value}
         if value == threshold.defaults[self._preset]:
             del values[threshold.name]
         self._values = values
         self._save_policy(self._preset, values)
 
-    def _save_policy(self, preset: str, values: Mapping[str, Any], *, again: bool = False) -> None:
+    def _save_policy(self, preset: str, values: Mapping[str, Any], *, rebuilds: bool = False) -> None:
         work = self._bench.choose_context_policy(preset, values)
         self._doing.run_in_background(
-            work, then=lambda _done: self._rebuild_policy_page() if again else None, owner=self
+            work, then=lambda _done: self._rebuild_policy_page() if rebuilds else None, owner=self
         )
 
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAccessibleWidget, QWidget
 _ROLES = {"TextSurface": QAccessible.Role.Document, "StepPlot": QAccessible.Role.Chart}
 
 
-def _build_interface(name: str, widget: QObject) -> QAccessibleWidget | None:
+def _build_accessible_interface(name: str, widget: QObject) -> QAccessibleWidget | None:
     """Qt asks for the name of a widget's class, then for those it is made from."""
     return QAccessibleWidget(widget, _ROLES[name]) if name in _ROLES and isinstance(widget, QWidget) else None
 
@@ -17,4 +17,4 @@ def _build_interface(name: str, widget: QObject) -> QAccessibleWidget | None:
 @cache
 def install_accessible_roles() -> None:
     """Once for the program."""
-    QAccessible.installFactory(_build_interface)
+    QAccessible.installFactory(_build_accessible_interface)

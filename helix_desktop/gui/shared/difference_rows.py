@@ -9,7 +9,7 @@ from helix_desktop.engine.hidden_characters import GOES_ON, mark_text, marked_li
 from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
-_Version = tuple[str, str, int, int]  # A line: its sign, its text, its old and its new number.
+_Version = tuple[str, str, int, int]  # The sign, the text, the old number and the new number of a line.
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_END = "\\ No newline at end of file"
@@ -18,7 +18,7 @@ MOST = 200  # Changed words are not marked in blocks with more lines than this.
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """A line of one version. Numbers count from 1; 0: not in that version. `counterpart`: its other version."""
+    """A line of one version. Numbers count from 1; 0: not there. `counterpart`: the other version."""
 
     mark: str
     text: str
@@ -48,7 +48,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSheet:
-    """The rows of a file in one column or two, which of them are heads, and how many letters wide each is at most."""
+    """The rows of a file, which of them are heads, and how many letters wide each is at most."""
 
     is_two_columns: bool
     rows: Sequence[DifferenceRow]
@@ -56,29 +56,29 @@ class DifferenceSheet:
     lengths: Sequence[int]
 
 
-def build_difference_sheet(found: Sequence[DifferenceRow], *, columns: bool) -> DifferenceSheet:
+def build_difference_sheet(found: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:
     heads = [number for number, row in enumerate(found) if row.head]
-    lengths = [max(_estimate_line_width(row.left) if columns else 0, _estimate_line_width(row.right)) for row in found]
-    return DifferenceSheet(columns, found, heads, lengths)
+    lengths = [max(_most_letters_wide(row.left) if two_columns else 0, _most_letters_wide(row.right)) for row in found]
+    return DifferenceSheet(two_columns, found, heads, lengths)
 
 
-def build_hunk_rows(hunks: Sequence[Hunk], *, columns: bool) -> list[DifferenceRow]:
+def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[DifferenceRow]:
     found: list[DifferenceRow] = []
     for number, hunk in enumerate(hunks):
         texts = ((sign, raw.decode("utf-8", "replace")) for sign, raw in hunk.rows)
         lines = [(sign, text.removesuffix("\n").removesuffix("\r")) for sign, text in texts]
         numbered = _number_hunk_lines(lines, hunk.old, hunk.new)
-        found += _build_rows_of_hunk(number, hunk.unified_header, numbered, columns)
+        found += _build_rows_of_hunk(number, hunk.unified_header, numbered, two_columns)
     return found
 
 
-def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
+def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
     """A unified difference of one file, shown exactly: every line of it, with what hides in it marked. Nothing for any other text."""
     if (names := _FILES.match(text)) is None:
         return []
     first, second = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
     found = [DifferenceRow(-1, right=first), DifferenceRow(-1, right=second)]
-    if columns:
+    if two_columns:
         found = [DifferenceRow(-1, left=first, right=second)]
     lines = text[names.end() :].removesuffix("\n").split("\n")
     at = number = 0
@@ -89,7 +89,7 @@ def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
             return []
         old, new = (max(0, int(head[group]) - 1) for group in (1, 3))
         shown = [(line[:1], piece) for line in lines[at + 1 : end] for piece in marked_lines(line[1:])]
-        found += _build_rows_of_hunk(number, lines[at], _number_hunk_lines(shown, old, new), columns)
+        found += _build_rows_of_hunk(number, lines[at], _number_hunk_lines(shown, old, new), two_columns)
         at, number = end, number + 1
     return found
 
@@ -125,9 +125,9 @@ def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
     return 0 if old or new else at + (at < len(lines) and lines[at] == _NO_END)
 
 
-def _build_rows_of_hunk(number: int, head: str, lines: list[DifferenceLine], columns: bool) -> list[DifferenceRow]:  # noqa: FBT001 -- one of two forms
+def _build_rows_of_hunk(number: int, head: str, lines: list[DifferenceLine], two_columns: bool) -> list[DifferenceRow]:  # noqa: FBT001 -- one of two forms
     found = [DifferenceRow(number, head=head)]
-    if columns:
+    if two_columns:
         return found + [DifferenceRow(number, left=left, right=right) for left, right in _pair_for_two_columns(lines)]
     return found + [DifferenceRow(number, right=line) for line in lines]
 
@@ -179,7 +179,7 @@ def _pair_for_two_columns(
     yield from zip_longest(gone, come)
 
 
-def _estimate_line_width(line: DifferenceLine | None) -> int:
+def _most_letters_wide(line: DifferenceLine | None) -> int:
     """At most so many letters wide."""
     if line is None:
         return 0

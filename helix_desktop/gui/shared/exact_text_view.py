@@ -15,7 +15,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 LINES = 80  # No screen can show more lines than this.
-SHORT = 12  # A text with this many lines of 50 characters fits into every window.
+SHORT = 12  # In lines. A text of fewer lines, with 50 characters per line, fits into every window.
 _PIECE = 200  # The number of lines that are added at a time.
 
 
@@ -41,7 +41,7 @@ class ExactTextView(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setFont(theme.monospaced_font())
         option = self.document().defaultTextOption()
-        option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # Otherwise, a line's first letter would decide.
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # The first letter must not decide.
         self.document().setDefaultTextOption(option)
         self._append_next_piece_of_text()
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)

@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.widgets import TransientDialog, build_confirm_butt
 
 
 class FieldsDialog(TransientDialog):
-    """`save` gets the values by the names of their fields; what it refuses is shown, and the dialog stays open."""
+    """`save` gets the values by field name. If it refuses them, the dialog shows why and stays open."""
 
     def __init__(
         self, title: str, fields: Sequence[FieldDeclaration], yes: str, save: Callable[[dict[str, Value]], object], parent: QWidget, above: Sequence[QWidget] = ()
@@ -22,11 +22,11 @@ class FieldsDialog(TransientDialog):
         self.values = {one.name: one.value for one in fields}
         self._save, self.trouble = save, build_plain_label("", "danger", self)
         rows = [build_field_row(one, partial(self.values.__setitem__, one.name), self) for one in fields]
-        self.buttons = build_confirm_buttons(self, yes, self._save_values)
+        self.buttons = build_confirm_buttons(self, yes, self._save_values_and_close)
         build_column(*above, *rows, 1, self.trouble, self.buttons, owner=self, margins=20)
 
-    def _save_values(self) -> None:
-        self.setFocus()  # A field accepts the typed value when it loses the focus.
+    def _save_values_and_close(self) -> None:
+        self.setFocus()  # The field being edited accepts the typed value when it loses the focus.
         for text in self.findChildren(LongTextField):
             text.report_changed_text()
         try:

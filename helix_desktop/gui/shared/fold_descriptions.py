@@ -49,7 +49,7 @@ def describe_fold_kind(kind: FoldKind) -> str:
 
 
 def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:
-    """How many messages and replies a fold covers. A span also contains records that nobody sees as a message."""
+    """How many messages and replies a fold covers. A span also contains other records."""
     cover = fold.cover if isinstance(fold.cover, Span) else Span(fold.cover.seq, fold.cover.seq)
     return sum(isinstance(each.fact, UserSaid | ModelReplied) for each in recorded[cover.first - 1 : cover.last])
 

@@ -26,7 +26,7 @@ class PastMomentLoader:
         self._asked += 1
 
     def compute_moment_at(self, conversation: Conversation, seq: int, then: Callable[[Moment], None]) -> None:
-        """Calls `then` with the state when `seq` was the newest fact; it is computed outside the painting thread."""
+        """Calls `then` with the state when `seq` was the newest fact, computed in a thread."""
         self.cancel_pending_question()
         number = self._asked
 
@@ -38,7 +38,7 @@ class PastMomentLoader:
 
 
 def format_view_as_text(view: View, recorded_facts: Sequence[facts.Recorded]) -> str:
-    """A view as text, block by block, for a comparison. Short outputs in full; of long ones, which entry they are."""
+    """A view as text, block by block. Long outputs are named by their entries."""
     pieces = []
     for block in view.blocks:
         title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"

@@ -4,7 +4,7 @@ from helix_desktop.engine.context_policy import PRESETS, Policy
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.translation import format_percent, tr
 
-FoldThreshold = tuple[str, ContextKind, float]  # What happens, the kind of its result, and the share of the window.
+FoldThreshold = tuple[str, ContextKind, float]  # What happens, the kind of the result, and the share of the window.
 
 
 def list_policy_choices() -> list[tuple[str, str]]:

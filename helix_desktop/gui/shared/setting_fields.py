@@ -1,4 +1,4 @@
-"""Builds the widget for one declared value from its type, choices and range. All settings pages use it."""
+"""Builds the widget for a declared value from its type, choices and range."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -189,14 +189,14 @@ def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: 
     """Builds a row: title and sentence on the left, the field on the right, or below if long."""
     widget = build_field(declared, changed, parent)
     if not (isinstance(declared.value, bool) or declared.long):
-        # All fields have one width, in proportion to the text size; a choice with long words may be wider.
+        # All fields have the same width, in proportion to the text size. Only a choice with long texts may be wider.
         widget.ensurePolished()
         widget.setMaximumWidth(max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width()))
     return build_labelled_row(declared.title, declared.sentence, widget, parent, below=declared.long)
 
 
 def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
-    """With `below`, or where there is no room for it beside the words, the field stands below them."""
+    """With `below`, or if there is no room beside the words, the field stands below them."""
     whole, words = build_surface(parent, "plain"), build_surface(parent, "plain")
     column = build_column(owner=words, margins=0, spacing=1)
     for text, look in ((title, ""), (sentence, "small")):

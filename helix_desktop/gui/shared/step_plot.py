@@ -1,4 +1,4 @@
-"""What a plot over steps does whatever it draws: zooming and scrolling, and the step under the pointer.
+"""What all plots over steps share: zooming, scrolling, and the step under the pointer.
 
 However many steps there are, a paint looks at some points for each pixel and no more:
 level k of the pyramid holds the lowest and the highest of every 8^k points.
@@ -54,7 +54,7 @@ class MinMaxPyramid:
 
 @dataclass(frozen=True, slots=True)
 class PlotScale:
-    """The points from `first` to `last` fill the area from side to side, and `top` tokens fill it from its bottom."""
+    """The points `first` to `last` fill the area's width, and `top` tokens its height."""
 
     area: QRectF
     first: float
@@ -99,7 +99,7 @@ class StepPlot(QWidget):
 
     @property
     @abstractmethod
-    def _count_points(self) -> int:
+    def _point_count(self) -> int:
         """How many points there are."""
 
     @property
@@ -126,14 +126,14 @@ class StepPlot(QWidget):
 
     def show_all_points(self) -> None:
         self._whole = True
-        self._fit_span_to_points()
+        self._set_span_to_all_points()
         self.update()
 
-    def _fit_span_to_points(self) -> None:
-        self._first, self._last = 0.0, float(max(1, self._count_points - 1))
+    def _set_span_to_all_points(self) -> None:
+        self._first, self._last = 0.0, float(max(1, self._point_count - 1))
 
     def _zoom_to_point_range(self, first: float, last: float) -> None:
-        end = float(max(1, self._count_points - 1))
+        end = float(max(1, self._point_count - 1))
         span = min(max(last - first, _LEAST_SPAN), end)
         middle = (first + last) / 2
         self._first = min(max(middle - span / 2, 0.0), end - span)
@@ -151,13 +151,13 @@ class StepPlot(QWidget):
         return PlotScale(self._plot_area, self._first, self._last, self._top_tokens)
 
     def _nearest_point(self, x: float) -> int:
-        return min(max(round(self.scale.point_at(x)), 0), self._count_points - 1)
+        return min(max(round(self.scale.point_at(x)), 0), self._point_count - 1)
 
     # --- Drawing the plot
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        if not self._count_points:
+        if not self._point_count:
             painter.fillRect(self.rect(), self._theme.colour_of_token("panel"))
             painter.setPen(self._theme.colour_of_token("faint"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, self._empty_text)
@@ -187,7 +187,7 @@ class StepPlot(QWidget):
             painter.end()
         return self._drawn
 
-    def _draw_level(
+    def _draw_labelled_token_line(
         self, painter: QPainter, tokens: float, scale: PlotScale, colours: tuple[QColor, QColor], words: str
     ) -> None:
         """A dashed line from side to side, and what it is."""
@@ -226,7 +226,7 @@ class StepPlot(QWidget):
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
-        # Laying out the text is the only way to measure it that is right for every script.
+        # Only a complete layout of the text gives its exact size in every script.
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:

@@ -145,7 +145,7 @@ def build_popup_menu(parent: QWidget) -> QMenu:
     return menu
 
 
-def add_choice(menu: QMenu, words: str, act: Callable[[], object], *, chosen: bool) -> QAction:
+def add_menu_choice(menu: QMenu, words: str, act: Callable[[], object], *, chosen: bool) -> QAction:
     """A line of a menu, with a tick where it is what is chosen now."""
     action = menu.addAction(words.replace("&", "&&"), act)
     action.setCheckable(True)

@@ -14,7 +14,7 @@ from helix_desktop.gui.workbench_types import Workbench, Workbenches
 
 
 class JoinWorkspaceDialog(SharingFormDialog):
-    """`suggest_workspace_name` suggests the name of a workspace for a folder; `joined` gets the new workspace."""
+    """`name_for` names a workspace for a folder; `joined` gets the new workspace."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.share = build_push_button(tr("Share"), self, self._share_workspace, "primary")
         self.copy_key = build_push_button(tr("Copy key"), self, self._copy_workspace_key)
         self.copy_address = build_push_button(tr("Copy address"), self, self._copy_store_address)
-        self.stop = build_push_button(tr("Stop sharing…"), self, self._ask_stop_sharing)
+        self.stop = build_push_button(tr("Stop sharing…"), self, self._confirm_and_stop_sharing)
         self.close_ = build_push_button(tr("Close"), self, self.reject)
         self.standing, self.amount = build_plain_label(), build_plain_label("", "muted")
         address = self._build_widget_row(self.address, self.test)
@@ -115,7 +115,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         QGuiApplication.clipboard().setText(self.line.text())
         self._show_sharing_status(tr("The address was copied to the clipboard, without the password."))
 
-    def _ask_stop_sharing(self) -> None:
+    def _confirm_and_stop_sharing(self) -> None:
         text = tr("This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer.")  # fmt: skip
 
         def show_left(left: str) -> None:

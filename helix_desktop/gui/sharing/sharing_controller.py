@@ -1,4 +1,4 @@
-"""Shows the state of a shared workspace: the line below its name, other computers' conversations, “Continue here”."""
+"""Shows the state of sharing, other computers' conversations, and “Continue here”."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,16 +35,16 @@ class SharingController(QObject):
         self._stop_watching_sharing: Callable[[], None] = lambda: None
         self._announced_branches: set[str] = set()  # The branches that the user has been told about.
         showing.workspace_changed.connect(self._watch_open_workspace)
-        showing.conversation_changed.connect(self.show_who_writes)
+        showing.conversation_changed.connect(self.show_writers_in_chats)
 
     def _watch_open_workspace(self) -> None:
         self._stop_watching_sharing()
         self._stop_watching_sharing = lambda: None
         if (bench := self._showing.bench) is not None:
-            self._stop_watching_sharing = bench.sharing.watch_sharing(self._on_sharing_changed)
-        self._on_sharing_changed()
+            self._stop_watching_sharing = bench.sharing.watch_sharing(self._show_sharing_and_list_conversations)
+        self._show_sharing_and_list_conversations()
 
-    def _on_sharing_changed(self) -> None:
+    def _show_sharing_and_list_conversations(self) -> None:
         bench = self._showing.bench
         if bench is None:
             self._sidebar.show_sharing_line("", "")
@@ -54,16 +54,16 @@ class SharingController(QObject):
             self._sidebar.show_sharing_line(brief, whole)
             self._list_conversations()
             self._announce_new_branches()
-        self.show_who_writes()
+        self.show_writers_in_chats()
 
-    def show_who_writes(self) -> None:
+    def show_writers_in_chats(self) -> None:
         """Hides the composer while another computer writes to the conversation."""
         bench = self._showing.bench
         for chat in self._list_chats():
             shown = chat.session if bench is not None else None
             machine = bench.sharing.machine_writing_now(shown.id) if bench is not None and shown is not None else ""
             row = bench.conversation_row(shown.id) if bench is not None and shown is not None else None
-            chat.show_chat_writer(row.agent if row is not None else "", machine)
+            chat.show_foreign_writer_or_composer(row.agent if row is not None else "", machine)
             chat.way_on.show_last_turn_end(shown)
 
     def _announce_new_branches(self) -> None:
@@ -75,7 +75,7 @@ class SharingController(QObject):
                 self._announced_branches.add(branch)
                 text = tr("Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.", title=row.title)  # fmt: skip
                 act = partial(self._open_conversation, branch)
-                self._notices.show_notice(text, button=tr("Open"), act=act, stays=BRANCH_NOTICE_MS)
+                self._notices.show_notice(text, button=tr("Open"), act=act, shown_ms=BRANCH_NOTICE_MS)
 
     def take_over_shown_conversation(self) -> None:
         """Takes the conversation over from the other computer, so that it can be continued here."""
@@ -84,11 +84,11 @@ class SharingController(QObject):
             return
 
         def show_take_over_error(error: HelixError) -> None:
-            self.show_who_writes()
+            self.show_writers_in_chats()
             self._notices.show_error_notice(error)
 
         def focus_composer(_result: None) -> None:
-            self.show_who_writes()
+            self.show_writers_in_chats()
             for chat in self._list_chats():
                 if chat.session is session is self._showing.session:
                     chat.composer.text.setFocus()

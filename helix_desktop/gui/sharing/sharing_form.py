@@ -48,7 +48,7 @@ class SharingFormDialog(TransientDialog):
         self.status_label.setVisible(bool(text))
 
     def _run_sharing_work(self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]) -> None:
-        focused = self.focusWidget()  # Remembered because Qt takes the focus from a disabled button.
+        focused = self.focusWidget()  # Qt takes the focus away from a disabled button, so we restore it afterwards.
 
         def enable_and_restore_focus() -> None:
             self._update_enabled_buttons()

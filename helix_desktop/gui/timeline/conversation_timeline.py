@@ -27,7 +27,7 @@ _OWN_TOOLS = frozenset(ToolName)
 _WRITES_FOLDS = frozenset(
     {facts.Purpose.HANDOVER, facts.Purpose.OBSERVATIONS, facts.Purpose.REFLECTION, facts.Purpose.COMPACTION}
 )
-LONG_LIST = 30  # From this length on, neighbouring folds of a kind in GROUPED share a row.
+LONG_LIST = 30  # In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
 
 
 class TimelineLane(StrEnum):
@@ -104,7 +104,7 @@ class ConversationTimeline:
         self._writing = facts.Usage()  # The cost of folds that are still being written.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
-        self._failed_calls: dict[str, int] = {}  # The results that are marked as errors, by call.
+        self._failed_calls: dict[str, int] = {}  # The result of each failed call that is marked.
 
     @property
     def model_window(self) -> int:
@@ -117,7 +117,7 @@ class ConversationTimeline:
             self.read_next_fact(recorded)
 
     def read_next_fact(self, recorded: facts.Recorded) -> bool:
-        """Reads one more fact; True if it added a point or an event. A fact new to the history advances it too."""
+        """Reads one more fact; True if it added a point or an event. Also advances the history."""
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         self._add_writing_cost_of_fold(recorded)
@@ -159,7 +159,7 @@ class ConversationTimeline:
                 lane = TimelineLane.ERRORS
             case facts.FilesChanged() | facts.ToolReturned(changes=(_, *_)):
                 lane = TimelineLane.FILES
-            case facts.ToolReturned() if self._writes_files_of_other_agent(recorded.seq):
+            case facts.ToolReturned() if self._did_other_agent_write_files(recorded.seq):
                 lane = TimelineLane.FILES
             case _:
                 return False
@@ -177,7 +177,7 @@ class ConversationTimeline:
         seqs.remove(seq)
         return True
 
-    def _writes_files_of_other_agent(self, seq: int) -> bool:
+    def _did_other_agent_write_files(self, seq: int) -> bool:
         """By the call's arguments: only what our own tools did has its changes beside it."""
         answered = self.history.branch.answered.get(seq)
         if answered is None or answered.call.name in _OWN_TOOLS:
@@ -199,7 +199,7 @@ class ConversationTimeline:
         self.imported_dollars += brought.cost
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
-        """Gives what was saved since the last time, until the fact `seq`, to the folds in force; 0: until now."""
+        """Credits what was saved until the fact `seq` (0: until now) to the folds in force."""
         chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         prices, per_million = context_usage.relative_prices(chosen), chosen.price_input if chosen else 0.0
         ledger, until = self.history.record.ledger, seq or self.history.seq
@@ -259,7 +259,7 @@ class ConversationTimeline:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None
         if event is None:
             if fact.kind is not facts.FoldKind.EXCERPT and self.points:
-                # A point where the fold began, so that the line falls vertically.
+                # This adds a point where the fold began, so that the line falls vertically.
                 before = self._billed_view_tokens(recorded.seq - 1)
                 if self.points[-1] != before:
                     self._add_chart_point(recorded, before, recorded.seq - 1)

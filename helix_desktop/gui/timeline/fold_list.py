@@ -99,7 +99,7 @@ class FoldList(QListView):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName(tr("Folds, newest first"))
-        self.selectionModel().currentChanged.connect(self._on_fold_selected)
+        self.selectionModel().currentChanged.connect(self._emit_chosen_event)
         theme.changed.connect(self.scheduleDelayedItemsLayout)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -118,11 +118,11 @@ class FoldList(QListView):
         self.viewport().update()
 
     def select_fold_event(self, event: TimelineEvent | None) -> None:
-        row = next((i for i, each in enumerate(self.rows.items) if event is not None and _has_event(each, event)), -1)
+        row = next((i for i, each in enumerate(self.rows.items) if event is not None and _shows_event(each, event)), -1)
         if row >= 0:
             self.setCurrentIndex(self.rows.index(row))
 
-    def _on_fold_selected(self, index: QModelIndex, _: QModelIndex) -> None:
+    def _emit_chosen_event(self, index: QModelIndex, _: QModelIndex) -> None:
         if index.isValid():
             self.chosen.emit(self.rows.items[index.row()])
 
@@ -134,7 +134,7 @@ def describe_event_time(event: TimelineEvent) -> str:
     return format_short_day_and_time(event.time, now, now) + until
 
 
-def _has_event(row: TimelineEvent, event: TimelineEvent) -> bool:
+def _shows_event(row: TimelineEvent, event: TimelineEvent) -> bool:
     """Whether a row shows an event, alone or together with others."""
     if row is event or not event.made_folds:
         return row is event

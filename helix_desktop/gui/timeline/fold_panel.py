@@ -1,4 +1,4 @@
-"""The panel of one fold: its figures, what the model reads instead, what it replaced, and how to undo it."""
+"""The panel of one fold: its figures, its text, what the text replaced, and the undo."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +29,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
 from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ToolCallBox
 from helix_desktop.gui.transcript.chat_actions import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
+from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, ToolCallLine, build_entry_chip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
@@ -55,7 +55,7 @@ class ShownFold:
     def is_fold_undone(self, fold: str) -> bool:
         return fold not in self.event.history.branch.live
 
-    def list_foldable(self) -> list[Folded]:
+    def folds_to_undo_or_redo(self) -> list[Folded]:
         """The folds of the event that can be undone or redone: an output that was permanently removed can't be restored."""
         return [fold for fold in self.event.current_folds if not self.event.history.is_output_forgotten(fold)]
 
@@ -74,7 +74,7 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
-        self._drawn_state: object = None  # The state that was drawn last. It is not drawn again.
+        self._drawn_state: object = None  # The panel is redrawn only if this state has changed.
         self._drafts: dict[tuple[str, str], str] = {}  # Unsaved edits, by conversation and fold.
         self._title = ElidedLabel(self)
         set_widget_look(self._title, "title")
@@ -85,7 +85,7 @@ class FoldPanel(QWidget):
         self._figures = build_plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
-        self.document.intent_requested.connect(self._handle_document_action)
+        self.document.intent_requested.connect(self._carry_out_document_action)
         self._editor = QPlainTextEdit(self)
         self._editor.setAccessibleName(tr("The text shown in place of the original"))
         set_widget_look(self._editor, "mono")
@@ -147,7 +147,7 @@ class FoldPanel(QWidget):
         folds = event.current_folds
         looks = (
             folds,
-            shown.list_foldable(),
+            shown.folds_to_undo_or_redo(),
             [shown.is_fold_undone(fold.fold) for fold in folds],
             shown.window,
             shown.earlier,
@@ -160,7 +160,7 @@ class FoldPanel(QWidget):
         fold = folds[0] if folds else None
         self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
         self._figures.setVisible(fold is not None)
-        self.undo_button.setVisible(bool(shown.list_foldable()))
+        self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
         self.undo_button.setText(tr("Undo") if shown.event.has_fold_in_force else tr("Redo"))
         self._compare.setVisible(bool(shown.earlier))
         self._compare.setText(shown.earlier)
@@ -186,7 +186,7 @@ class FoldPanel(QWidget):
             yield from _build_covered_output_boxes(shown, ink, width)
         yield from _build_replaced_boxes(shown, ink, width)
 
-    def _handle_document_action(self, act: object) -> None:
+    def _carry_out_document_action(self, act: object) -> None:
         if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:") and self._shown is not None:
             self.wanted.emit(ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2])))
         elif not isinstance(act, ToggleSection):
@@ -201,7 +201,7 @@ class FoldPanel(QWidget):
         if self._shown is not None:
             self._save_open_draft()
             self._stack.setCurrentIndex(0)
-            names = [fold.fold for fold in self._shown.list_foldable()]
+            names = [fold.fold for fold in self._shown.folds_to_undo_or_redo()]
             (self.undo_wanted if self._shown.event.has_fold_in_force else self.redo_wanted).emit(names)
 
     def _start_document_edit(self) -> None:
@@ -250,7 +250,7 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
         body = written.partition("\n")[2].strip() if titled else written
         if name:
             yield build_heading_box(ink, width, name, gap=12)
-        yield from build_text_boxes(ink, width, fold_sentences.link_hashes_and_messages(body))
+        yield from build_boxes_from_markdown(ink, width, fold_sentences.link_hashes_and_messages(body))
         if digests := fold_sentences.find_named_entries(body):
             yield ChipRowBox(ink, width, list(map(build_entry_chip, digests)), gap=4)
 
@@ -271,7 +271,7 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
     if event.fold_kind is FoldKind.EXCERPT:
         for fold in event.current_folds[:20]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
-            yield from build_text_boxes(ink, width, f"```\n{fold.text}\n```")
+            yield from build_boxes_from_markdown(ink, width, f"```\n{fold.text}\n```")
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
@@ -291,7 +291,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
     parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
     yield build_heading_box(ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12)
-    number = len(shown.list_foldable()) if parts else count_covered_messages(fold, event.history.facts)
+    number = len(shown.folds_to_undo_or_redo()) if parts else count_covered_messages(fold, event.history.facts)
     if gone := len(event.current_folds) - number if parts else 0:
         removed = format_count(gone, "{n} output was permanently removed.", "{n} outputs were permanently removed.")
         yield build_note_box(ink, width, removed, font=ink.text)

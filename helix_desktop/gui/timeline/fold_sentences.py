@@ -19,7 +19,7 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, tr
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
-LEAST_DOLLARS = 0.0005  # Smaller amounts are not mentioned.
+LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
 LONGEST_LINE, MARK_LINES = 90, 3  # The maximum number of characters in a tooltip's line, and of lines in a tooltip.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
@@ -185,7 +185,7 @@ def link_hashes_and_messages(text: str) -> str:
 
 
 def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Puts the sections of two documents in the same order, so that they can be compared section by section."""
+    """Puts the sections of two documents in the same order, for a comparison."""
     old, new = dict(older), dict(newer)
     names = [*new, *(name for name in old if name not in new)]
     texts = []

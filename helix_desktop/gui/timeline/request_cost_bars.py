@@ -52,8 +52,8 @@ class RequestCostBars:
                 painter.drawRect(bar)
                 bottom -= height
 
-    def named_parts(self) -> Sequence[tuple[str, str]]:
-        """The name and the colour of each part of a bar, from the bottom up; empty where no bars are shown."""
+    def names_and_colours_of_parts(self) -> Sequence[tuple[str, str]]:
+        """The name and colour of each part of a bar, from the bottom up; empty if there are no bars."""
         names = (tr("read from the cache"), tr("new content"), tr("written again"), tr("reply"))
         return tuple(zip(names, COLOURS, strict=True)) if self._requests else ()
 
@@ -63,7 +63,7 @@ class RequestCostBars:
         if not (requests := [one for _, one in self._requests[first:last]]):
             return ""
         lines = [tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))]
-        for group, (name, _) in enumerate(self.named_parts()):
+        for group, (name, _) in enumerate(self.names_and_colours_of_parts()):
             causes = [one for request in requests for one in request.causes if _group_of_cause(one) == group]
             if causes:
                 tokens, dollars = sum(one.tokens for one in causes), sum(one.cost for one in causes)

@@ -30,7 +30,7 @@ SMALL = 11
 
 
 class TimelineChart(StepPlot):
-    """`chosen` carries the event whose mark was clicked, `step_chosen` the seq of a step or of a mark below."""
+    """`chosen` carries the clicked event, `step_chosen` the seq of a step or of a mark below."""
 
     chosen = Signal(object)
     step_chosen = Signal(int)
@@ -73,7 +73,7 @@ class TimelineChart(StepPlot):
 
     def _update_grown_plot(self) -> None:
         if self._whole:
-            self._fit_span_to_points()
+            self._set_span_to_all_points()
         points, events = self._story.points, self._story.events
         if points:
             # The first event can be the conversation's start, which is not a fold.
@@ -92,26 +92,26 @@ class TimelineChart(StepPlot):
         self.update()
 
     @property
-    def _count_points(self) -> int:
+    def _point_count(self) -> int:
         return len(self._story.points)
 
     @property
     def _top_tokens(self) -> float:
-        """The whole window where the conversation fills a good part of it; room above the highest point elsewhere."""
-        sampled = self._layers[-1].sample_lows_and_highs(0, self._count_points, 64)
+        """The window if a good part of it is filled; otherwise, room above the highest point."""
+        sampled = self._layers[-1].sample_lows_and_highs(0, self._point_count, 64)
         highest = max((high for _, _, high in sampled), default=0)
         window = self._story.model_window
         return max(highest * 1.25, window if window < 3 * highest else 0, 1)
 
     @property
     def _top_dollars(self) -> float:
-        return self._story.dollars[-1] * 1.25 if self._count_points else 0.0
+        return self._story.dollars[-1] * 1.25 if self._point_count else 0.0
 
     @property
     def _plot_area(self) -> QRectF:
         pixels = self._theme.zoomed_pixels
         right = pixels(RIGHT if self._top_dollars else 16)
-        below, rows = pixels(LANE * len(TimelineLane) + DATES), 2 if self._bars.named_parts() else 1
+        below, rows = pixels(LANE * len(TimelineLane) + DATES), 2 if self._bars.names_and_colours_of_parts() else 1
         return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND) * rows, -right, -below)
 
     # --- Drawing the chart
@@ -130,7 +130,7 @@ class TimelineChart(StepPlot):
         area = scale.area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
         painter.setPen(Qt.PenStyle.NoPen)
-        # Starts with the highest layer, because each layer is drawn over the ones before.
+        # The highest layer is drawn first, because each layer is drawn over the previous ones.
         for kind, pyramid in reversed(list(zip(ContextKind, self._layers, strict=True))):
             edge = self._highest_points(pyramid, scale)
             ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
@@ -139,7 +139,7 @@ class TimelineChart(StepPlot):
         for words, kind, share in self._thresholds:
             if 0 < share * self._story.model_window <= scale.top:
                 colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
-                self._draw_level(painter, share * self._story.model_window, scale, colours, words)
+                self._draw_labelled_token_line(painter, share * self._story.model_window, scale, colours, words)
         if self._top_dollars:
             painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -180,7 +180,7 @@ class TimelineChart(StepPlot):
             kind for at, kind in enumerate(ContextKind) if (layers[at] != layers[at - 1] if at else any(layers[0]))
         ]
         kinds = [(context_kind_name(kind), self._theme.fill_colour_of_kind(kind)) for kind in shown]
-        bars = [(name, self._theme.colour_of_token(colour)) for name, colour in self._bars.named_parts()]
+        bars = [(name, self._theme.colour_of_token(colour)) for name, colour in self._bars.names_and_colours_of_parts()]
         self._draw_legend(painter, kinds, 0.5, "- - -  " + tr("cost") if self._top_dollars else "")
         self._draw_legend(painter, bars, 1.5)
 
@@ -220,7 +220,7 @@ class TimelineChart(StepPlot):
         chosen = self._selected
         if chosen is not None and chosen.current_folds and self._first <= chosen.point <= self._last:
             self._marks.draw_fold_mark(painter, chosen, scale, CHOSEN_RING)
-        if not 0 <= self._hover < self._count_points:
+        if not 0 <= self._hover < self._point_count:
             return
         mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
         if mark is not None:
@@ -253,7 +253,7 @@ class TimelineChart(StepPlot):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        if self._moved or not self._count_points:
+        if self._moved or not self._point_count:
             return
         scale, x = self.scale, event.position().x()
         self._hover, self._pointer_y = self._nearest_point(x), event.position().y()

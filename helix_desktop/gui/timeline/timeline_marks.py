@@ -75,7 +75,7 @@ class TimelineMarks:
         return min(near, key=lambda event: abs(event.point - point)) if near else None
 
     def find_lane_mark(self, point: int, y: float, scale: PlotScale) -> tuple[int, int] | None:
-        """The point and the seq of the mark in the lane at this height that is nearest to a point, within reach."""
+        """The point and seq of the lane's mark at this height that is nearest to a point, within reach."""
         for lane, (points, seqs) in self._story.marks.items():
             place = self.place_of_lane(lane, scale.area)
             if place.top() <= y < place.bottom() and points:

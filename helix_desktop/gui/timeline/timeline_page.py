@@ -25,7 +25,7 @@ from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
 from helix_desktop.gui.shared.policy_names import list_fold_thresholds
-from helix_desktop.gui.shared.widgets import add_choice, build_push_button, set_surface_look
+from helix_desktop.gui.shared.widgets import add_menu_choice, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -43,7 +43,7 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
-FRAME_MS = 16  # The list is updated this long after a change, which is about one frame.
+FRAME_MS = 16  # In milliseconds, about one frame. The list is updated this long after a change.
 FACTS_PER_STEP = 64
 NARROW = 700  # In pixels. On a narrower page, the chosen fold is shown below the list.
 
@@ -62,7 +62,7 @@ class TimelinePage(QWidget):
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = self._has_undrawn_growth = False
-        self._listed: tuple[int, int] = (0, 0)  # The changes and the window that the list was last filled from.
+        self._listed: tuple[int, int] = (0, 0)  # `change_count` and `model_window` of the listed timeline.
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
@@ -114,14 +114,14 @@ class TimelinePage(QWidget):
         self.chart.step_chosen.connect(self._show_step_in_chat)
         self.list.chosen.connect(self._choose_event)
         self.panel.wanted.connect(self.intent_wanted)
-        self.panel.undo_wanted.connect(partial(self._change_shown_folds, "undo_fold"))
-        self.panel.redo_wanted.connect(partial(self._change_shown_folds, "redo_fold"))
+        self.panel.undo_wanted.connect(partial(self._undo_or_redo_folds, "undo_fold"))
+        self.panel.redo_wanted.connect(partial(self._undo_or_redo_folds, "redo_fold"))
         self.panel.compare_wanted.connect(self.compare_handovers)
         self.panel.before_after_wanted.connect(self.compare_views_around_fold)
         self.panel.edited.connect(self._save_edited_document)
 
     def show_timeline_of(self, session: Session | None, bench: Workbench | None = None) -> None:
-        """Shows a conversation. `bench` supplies the workspace's other conversations when the user asks for them."""
+        """Shows a conversation. `bench` supplies the other conversations when the user asks for them."""
         self._session, self._bench = session, bench
         history = session.conversation.state if session is not None else None
         self.timeline, self._other_timelines, self._shows_whole_workspace = ConversationTimeline(history), [], False
@@ -130,7 +130,7 @@ class TimelinePage(QWidget):
         self._chosen, self._last_read_seq = None, 0
         self.panel.clear_fold_panel()
         self._past.cancel_pending_question()
-        self._reading = self._read_in_steps()
+        self._reading = self._read_and_show_in_steps()
         self._fold_now_action.setEnabled(session is not None)
         self._heading.set_elided_text("")
         self._read_timer.start()
@@ -152,14 +152,14 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def _update_chart(self) -> None:
-        """Updates the chart now and the list in the loop's next pass: both together take longer than a frame."""
+        """Updates the chart now and the list later: both together take longer than a frame."""
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
-        self._describe_timeline()
+        self._update_heading_and_price_link()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
 
-    def _describe_timeline(self) -> None:
+    def _update_heading_and_price_link(self) -> None:
         self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
         self._price_link.setVisible(lacks_price(self.timeline.history) and not any(self.timeline.dollars[-1:]))
 
@@ -173,7 +173,7 @@ class TimelinePage(QWidget):
         self._choose_event(event)
 
     def _run_read_slice(self) -> None:
-        """Reads for a few milliseconds and yields: the window stays responsive while a long conversation is read."""
+        """Reads for a few milliseconds, so that the window stays responsive."""
         until = time.perf_counter() + READ_SLICE_SECONDS
         for _ in self._reading:
             if time.perf_counter() > until:
@@ -181,7 +181,7 @@ class TimelinePage(QWidget):
                 return
         self._read_timer.stop()
 
-    def _read_in_steps(self) -> Iterator[None]:
+    def _read_and_show_in_steps(self) -> Iterator[None]:
         """Reads and shows the facts, in steps short enough for a slice. Facts appended in the meantime are read last."""
         facts = self.timeline.history.facts
         while self._last_read_seq < len(facts):
@@ -190,7 +190,7 @@ class TimelinePage(QWidget):
         session = self._session
         policy = context_policy.policy_from_fact(session.conversation.state.settings.policy) if session else None
         self.chart.plot_timeline(self.timeline, list_fold_thresholds(policy) if policy else ())
-        self._describe_timeline()
+        self._update_heading_and_price_link()
         yield
         self._refill_fold_list()
         self.list.doItemsLayout()
@@ -226,7 +226,7 @@ class TimelinePage(QWidget):
         self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
-        if event is not self._chosen:  # The list also reports selections made by the program itself.
+        if event is not self._chosen:  # The list also reports selections that the program makes.
             self._chosen = event
             self.list.select_fold_event(event)
             self._show_chosen_event()
@@ -246,9 +246,9 @@ class TimelinePage(QWidget):
         claims = self._claims.get(fold.text) if fold is not None else ()
         self.panel.show_fold_document(ShownFold(event, story.model_window, name, claims or ()))
         if claims is None and fold is not None and self._bench is not None:
-            self._find_claims(event, fold, self._bench)
+            self._find_and_show_claims(event, fold, self._bench)
 
-    def _find_claims(self, event: TimelineEvent, fold: Folded, bench: Workbench) -> None:
+    def _find_and_show_claims(self, event: TimelineEvent, fold: Folded, bench: Workbench) -> None:
         """Marks what the text of the chosen fold claims, once what it replaces is read."""
 
         def show_claims(found: Sequence[str]) -> None:
@@ -269,7 +269,7 @@ class TimelinePage(QWidget):
 
     # --- What the user can do with the chosen fold
 
-    def _change_shown_folds(self, change: str, folds: list[str]) -> None:
+    def _undo_or_redo_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: Session) -> None:
             for fold in folds:
                 await (session.folding.unfold if change == "undo_fold" else session.folding.refold)(fold)
@@ -350,12 +350,12 @@ class TimelinePage(QWidget):
             (tr("Cached outputs"), frozenset({FoldKind.MARKER})),
             (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
         )
-        _add_choices(menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds])
+        _add_exclusive_choices(menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds])
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
         acts = [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
-        self._scope_actions = _add_choices(menu, acts)
+        self._scope_actions = _add_exclusive_choices(menu, acts)
         self._fold_now_action = menu.addAction(tr("Fold now…"), lambda: self.intent_wanted.emit(AskToFold()))
-        self._costs_action = add_choice(menu, tr("What each request cost"), self._show_request_costs, chosen=False)
+        self._costs_action = add_menu_choice(menu, tr("What each request cost"), self._show_request_costs, chosen=False)
         self.menu_button.setMenu(menu)
         self.menu_button.setText(f"{kinds[0][0]} ▾")
 
@@ -399,11 +399,11 @@ class TimelinePage(QWidget):
             self._doing.run_in_background(work, then=show_other_timelines, owner=self)
 
 
-def _add_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]) -> list[QAction]:
+def _add_exclusive_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]) -> list[QAction]:
     """Of these, one is chosen: the first at the beginning."""
     group = QActionGroup(menu)
     for number, (name, act) in enumerate(choices):
-        group.addAction(add_choice(menu, name, act, chosen=number == 0))
+        group.addAction(add_menu_choice(menu, name, act, chosen=number == 0))
     menu.addSeparator()
     return group.actions()
 
@@ -417,11 +417,11 @@ def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
     return last
 
 
-async def _fetch_timelines_except(bench: Workbench, but: str) -> list[ConversationTimeline]:
+async def _fetch_timelines_except(bench: Workbench, left_out: str) -> list[ConversationTimeline]:
     """The stories of all other conversations, read one after another."""
     stories = []
     for row in bench.list_conversations():
-        if row.id != but:
+        if row.id != left_out:
             facts = await bench.read_conversation_facts(row.id)
             stories.append(await asyncio.to_thread(_build_timeline, facts))
     return stories

@@ -31,21 +31,21 @@ class AlternativeAnswers:
         """A rewind at `seq`: the answers on the way to the fact before it are left there."""
         if fact.again and 0 < fact.to < seq - 1 and isinstance(record.facts[fact.to - 1].fact, UserSaid):
             if fact.to not in self._answer_begins:
-                self._answer_begins[fact.to] = self._find_first_answer(fact.to, seq, record)
+                self._answer_begins[fact.to] = self._record_end_of_first_answer_and_return_start(fact.to, seq, record)
             self._answer_begins[fact.to].append(seq)
-        self._end_answers_left(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
+        self._set_left_answer_ends(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
 
-    def _find_first_answer(self, message: int, seq: int, record: FactTree) -> list[int]:
+    def _record_end_of_first_answer_and_return_start(self, message: int, seq: int, record: FactTree) -> list[int]:
         """Finds the first answer's beginning if what follows the message belongs to it, and notes where it was left."""
         begin = message + 1
         if not is_on_path(record.runs_leading_to(begin), message):
             return []
         for rewind in record.rewinds:
             if begin < rewind <= seq:
-                self._end_answers_left(rewind, [begin], record)
+                self._set_left_answer_ends(rewind, [begin], record)
         return [begin]
 
-    def _end_answers_left(self, rewind: int, begins: list[int], record: FactTree) -> None:
+    def _set_left_answer_ends(self, rewind: int, begins: list[int], record: FactTree) -> None:
         """A rewind leaves the answers that are on the way to the fact before it."""
         way = record.runs_leading_to(rewind - 1) if begins else []
         for begin in begins:

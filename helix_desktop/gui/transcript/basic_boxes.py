@@ -43,7 +43,7 @@ class FormulaPicture:
     depth: float
 
 
-FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Finds a formula's picture. True means on its own line
+FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Gets LaTeX, and whether it has a line of its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class LayoutBox:
     """One piece. `gap` is the space above it at the usual text size, `left` its distance from the column's left edge."""
 
     text: str = ""
-    copied_prefix: str = ""  # This is put before the copied text, for example a list's bullet.
-    chunk_start = -1  # Where the part of the source that this box shows begins.
+    copied_prefix: str = ""  # Text that is put before the copied text, such as the bullet of a list item.
+    chunk_start = -1  # Where the part of the Markdown source that this box shows begins.
     chunk_end = -1  # Where that part of the source ends.
     is_table_continuation = False  # True if another piece of the same table comes before this one.
     is_from_subagent = False  # True if a sub-agent wrote the text.
@@ -99,7 +99,7 @@ class LayoutBox:
         self.hot_spots: list[HotSpot] = []
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        """Draw at the origin. `first_hit_from`: the pointer or the keyboard is here."""
+        """Draws at the origin. `near`: the pointer or the keyboard is on this box."""
 
     def nearest_offset(self, place: QPointF) -> int:
         return 0 if place.y() < self.height / 2 else utf16_length(self.text)
@@ -127,7 +127,7 @@ def _belongs_to_word(sign: str) -> bool:
     return sign.isalnum() or sign == "_"
 
 
-def break_into_lines(layout: QTextLayout, width: float, line: float) -> float:
+def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> float:
     """Break a layout into lines of one height; returns the height of all."""
     layout.setCacheEnabled(True)
     layout.beginLayout()
@@ -137,8 +137,8 @@ def break_into_lines(layout: QTextLayout, width: float, line: float) -> float:
         if not made.isValid():
             break
         made.setLineWidth(width)
-        made.setPosition(QPointF(0, y + (line - made.height()) / 2))
-        y += line
+        made.setPosition(QPointF(0, y + (line_height - made.height()) / 2))
+        y += line_height
     layout.endLayout()
     return y
 
@@ -168,7 +168,7 @@ class TextBox(LayoutBox):
         self._paragraph = paragraph
         self._colour = "muted" if paragraph.quote and colour == "text" else colour
         self._formulas: list[tuple[int, FormulaPicture, str]] = []
-        spans = self._replace_formulas(paragraph.spans, drawn)
+        spans = self._replace_drawn_formulas_with_placeholders(paragraph.spans, drawn)
         self.text = markdown_blocks.join_span_texts(spans).replace("\n", _LINE_END)
         self.copied_prefix = f"{paragraph.marker} " if paragraph.marker else ""
         self._font = font or (ink.heading_font(paragraph.heading) if paragraph.heading else ink.text)
@@ -176,10 +176,10 @@ class TextBox(LayoutBox):
         self._line = max([self._line, *(formula.height + ink.scaled_pixels(4) for _, formula, _ in self._formulas)])
         self._layout = QTextLayout(self.text, self._font)
         self._layout.setTextOption(build_wrap_option(self.text))
-        self._layout.setFormats([*build_span_formats(ink, spans), *self._formula_space_formats()])
+        self._layout.setFormats([*build_span_formats(ink, spans), *self._formats_widening_formula_placeholders()])
         self.height = break_into_lines(self._layout, self.width, self._line)
         links = [(start, span) for start, span in _spans_with_starts(spans) if span.link][:200]
-        self.hot_spots = [hot for start, span in links for hot in self._link_hot_spots(start, span)]
+        self.hot_spots = [hot for start, span in links for hot in self._hot_spots_of_link(start, span)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour(self._colour))
@@ -205,7 +205,9 @@ class TextBox(LayoutBox):
             return QRectF(0, 0, 1, self._line)
         return QRectF(x_of_character(line, offset), line.lineNumber() * self._line, 1, self._line)
 
-    def _replace_formulas(self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None) -> tuple[StyledSpan, ...]:
+    def _replace_drawn_formulas_with_placeholders(
+        self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None
+    ) -> tuple[StyledSpan, ...]:
         """A formula that is drawn becomes one sign as wide as its picture; one that is not stands as it was written."""
         if not any(span.style & TextStyle.MATH for span in spans):
             return tuple(spans)
@@ -223,7 +225,7 @@ class TextBox(LayoutBox):
             at += utf16_length(shown.text)
         return tuple(found)
 
-    def _formula_space_formats(self) -> list[QTextLayout.FormatRange]:
+    def _formats_widening_formula_placeholders(self) -> list[QTextLayout.FormatRange]:
         space = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
         return [build_format_range(at, 1, spacing_format(formula.width - space)) for at, formula, _ in self._formulas]
 
@@ -249,7 +251,7 @@ class TextBox(LayoutBox):
         place = QRectF(-width - self.ink.scaled_pixels(7), 0, width, self._line)
         painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, marker)
 
-    def _link_hot_spots(self, start: int, span: StyledSpan) -> list[HotSpot]:
+    def _hot_spots_of_link(self, start: int, span: StyledSpan) -> list[HotSpot]:
         """One hot place for each line the link stands on."""
         found: list[HotSpot] = []
         end = start + utf16_length(span.text)

@@ -23,7 +23,7 @@ class HotSpotIndex:
 
 
 class BoxStack:
-    """`vertical_padding` is the space at the left and right, and above and below."""
+    """`pad` is the space at the left and right, and the space above and below."""
 
     def __init__(self, pad: tuple[float, float] = (0.0, 0.0)) -> None:
         self.boxes: list[LayoutBox] = []
@@ -63,9 +63,9 @@ class BoxStack:
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
     ) -> None:
-        """Draw what lies between `top` and `bottom_edge`, the painter's origin being the stack's."""
+        """Draws what lies between `top` and `bottom`. The painter's origin is the stack's."""
         painter.translate(*self._pad)
-        for number in self._boxes_between(top, bottom):
+        for number in self._box_numbers_between(top, bottom):
             box = self.boxes[number]
             painter.save()
             painter.translate(box.left, self._tops[number])
@@ -77,17 +77,17 @@ class BoxStack:
             painter.restore()
         painter.translate(-self._pad[0], -self._pad[1])
 
-    def drawn_pieces(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
-        """What is drawn between `top` and `bottom_edge`, with the space above it: what, from where, and how high."""
-        for number in self._boxes_between(top, bottom):
+    def pieces_with_top_and_height(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+        """What is drawn between `top` and `bottom`, with the space above: what, where, and how high."""
+        for number in self._box_numbers_between(top, bottom):
             box = self.boxes[number]
             yield box, self._tops[number] + self._pad[1] - box.gap, box.gap + box.height
 
-    def _boxes_between(self, top: float, bottom: float) -> range:
+    def _box_numbers_between(self, top: float, bottom: float) -> range:
         first = max(0, bisect_right(self._tops, top - self._pad[1]) - 1)
         return range(first, bisect_right(self._tops, bottom - self._pad[1]))
 
-    def nearest_box(self, place: QPointF) -> tuple[int, QPointF]:
+    def nearest_box_and_inner_place(self, place: QPointF) -> tuple[int, QPointF]:
         """The box nearest to a place, and the place as that box sees it."""
         inner = place - QPointF(*self._pad)
         number = min(max(bisect_right(self._tops, inner.y()) - 1, 0), max(0, len(self.boxes) - 1))
@@ -96,11 +96,11 @@ class BoxStack:
         return number, inner - QPointF(self.boxes[number].left, self._tops[number])
 
     def text_offset_at(self, place: QPointF) -> int:
-        number, inner = self.nearest_box(place)
+        number, inner = self.nearest_box_and_inner_place(place)
         return self._starts[number] + self.boxes[number].nearest_offset(inner) if number >= 0 else 0
 
     def hot_spot_at(self, place: QPointF) -> HotSpot | None:
-        number, inner = self.nearest_box(place)
+        number, inner = self.nearest_box_and_inner_place(place)
         return self.boxes[number].find_hot_spot(inner) if number >= 0 else None
 
     def box_index_of_offset(self, offset: int) -> int:
@@ -113,7 +113,7 @@ class BoxStack:
         inner = self.boxes[number].caret_rect(offset - self._starts[number])
         return inner.translated(self.boxes[number].left + self._pad[0], self._tops[number] + self._pad[1])
 
-    def range_around(self, offset: int, *, paragraph: bool) -> tuple[int, int]:
+    def word_or_paragraph_at(self, offset: int, *, paragraph: bool) -> tuple[int, int]:
         """From where to where the word, or the paragraph, at an offset goes."""
         number = self.box_index_of_offset(offset)
         if number < 0:
@@ -130,16 +130,16 @@ class BoxStack:
         hot = box.hot_spots[spot.hot]
         return hot, hot.place.translated(box.left + self._pad[0], self._tops[spot.box] + self._pad[1])
 
-    def find_text_ranges(self, needle: str) -> tuple[tuple[int, int], ...]:
+    def find_starts_and_lengths(self, lowercase_needle: str) -> tuple[tuple[int, int], ...]:
         """Where a text (in small letters) stands in this item."""
         places: list[tuple[int, int]] = []
-        size = utf16_length(needle)
+        size = utf16_length(lowercase_needle)
         for start, box in zip(self._starts, self.boxes, strict=True):
             text = box.text.lower()
-            at = text.find(needle)
+            at = text.find(lowercase_needle)
             while at >= 0 and len(places) < 2_000:
                 places.append((start + utf16_length(text[:at]), size))
-                at = text.find(needle, at + len(needle))
+                at = text.find(lowercase_needle, at + len(lowercase_needle))
         return tuple(places)
 
     def text_between_offsets(self, first: int, last: int) -> str:
@@ -152,13 +152,13 @@ class BoxStack:
                 lines.append(before + box.copyable_text(a, b).replace("\N{LINE SEPARATOR}", "\n"))
         return "\n".join(lines)
 
-    def colour_code_boxes(self, until: float) -> bool:
-        """Find the colours of code, until the time `until`; True when something looks different."""
+    def colour_code_boxes_and_report_change(self, deadline: float) -> bool:
+        """Colours code until the time `deadline`. Returns whether something looks different."""
         changed = False
         for box in self.boxes:
             if isinstance(box, CodeBox) and box.needs_colours:
-                changed = box.colour_code(until) or changed
-                if time.perf_counter() > until:
+                changed = box.colour_code_and_report_completion(deadline) or changed
+                if time.perf_counter() > deadline:
                     break
         return changed
 

@@ -15,7 +15,7 @@ _DASHES = [1.75, 1.0]
 
 class ToolCallBox(LayoutBox):
     """Dot, words, chips, and how it went at the right. A click on the line does
-    `toggle_row`; on the words at the right, `right`, or what the line wants there.
+    `toggle`; on the words at the right, `right`, or what the line wants there.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ToolCallBox(LayoutBox):
         self._act = right if right is not None else line.want
         self._chips: list[tuple[LineChip, QRectF]] = []
         self._right = QRectF()
-        self._arrange_call_line(toggle)
+        self._place_words_chips_and_hot_spots(toggle)
 
     def update_call_line(self, line: ToolCallLine) -> None:
         """The same call a moment later: only the words at the right have changed."""
@@ -55,10 +55,10 @@ class ToolCallBox(LayoutBox):
         for chip, place in self._chips:
             draw_chip(painter, place, chip, self.ink)
         painter.setFont(self.ink.text)
-        painter.setPen(self.ink.token_colour(self._status_colour()))
+        painter.setPen(self.ink.token_colour(self._outcome_colour_name()))
         painter.drawText(self._right, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._line.outcome)
 
-    def _status_colour(self) -> str:
+    def _outcome_colour_name(self) -> str:
         if self._act is not None:
             return "accent"
         return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(self._line.status, "muted")
@@ -76,7 +76,7 @@ class ToolCallBox(LayoutBox):
         shown = metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, self._words.width())
         painter.drawText(self._words, _MIDDLE, shown)
 
-    def _arrange_call_line(self, toggle: BoxAction) -> None:
+    def _place_words_chips_and_hot_spots(self, toggle: BoxAction) -> None:
         """Chips keep their width, the words give way, the figure at the right is never touched."""
         ink, line = self.ink, self._line
         pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)

@@ -11,7 +11,7 @@ SMALLEST = 3  # At least this many finished calls in a row are shown as one line
 
 @dataclass(slots=True)
 class CallGroup:
-    """The items from `first` to `last`: calls, and the reasoning between them. `seconds`: how long the calls took."""
+    """The calls from `first` to `last`, and the reasoning between them. `seconds`: of the calls."""
 
     first: int
     last: int
@@ -47,21 +47,21 @@ class CallGroups:
         group = self.group_of_item(index)
         return group if group is not None and group.first == index and group.is_collapsible else None
 
-    def add_group_item(self, index: int, *, quiet: bool) -> None:
-        """One more item of a group. `collapsible_items`: reasoning, of no use without its calls."""
+    def add_item_to_last_group(self, index: int, *, collapsible: bool) -> None:
+        """Adds an item to a group. `collapsible`: reasoning, which is of no use without its calls."""
         if self._closed or self.all[-1].last != index - 1:
             self.all.append(CallGroup(index, index))
             self._firsts.append(index)
             self._closed = False
         group = self.all[-1]
         group.last = index
-        if quiet:
+        if collapsible:
             group.collapsible_items.add(index)
 
-    def close_group(self) -> None:
+    def close_last_group(self) -> None:
         self._closed = True
 
-    def add_call_result_to_group(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
+    def add_result_and_list_items_to_redraw(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
         if (group := self.group_of_item(index)) is None:
             return ()
         before = group.is_collapsible

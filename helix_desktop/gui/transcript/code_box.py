@@ -27,7 +27,7 @@ _DIFFS = frozenset({"diff", "patch", "udiff"})
 class CodeBox(basic_boxes.LayoutBox):
     """Shows code. `whole` is what the copy button copies. `more` is the key under which more lines
     are opened, and `lines` of them are open. Text of up to `at_once` characters is coloured
-    immediately, longer text by `colour_code`. `label` is the heading above it.
+    immediately, longer text by `colour_code_and_report_completion`. `label` is the heading above it.
     """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
@@ -61,7 +61,7 @@ class CodeBox(basic_boxes.LayoutBox):
         self._coloured: list[Run] = []
         if self._runs is not None and len(self.text) <= at_once:
             self._coloured, self._runs = list(self._runs), None
-        body = self._lay_out_code()
+        body = self._lay_out_code_and_return_height()
         rest = whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0
         self._label, pad = label, ink.scaled_pixels(12)
         self._top, self._side = ink.scaled_pixels(LABEL) if label else pad, ink.scaled_pixels(14)
@@ -73,16 +73,16 @@ class CodeBox(basic_boxes.LayoutBox):
     def needs_colours(self) -> bool:
         return self._runs is not None
 
-    def colour_code(self, until: float) -> bool:
-        """Find colours until the time `until`; True when all are there and the box looks different."""
+    def colour_code_and_report_completion(self, deadline: float) -> bool:
+        """Colours code until the time `deadline`. Returns True when all of it is coloured."""
         if self._runs is None:
             return False
         for run in self._runs:
             self._coloured.append(run)
-            if time.perf_counter() > until:
+            if time.perf_counter() > deadline:
                 return False
         self._runs = None
-        self._lay_out_code()
+        self._lay_out_code_and_return_height()
         return True
 
     def draw_box(self, painter: QPainter, marks: drawing_style.TextMarks, *, near: bool) -> None:
@@ -109,10 +109,10 @@ class CodeBox(basic_boxes.LayoutBox):
         self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
         painter.restore()
         if self._overflow_width and (near or self.scrolled):
-            self._draw_sideways_bar(painter)
+            self._draw_horizontal_scroll_bar(painter)
         for hot in self.hot_spots:
             if near or not hot.only_when_near:
-                self._draw_copy_button(painter, hot)
+                self._draw_copy_button_or_more_line(painter, hot)
 
     def scroll_sideways(self, pixels: float) -> bool:
         """Sideways; False when there is nothing to scroll to."""
@@ -125,7 +125,7 @@ class CodeBox(basic_boxes.LayoutBox):
     def _overflow_width(self) -> float:
         return max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
 
-    def _draw_sideways_bar(self, painter: QPainter) -> None:
+    def _draw_horizontal_scroll_bar(self, painter: QPainter) -> None:
         """That there is more sideways, and where this is in it."""
         px = self.ink.scaled_pixels
         room = self.width - px(16)
@@ -148,7 +148,7 @@ class CodeBox(basic_boxes.LayoutBox):
         top = self._top + line.lineNumber() * self.ink.code_line_height
         return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line_height)
 
-    def _lay_out_code(self) -> float:
+    def _lay_out_code_and_return_height(self) -> float:
         ranges = self.ink.highlight_ranges(self._coloured)
         if self._diff:
             from helix_desktop.gui.shared.difference_rows import find_changed_words
@@ -175,7 +175,7 @@ class CodeBox(basic_boxes.LayoutBox):
             place = QRectF(self.width - width - px(8), px(7), width, px(22))
             self.hot_spots.append(basic_boxes.HotSpot(place, act, tr("Copy"), only_when_near=True))
 
-    def _draw_copy_button(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
+    def _draw_copy_button_or_more_line(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
         button = isinstance(hot.act, basic_boxes.CopyText)
         painter.setFont(self.ink.chip if button else self.ink.small)
         if button:

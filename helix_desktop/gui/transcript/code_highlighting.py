@@ -28,7 +28,7 @@ _PLAIN = frozenset({"", "text", "plain", "plaintext", "txt", "console", "output"
 
 
 def highlight_code(text: str, language: str) -> Iterator[Run]:
-    """The coloured runs of `text`, in order. `language` is a name as written after a fence, or a file's name."""
+    """The coloured runs of `text`, in order. `language`: a name after a fence, or a file's name."""
     found = find_lexer(language)
     if found is None or len(text) > MOST or any(len(line) > LONGEST_LINE for line in text.split("\n")):
         return

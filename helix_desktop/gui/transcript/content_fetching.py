@@ -52,16 +52,16 @@ class FetchedTranscriptContent(QObject):
         self._undrawn: dict[FormulaRequest, None] = {}
         self._trouble: dict[Digest, str] = {}
 
-    def get_entry_text(self, stored: Stored) -> str | None:
+    def get_or_fetch_entry_text(self, stored: Stored) -> str | None:
         found = self._kept.get(stored.digest)
         if isinstance(found, str):
             self._kept.move_to_end(stored.digest)
             return found
         if stored.digest not in self._trouble:
-            self._fetch_once(stored.digest, self._read_entry_text(stored))
+            self._start_fetch_unless_running(stored.digest, self._read_entry_text(stored))
         return None
 
-    def get_entry_image(self, stored: Stored) -> QImage | None:
+    def get_or_fetch_entry_image(self, stored: Stored) -> QImage | None:
         key = ("image", stored.digest)
         found = self._kept.get(key)
         if isinstance(found, QImage):
@@ -70,10 +70,10 @@ class FetchedTranscriptContent(QObject):
         if stored.size > LARGEST_PICTURE:
             self._trouble[stored.digest] = tr("This image is too large to show here. Open it in the cache.")
         elif stored.digest not in self._trouble:
-            self._fetch_once(key, self._read_entry_image(stored))
+            self._start_fetch_unless_running(key, self._read_entry_image(stored))
         return None
 
-    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
+    def get_or_draw_formula(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
         """A formula as a picture; missing ones are drawn together, off the window's thread."""
         from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
 
@@ -103,23 +103,23 @@ class FetchedTranscriptContent(QObject):
 
         self._doing.run_in_background(draw_formulas(wanted), then=remember_drawn_formulas, owner=self)
 
-    def get_subagent_items(self, conversation: str) -> TranscriptItems | None:
+    def get_or_fetch_subagent_items(self, conversation: str) -> TranscriptItems | None:
         found = self._kept.get(conversation)
         if isinstance(found, TranscriptItems):
             return found
-        self._fetch_once(conversation, self._read_subagent_items(conversation))
+        self._start_fetch_unless_running(conversation, self._read_subagent_items(conversation))
         return None
 
     def explain_missing_entry(self, digest: Digest) -> str:
         return self._trouble.get(digest, "")
 
-    def discard_failures(self) -> None:
+    def discard_failures_and_subagent_items(self) -> None:
         """Asks again for what failed, and reads sub-agents' conversations anew."""
         self._trouble.clear()
         for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
             del self._kept[key]
 
-    def _fetch_once(self, key: object, work: Coroutine[Any, Any, object]) -> None:
+    def _start_fetch_unless_running(self, key: object, work: Coroutine[Any, Any, object]) -> None:
         if key in self._asked:
             work.close()
             return

@@ -1,4 +1,4 @@
-"""What boxes are drawn with: the fonts and formats of a theme, made once, and the marks that lie over a text."""
+"""The fonts and formats of a theme, made once, and the marks that lie over a text."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ NO_MARKS = TextMarks()
 
 
 class DrawingStyle:
-    """Fonts, colours and formats of a theme. It is replaced when the theme changes, together with all layouts."""
+    """Fonts, colours and formats of a theme. A changed theme replaces it and all layouts."""
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme

@@ -1,4 +1,4 @@
-"""Failures as cards: what happened, why, and buttons for the way on. Also the pause before a model is asked again."""
+"""Failures as cards: what happened, why, and buttons that help. Also the pause before a retry."""
 
 from collections.abc import Sequence
 

@@ -22,7 +22,7 @@ from helix_desktop.processes import starter
 LONGEST = 400  # In characters. A longer formula is shown as its source.
 LONGEST_SVG = 4 << 20
 MOST_BYTES = 1 << 30  # The maximum address space of the process that draws formulas.
-START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Long enough for a busy machine. The process limits its own processor time.
+START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Enough for a busy machine. The process limits its own processor time.
 WIDEST = 8_000  # In pixels. No edge of a formula's picture may be longer.
 MOST_PIXELS = 16_000_000
 _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
@@ -30,7 +30,7 @@ _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 
 @dataclass(frozen=True, slots=True)
 class FormulaRequest:
-    """A formula as it is to look. `size`: of its letters, in pixels; `ratio`: device pixels for one of them."""
+    """A formula as it should look. `size`: letter size in pixels; `ratio`: device pixels per pixel."""
 
     latex: str
     display: bool
@@ -40,7 +40,7 @@ class FormulaRequest:
 
 
 async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPicture | None]:
-    """Draws formulas in one process, started anew after a crash. None for one too long, too slow or invalid."""
+    """Draws formulas in one process, restarted after a crash. None for a formula that fails."""
     drawn: list[FormulaPicture | None] = []
     process: starter.Process | None = None
     try:

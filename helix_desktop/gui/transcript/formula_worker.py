@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-SECONDS = 0.35  # The processor time that one formula may use.
+SECONDS = 0.35  # The maximum processor time for one formula.
 
 
 def serve_formula_requests() -> None:
@@ -19,7 +19,7 @@ def serve_formula_requests() -> None:
     from ziafont.config import config
     from ziamath.zmath import Latex
 
-    config.svg2 = False  # Qt does not draw symbols that a picture defines once and uses elsewhere.
+    config.svg2 = False  # Without this, symbols would be defined once and used elsewhere, which Qt cannot draw.
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
         _limit_cpu_seconds(SECONDS)
@@ -35,7 +35,7 @@ def serve_formula_requests() -> None:
 
 
 def _limit_cpu_seconds(seconds: float) -> None:
-    if sys.platform != "win32":  # Windows has no such limits. There, the parent process ends this one.
+    if sys.platform != "win32":  # Windows has no such timer. There, the parent process ends this process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -19,8 +19,8 @@ from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause, failure_title_and_actions
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, backticks_to_code_spans
-from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
-from helix_desktop.gui.transcript.message_bar import AnswerNameBox
+from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
+from helix_desktop.gui.transcript.message_bar import AnswerNameAndChoiceBox
 from helix_desktop.gui.transcript.safe_text import make_safe_text, terminal_output_text
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
 from helix_desktop.gui.transcript.transcript_item import (
@@ -61,14 +61,14 @@ def _build_markdown_boxes(
 
     def find_formula_picture(latex: str, display: bool) -> basic_boxes.FormulaPicture | None:  # noqa: FBT001
         size = page.ink.theme.text_zoom * (17 if display else 15)
-        return page.contents.get_formula_picture(
+        return page.contents.get_or_draw_formula(
             latex, display=display, size=size, colour=page.ink.token_colour("text").name()
         )
 
     text = item_source_text(item)[:limit]
-    # Code in an unfinished reply is coloured at once, as colouring it later would cause flicker.
+    # Code in an unfinished reply is coloured immediately. Colouring it later would cause flicker.
     at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0
-    return build_text_boxes(
+    return build_boxes_from_markdown(
         page.ink,
         page.width,
         text,
@@ -118,7 +118,7 @@ def _build_attachment_boxes(
 
 
 def _build_picture_boxes(page: LayoutContext, stored: facts.Stored, name: str) -> Iterator[LayoutBox]:
-    if (image := page.contents.get_entry_image(stored)) is not None:
+    if (image := page.contents.get_or_fetch_entry_image(stored)) is not None:
         yield basic_boxes.PictureBox(
             page.ink, page.width, image, make_safe_text(name), gap=8, act=chat_actions.OpenPicture(stored, name)
         )
@@ -130,7 +130,7 @@ def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item, start = at.page, at.item, at.start
     if item.is_first_of_answer and start == 0:
         choice = page.items.answer_choice_of(at.index)
-        yield AnswerNameBox(page.ink, page.width, page.items.writer_of_answer(at.index), choice)
+        yield AnswerNameAndChoiceBox(page.ink, page.width, page.items.writer_of_answer(at.index), choice)
     text = item_source_text(item)
     limit = LIMIT + page.section_amounts.get(page.section_key("limit", item.fact_seq, item.part), 0)
     first = start == 0
@@ -217,7 +217,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
-    if arguments := _format_call_arguments(state.call.arguments):
+    if arguments := _indent_long_call_arguments(state.call.arguments):
         more = page.section_key("arguments", item.fact_seq, item.part)
         lines = 12 + page.section_amounts.get(more, 0)
         yield CodeBox(page.ink, page.width, arguments, "json", gap=6, more=more, lines=lines)
@@ -241,7 +241,7 @@ def _build_output_boxes(
 ) -> Iterator[LayoutBox]:
     stored = returned.output
     whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
-    text = returned.head if whole else page.contents.get_entry_text(stored)
+    text = returned.head if whole else page.contents.get_or_fetch_entry_text(stored)
     if text is None:
         trouble = page.contents.explain_missing_entry(stored.digest)
         colour = "danger" if trouble else "muted"
@@ -260,7 +260,7 @@ def _build_output_boxes(
 
 
 def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
-    items = page.contents.get_subagent_items(conversation)
+    items = page.contents.get_or_fetch_subagent_items(conversation)
     if items is None:
         yield build_note_box(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6)
         return
@@ -279,7 +279,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
             yield box
 
 
-def _format_call_arguments(text: str) -> str:
+def _indent_long_call_arguments(text: str) -> str:
     """The arguments as indented JSON; empty if the line of the call shows all of them."""
     if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""
@@ -306,7 +306,7 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if not isinstance(fact, facts.Folded):
         return
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
-    own = [each.fold for each in folds if each.kind is fact.kind]  # Markers that a document took along may stay.
+    own = [each.fold for each in folds if each.kind is fact.kind]  # Markers folded with a document may stay in force.
     undone = page.items.history.branch.live.keys().isdisjoint(own)
     words = describe_fold(fact, len(folds), before, after)
     yield FoldLineBox(page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone)

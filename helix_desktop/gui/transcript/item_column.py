@@ -37,11 +37,11 @@ _CONSTANT = {
 }  # fmt: skip
 
 
-# For each drawn piece: its item's top in the view, its own offset from there, and its height.
+# For each drawn piece, the top of its item in the view, its own offset from that top, and its height.
 DrawnPlaces = dict[object, tuple[int, float, float]]
 
 
-def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
+def compute_scroll_and_redraw(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
     """By how far most of what was drawn has moved, and the stretches to draw again; None if all must be drawn again."""
     shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
     if not shifts:
@@ -52,7 +52,7 @@ def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int,
 
 
 class ItemColumn:
-    """Lays out the items of a transcript; all positions are in pixels. An item starts with the gap above it."""
+    """Lays out a transcript's items, in pixels. An item starts with the gap above it."""
 
     def __init__(self, page: LayoutContext) -> None:
         self.page = page
@@ -83,7 +83,7 @@ class ItemColumn:
             del self._laid[index]
 
     def toggle_section(self, act: ToggleSection) -> None:
-        """Open or close what a line stands for: items that a rewind hides, a group of calls, or a part of an item."""
+        """Open or close what a line stands for: rewound items, a group of calls, or part of an item."""
         items, opened = self.page.items, self.page.section_amounts
         if act.key[-2:-1] in (("rewound",), ("group",)):
             change = items.toggle_rewound_items if act.key[-2] == "rewound" else items.toggle_call_group
@@ -101,12 +101,12 @@ class ItemColumn:
         return self.heights.sum_of_heights + self.page.ink.scaled_pixels(TOP)
 
     def content_top(self, index: int) -> int:
-        return self.heights.height_before(index) + self.gap_above(index)
+        return self.heights.total_height_before(index) + self.gap_above(index)
 
     def scroll_value_of_fact(self, seq: int, below: int) -> int | None:
-        """Where the view stands so far below the top of a fact; None if the chat does not show it."""
+        """The scroll value so far below the top of a fact; None if the chat does not show it."""
         index = self.page.items.item_of_fact(seq)
-        return self.heights.height_before(index) + below if seq and index >= 0 else None
+        return self.heights.total_height_before(index) + below if seq and index >= 0 else None
 
     def existing_layout(self, index: int) -> ItemLayout | None:
         return self._laid.get(index)
@@ -124,13 +124,13 @@ class ItemColumn:
         """The item in sight above this one; -1 where it is the first."""
         if index > 0 and self.heights[index - 1]:
             return index - 1
-        top = self.heights.height_before(index)
+        top = self.heights.total_height_before(index)
         return self.heights.item_covering(top - 1) if top > 0 else -1
 
     def visible_items(self, y: int, height: int) -> Iterator[int]:
         index = self.heights.item_covering(y)
         bottom = y + height
-        while 0 <= index < len(self.heights) and self.heights.height_before(index) < bottom:
+        while 0 <= index < len(self.heights) and self.heights.total_height_before(index) < bottom:
             if self.heights[index]:
                 yield index
             index += 1
@@ -139,11 +139,11 @@ class ItemColumn:
         found: DrawnPlaces = {}
         for index in self.visible_items(y, height):
             laid, top = self.existing_layout(index), self.content_top(index) - y
-            for what, below, high in laid.drawn_pieces(-top, height - top) if laid is not None else ():
+            for what, below, high in laid.pieces_with_top_and_height(-top, height - top) if laid is not None else ():
                 found[what] = (top, below, high)
         return found
 
-    def full_layout(self, index: int) -> ItemLayout:
+    def lay_out_fully(self, index: int) -> ItemLayout:
         """An item laid out to its end, however long that takes: for selecting and finding."""
         laid = self._ensure_item_layout(index)
         if not laid.lay_out_slice(time.perf_counter() + 60):
@@ -151,45 +151,45 @@ class ItemColumn:
         self._record_item_height(index, laid)
         return laid
 
-    def lay_out_visible(self, y: int, height: int, until: float, *, anchor: int = -1) -> tuple[int, bool]:
+    def lay_out_visible(self, y: int, height: int, deadline: float, *, anchor: int = -1) -> tuple[int, bool]:
         """Lay out what is in sight. Returns the new place of the view, and whether all of it is laid out.
 
         `anchor` is the item that must not move; by default one the reader looks at already. What stands at `y` comes first.
         """
         anchor = anchor if anchor >= 0 else self._find_anchor_item(y, height)
-        above = y - self.heights.height_before(anchor) if anchor >= 0 else 0
+        above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
         complete = True
         index = self.heights.item_covering(y)
         bottom = y + height
-        while 0 <= index < len(self.heights) and self.heights.height_before(index) < bottom:
+        while 0 <= index < len(self.heights) and self.heights.total_height_before(index) < bottom:
             if self.heights[index]:
                 laid = self._ensure_item_layout(index)
                 if not laid.done:
-                    laid.lay_out_slice(until, y - self.content_top(index))
+                    laid.lay_out_slice(deadline, y - self.content_top(index))
                     self._record_item_height(index, laid)
                     complete = complete and laid.done
             if anchor >= 0:
-                y = self.heights.height_before(anchor) + above
+                y = self.heights.total_height_before(anchor) + above
                 bottom = y + height
             index += 1
-            if time.perf_counter() > until:
+            if time.perf_counter() > deadline:
                 complete = complete and all(self.is_laid_out(each) for each in self.visible_items(y, height))
                 break
         return y, complete
 
-    def lay_out_end(self, height: int, until: float) -> tuple[int, bool]:
+    def lay_out_end(self, height: int, deadline: float) -> tuple[int, bool]:
         """Lay out from the last item upwards, so that the end is right at once; returns what `lay_out_visible` does."""
         for _ in range(8):
             before = self.total_height
-            _, complete = self.lay_out_visible(max(0, before - height), height, until)
-            if self.total_height == before or time.perf_counter() > until:
+            _, complete = self.lay_out_visible(max(0, before - height), height, deadline)
+            if self.total_height == before or time.perf_counter() > deadline:
                 break
         return max(0, self.total_height - height), complete
 
-    def lay_out_nearby(self, y: int, height: int, until: float) -> tuple[int, bool]:
+    def lay_out_nearby(self, y: int, height: int, deadline: float) -> tuple[int, bool]:
         """Lay out a screen more below and above. Returns the new place of the view, and whether there is nothing to do."""
         anchor = self._find_anchor_item(y, height)
-        above = y - self.heights.height_before(anchor) if anchor >= 0 else 0
+        above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
         for index in (
             *self.visible_items(y + height, height),
             *reversed(list(self.visible_items(max(0, y - height), min(height, y)))),
@@ -197,11 +197,11 @@ class ItemColumn:
             if self.is_laid_out(index):
                 continue
             laid = self._ensure_item_layout(index)
-            laid.lay_out_slice(until)
+            laid.lay_out_slice(deadline)
             self._record_item_height(index, laid)
-            if time.perf_counter() > until:
-                return self.heights.height_before(anchor) + above, False
-        return (self.heights.height_before(anchor) + above if anchor >= 0 else y), True
+            if time.perf_counter() > deadline:
+                return self.heights.total_height_before(anchor) + above, False
+        return (self.heights.total_height_before(anchor) + above if anchor >= 0 else y), True
 
     def is_laid_out(self, index: int) -> bool:
         laid = self._laid.get(index)
@@ -212,7 +212,7 @@ class ItemColumn:
         first = -1
         for index in self.visible_items(y, height):
             first = index if first < 0 else first
-            if self.is_laid_out(index) and (self.heights.height_before(index) >= y or index == first):
+            if self.is_laid_out(index) and (self.heights.total_height_before(index) >= y or index == first):
                 return index
         return first
 
@@ -245,13 +245,13 @@ class ItemColumn:
         elif laid is not None:
             self._laid[index] = ItemLayout(self.page, index, laid.current_height)
 
-    def _replace_last_items(self, tail: int) -> None:
-        """What was written live becomes its fact: an answer keeps its layout when the words are the same."""
-        old = [self._laid.pop(index) for index in sorted(self._laid) if index >= tail]
-        self.heights.truncate_items(tail)
-        for height in self._estimate_heights(tail):
+    def _replace_last_items(self, first_replaced: int) -> None:
+        """Replaces live items by their facts. An answer with the same words keeps its layout."""
+        old = [self._laid.pop(index) for index in sorted(self._laid) if index >= first_replaced]
+        self.heights.truncate_items(first_replaced)
+        for height in self._estimate_heights(first_replaced):
             self.heights.append_item_height(height)
-        for index in range(tail, len(self.page.items.all)):
+        for index in range(first_replaced, len(self.page.items.all)):
             same = next((laid for laid in old if laid.take_over_continued_answer(index)), None)
             if same is not None:
                 old.remove(same)

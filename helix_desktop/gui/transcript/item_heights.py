@@ -9,7 +9,7 @@ from helix_desktop.engine.state.fenwick_tree import FenwickTree
 
 
 class ItemHeights:
-    """`height_before(i)` is where item i begins; `item_covering(y)` is the item that covers y."""
+    """`total_height_before(i)` is the top of item i; `item_covering(y)` covers y."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:
         self._heights = list(heights)
@@ -23,9 +23,9 @@ class ItemHeights:
 
     @property
     def sum_of_heights(self) -> int:
-        return self.height_before(len(self._heights))
+        return self.total_height_before(len(self._heights))
 
-    def height_before(self, index: int) -> int:
+    def total_height_before(self, index: int) -> int:
         return self._sums.sum_before(max(index, 0))
 
     def set_item_height(self, index: int, height: int) -> None:

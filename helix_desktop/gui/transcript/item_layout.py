@@ -34,8 +34,8 @@ class ItemLayout(BoxStack):
     def current_height(self) -> int:
         return round(self.bottom_edge) if self.done else max(round(self.bottom_edge), self._guess)
 
-    def lay_out_slice(self, until: float, down_to: float = 0.0) -> bool:
-        """Lays out until the time `until`, longer if `down_to` is not reached. True when all is done."""
+    def lay_out_slice(self, deadline: float, down_to: float = 0.0) -> bool:
+        """Lays out until `deadline`, or longer to reach `down_to`. True when all is done."""
         while not self.done:
             box = next(self._more, None)
             if box is None:
@@ -43,7 +43,7 @@ class ItemLayout(BoxStack):
             else:
                 self.add_box(box)
                 now = time.perf_counter()
-                if now > until and (self.bottom_edge > down_to or now > until + LONGER):
+                if now > deadline and (self.bottom_edge > down_to or now > deadline + LONGER):
                     break
         return self.done
 
@@ -66,7 +66,7 @@ class ItemLayout(BoxStack):
         self._more = build_item_boxes(self._inner, index, start)
 
     def take_over_continued_answer(self, index: int) -> bool:
-        """Takes over the item at `index` if it is this one, finished or longer; its layout is kept then."""
+        """Takes over the item at `index`, with its layout, if it is this one, finished or longer."""
         item = self._page.items.all[index]
         same = {item.kind, self.item.kind} <= _GROWING and item.is_first_of_answer == self.item.is_first_of_answer
         if not same or not item_source_text(item).startswith(item_source_text(self.item)):
@@ -89,10 +89,10 @@ class ItemLayout(BoxStack):
             ink.theme.fill_surface(painter, place, "code", ink.scaled_pixels(10))
         super().draw_boxes(painter, top, bottom, marks, near)
 
-    def drawn_pieces(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+    def pieces_with_top_and_height(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
         if self.item.kind is TranscriptItemKind.USER:
             yield self, 0.0, float(self.current_height)
-        yield from super().drawn_pieces(top, bottom)
+        yield from super().pieces_with_top_and_height(top, bottom)
 
     def copyable_markdown(self, first: int, last: int) -> str:
         """The Markdown source for chunks that are selected whole, plain text for the others."""
@@ -111,7 +111,7 @@ class ItemLayout(BoxStack):
         return chosen
 
     def _laid_out_chunks(self) -> list[tuple[int, int, int, int]]:
-        """Each chunk: where it begins in the source, its first and last offset, where it ends in the source."""
+        """Each chunk: its start in the source, its first and last offset, its end in the source."""
         found: list[tuple[int, int, int, int]] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
             end = start + utf16_length(box.text)

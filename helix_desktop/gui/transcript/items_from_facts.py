@@ -22,7 +22,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_on_path
 from helix_desktop.gui.transcript.call_groups import CallGroups
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.transcript.status_lines import describe_changed_files, describe_fact
+from helix_desktop.gui.transcript.status_lines import describe_changed_files, describe_fact_if_needed
 from helix_desktop.gui.transcript.tool_call_records import ToolCallRecords
 from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallState, TranscriptItem, TranscriptItemKind
 
@@ -35,7 +35,7 @@ _NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item. It is la
 
 @dataclass(slots=True)
 class TranscriptItems:
-    """One conversation's items. Change `all` only by the methods. Without a history, one is built from the facts."""
+    """One conversation's items. Only the methods change `all`. A missing history is built."""
 
     history: ConversationState = field(default_factory=ConversationState)
     all: list[TranscriptItem] = field(default_factory=list)
@@ -47,7 +47,7 @@ class TranscriptItems:
     _starts: list[facts.Recorded] = field(default_factory=list)
     _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
-    _replaced: list[tuple[int, int]] = field(default_factory=list)  # Seqs of broken replies and of their replacements.
+    _replaced: list[tuple[int, int]] = field(default_factory=list)  # Fact numbers of broken replies and replacements.
     retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
     _seqs: "array[int]" = field(default_factory=lambda: array("q"))
@@ -59,16 +59,16 @@ class TranscriptItems:
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # The number of the newest fact.
-    _opened: set[int] = field(default_factory=set)  # Numbers of rewinds whose items are shown.
+    _opened: set[int] = field(default_factory=set)  # The fact numbers of rewinds whose items are shown.
     # The ranges of hidden items, or None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes so far, by their seqs.
-    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # By the seq of the turn's end.
+    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes so far, by fact number.
+    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # Keyed by the turn's last fact.
     _undone_changes: set[int] = field(default_factory=set)
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
-        """Adds many facts, as at opening. The garbage collector is paused: nothing created here is garbage."""
+        """Adds many facts, as at opening, without garbage collection: nothing created is garbage."""
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -153,7 +153,7 @@ class TranscriptItems:
             group.opened = not group.opened
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
-    def open_group_hiding_item(self, index: int) -> ItemChanges | None:
+    def reveal_hidden_item(self, index: int) -> ItemChanges | None:
         """Open the group and the rewinds that hide an item somebody wants to see."""
         rewinds = frozenset[int]()
         if self.is_hidden_as_replaced(index):
@@ -204,12 +204,12 @@ class TranscriptItems:
             runs = self._abandoned_fact_ranges(self.newest_seq)
             places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
             self._hidden_ranges = _merge_ranges(
-                [(first, last) for first, last in (*places, *self._replaced_reply_ranges()) if first <= last]
+                [(first, last) for first, last in (*places, *self._item_ranges_of_replaced_replies()) if first <= last]
             )
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, current_seq: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """The ranges of facts after `after` that are not on the path to `current_seq` and not opened."""
+        """The ranges of facts after `after` that are neither on the path to `current_seq` nor opened."""
         end = 0
         for first, last in self.history.record.runs_leading_to(current_seq):
             begin = max(end, after) + 1
@@ -219,7 +219,7 @@ class TranscriptItems:
                 yield begin, first - 1
             end = last
 
-    def _replaced_reply_ranges(self) -> Iterator[tuple[int, int]]:
+    def _item_ranges_of_replaced_replies(self) -> Iterator[tuple[int, int]]:
         """The items of replies asked for again, unless a rewind goes back to between the two."""
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
@@ -310,9 +310,9 @@ class TranscriptItems:
         return ()
 
     def _show_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> Iterable[int]:
-        self.calls.start_reply()
+        self.calls.forget_returned_calls_of_last_reply()
         if fact.parts:
-            self._hide_replaced_reply(recorded.seq)
+            self._hide_broken_reply_replaced_by(recorded.seq)
         self._last_cut = recorded.seq if fact.stop is facts.Stop.CUT else 0
         for number, part in enumerate(fact.parts):
             if type(part) is facts.Text:
@@ -322,7 +322,7 @@ class TranscriptItems:
                     )
                     self._has_answer_name = True
             elif type(part) is facts.ToolCall:
-                self.calls.open_call(part, len(self.all))
+                self.calls.record_running_call(part, len(self.all))
                 self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, number))
             elif type(part) is facts.Reasoning and part.text.strip():
                 self._append_item(TranscriptItem(TranscriptItemKind.REASONING, recorded, number))
@@ -336,7 +336,7 @@ class TranscriptItems:
         while self.all[index].part != answered.ref.part:
             index += 1
         self.calls.add_result(fact.call, index, recorded)
-        return (index, *self.groups.add_call_result_to_group(index, ok=fact.ok, seconds=fact.seconds))
+        return (index, *self.groups.add_result_and_list_items_to_redraw(index, ok=fact.ok, seconds=fact.seconds))
 
     def _show_permission_decision(self, _recorded: facts.Recorded, fact: facts.Decided) -> Iterable[int]:
         return self.calls.set_decision_of_call(fact)
@@ -345,7 +345,7 @@ class TranscriptItems:
         self._folds[fact.fold] = fact
         batch = self._batches.setdefault(
             fact.batch or fact.fold, []
-        )  # Markers that a document takes along belong to it.
+        )  # Markers that are folded together with a document belong to the same batch.
         batch.append(fact)
         changed: list[int] = []
         if isinstance(fact.cover, facts.PartRef):
@@ -368,15 +368,15 @@ class TranscriptItems:
         changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
         return [*changed, *self._items_of_cover(folded.cover)] if isinstance(folded.cover, facts.PartRef) else changed
 
-    def _update_edited_document(self, recorded: facts.Recorded, fact: facts.DocumentEdited) -> Iterable[int]:
+    def _item_of_edited_document(self, recorded: facts.Recorded, fact: facts.DocumentEdited) -> Iterable[int]:
         index = self.item_of_fold(fact.fold)
         return (index,) if index >= 0 else ()
 
-    def _update_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
+    def _items_of_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
         return self._items_of_cover(fact.ref)
 
     def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
-        if text := describe_fact(fact):
+        if text := describe_fact_if_needed(fact):
             self._append_item(TranscriptItem(TranscriptItemKind.NOTE, recorded, 0, text))
         return ()
 
@@ -386,7 +386,7 @@ class TranscriptItems:
         return ()
 
     def _add_turn_end_items(self, recorded: facts.Recorded, fact: facts.TurnEnded) -> Iterable[int]:
-        stopped = self.calls.close_all_calls()
+        stopped = self.calls.mark_running_calls_ended()
         stopped += self._clear_latest_failure()
         if fact.reason is facts.TurnEnd.FAILED:
             self._error = len(self.all)
@@ -399,7 +399,7 @@ class TranscriptItems:
         self._changes = {}
         return stopped
 
-    def _collect_file_changes(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
+    def _record_file_changes_or_undo(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
         if fact.by != "undo":
             self._changes[recorded.seq] = fact
             return ()
@@ -413,8 +413,8 @@ class TranscriptItems:
         return self._undone_changes.issuperset(self._changes_of_line.get(item.fact_seq, (0,)))
 
     def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:
-        self.calls.close_all_calls()
-        self.groups.close_group()
+        self.calls.mark_running_calls_ended()
+        self.groups.close_last_group()
         self._error = -1
         self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = False, None, 0, 0
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
@@ -428,12 +428,12 @@ class TranscriptItems:
             self._broken_reply_seq = self._last_cut
         return ()
 
-    def _hide_replaced_reply(self, by: int) -> None:
+    def _hide_broken_reply_replaced_by(self, replacement_seq: int) -> None:
         """Hides the reply that broke off once its replacement arrives: one answer is read."""
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
-            self._replaced.append((seq, by))
+            self._replaced.append((seq, replacement_seq))
             self._has_answer_name = self._has_answer_name and not any(
                 item.is_first_of_answer for item in self.all[first : last + 1]
             )
@@ -446,7 +446,7 @@ class TranscriptItems:
 
     def _append_item(self, item: TranscriptItem) -> None:
         if self.grouping and item[0] in _GROUPED:
-            self.groups.add_group_item(len(self.all), quiet=item[0] is TranscriptItemKind.REASONING)
+            self.groups.add_item_to_last_group(len(self.all), collapsible=item[0] is TranscriptItemKind.REASONING)
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
@@ -459,9 +459,9 @@ class TranscriptItems:
         last = len(self.all) - 1
         if self._live_from < 0 or self.all[last].kind is not kind:
             if kind is TranscriptItemKind.LIVE_REPLY:
-                self._hide_replaced_reply(self.newest_seq + 1)
+                self._hide_broken_reply_replaced_by(self.newest_seq + 1)
             head = kind is TranscriptItemKind.LIVE_REPLY and not self._has_answer_name
-            return self._add_live_item(kind, text, head=head)
+            return self._add_live_item(kind, text, is_first_of_answer=head)
         pieces = self._live[last]
         pieces.append(text)
         if len(pieces) > 1:
@@ -488,7 +488,7 @@ class TranscriptItems:
         name, arguments = self._live[index]
         return name, arguments
 
-    def _add_live_item(self, kind: TranscriptItemKind, text: str, *, head: bool = False) -> ItemChanges:
+    def _add_live_item(self, kind: TranscriptItemKind, text: str, *, is_first_of_answer: bool = False) -> ItemChanges:
         if self._live_from < 0:
             self._live_from = len(self.all)
         tail = len(self.all)
@@ -498,7 +498,7 @@ class TranscriptItems:
             tail -= 1
             self._truncate_item_list(tail)
         self._live[tail] = [text]
-        self._append_item(TranscriptItem(kind, None, 0, text, head))
+        self._append_item(TranscriptItem(kind, None, 0, text, is_first_of_answer))
         return ItemChanges(tail, is_visibility_changed=self._hidden_ranges is None)
 
     def _remove_live_items(self) -> None:
@@ -551,14 +551,14 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.Folded: TranscriptItems._show_fold_of_parts,  # noqa: SLF001
     facts.Unfolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
     facts.Refolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
-    facts.DocumentEdited: TranscriptItems._update_edited_document,  # noqa: SLF001
+    facts.DocumentEdited: TranscriptItems._item_of_edited_document,  # noqa: SLF001
     facts.Excluded: TranscriptItems._remember_excluded_broken_reply,  # noqa: SLF001
     facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
     facts.TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
-    facts.FilesChanged: TranscriptItems._collect_file_changes,  # noqa: SLF001
+    facts.FilesChanged: TranscriptItems._record_file_changes_or_undo,  # noqa: SLF001
     facts.TurnEnded: TranscriptItems._add_turn_end_items,  # noqa: SLF001
     facts.Rewound: TranscriptItems._show_rewind,  # noqa: SLF001
     facts.Forgotten: TranscriptItems._add_fact_note,  # noqa: SLF001
-    facts.Pinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
-    facts.Unpinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
+    facts.Pinned: TranscriptItems._items_of_pinned_part,  # noqa: SLF001
+    facts.Unpinned: TranscriptItems._items_of_pinned_part,  # noqa: SLF001
 }

@@ -30,6 +30,6 @@ class LayoutContext:
     def section_key(self, *parts: object) -> SectionKey:
         return (*self.key_prefix, *parts)
 
-    def nested_context(self, items: TranscriptItems, by: float, prefix: SectionKey) -> "LayoutContext":
+    def nested_context(self, items: TranscriptItems, inset: float, prefix: SectionKey) -> "LayoutContext":
         """A sub-agent's chat inside this one."""
-        return LayoutContext(self.ink, self.width - by, items, self.contents, self.now, self.section_amounts, prefix)
+        return LayoutContext(self.ink, self.width - inset, items, self.contents, self.now, self.section_amounts, prefix)

@@ -36,7 +36,7 @@ class StyledSpan:
 
 @dataclass(frozen=True, slots=True)
 class ParagraphBlock:
-    """`marker`: what stands before the first line of a list item. `quote`: how many quotations it stands in."""
+    """`marker`: what precedes a list item's first line. `quote`: how many quotations contain it."""
 
     spans: tuple[StyledSpan, ...]
     heading: int = 0
@@ -93,7 +93,7 @@ _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRU
 
 @cache
 def _build_markdown_parser(*, typed: bool) -> "MarkdownIt":
-    """Imported on first use. `typed`: by a person, so a pasted `# comment`, `a * b` or `__init__` stays as it is."""
+    """Imported on first use. `typed`: by a person, so that `# comment` or `a * b` stays as it is."""
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax
@@ -102,7 +102,7 @@ def _build_markdown_parser(*, typed: bool) -> "MarkdownIt":
     return parser.disable(_NOT_TYPED) if typed else add_formula_syntax(parser)
 
 
-def link_reference_lines(text: str) -> str:
+def find_link_reference_lines(text: str) -> str:
     """The lines that define link references, parsed along with every chunk that may use them."""
     if "]:" not in text:
         return ""
@@ -111,7 +111,7 @@ def link_reference_lines(text: str) -> str:
 
 
 def parse_markdown_blocks(
-    text: str, chunk: MarkdownChunk, defined: str = "", *, breaks: bool = False
+    text: str, chunk: MarkdownChunk, link_references: str = "", *, breaks: bool = False
 ) -> tuple[Block, ...]:
     """The blocks of one chunk of a text. `breaks`: as people write, a line end in a paragraph is one, and what looks like a formula is none."""
     source = text[chunk.start : chunk.end]
@@ -120,7 +120,7 @@ def parse_markdown_blocks(
     if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
         pieces = (source[at : at + LONGEST].rstrip("\n") for at in range(0, len(source), LONGEST))
         return tuple(ParagraphBlock((StyledSpan(piece),)) for piece in pieces)
-    whole = f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source
+    whole = f"{chunk.head}{source}\n\n{link_references}" if link_references else chunk.head + source
     tokens = _build_markdown_parser(typed=breaks).parse(whole)
     parsed = _MarkdownBlockBuilder(tokens, "\n" if breaks else " ").blocks
     if chunk.is_table_continuation:
@@ -144,7 +144,7 @@ def block_as_plain_text(block: Block) -> str:
 
 
 def backticks_to_code_spans(text: str) -> tuple[StyledSpan, ...]:
-    """A sentence of the program's own: what stands between backticks is code, and nothing else is mark-up."""
+    """A sentence of the program: text between backticks is code, and nothing else is mark-up."""
     pieces = _QUOTED.split(text)
     styles = (TextStyle.PLAIN, TextStyle.CODE)
     return tuple(StyledSpan(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece)
@@ -211,9 +211,9 @@ class _MarkdownBlockBuilder:
             elif kind in {"th_close", "td_close"}:
                 in_cell = False
             else:
-                self._handle_structure_token(token)
+                self._add_block_or_change_nesting(token)
 
-    def _handle_structure_token(self, token: "Token") -> None:
+    def _add_block_or_change_nesting(self, token: "Token") -> None:
         if (kind := token.type) in {"bullet_list_open", "ordered_list_open"}:
             self.lists.append(_OpenList(kind[0] == "o", int(token.attrs.get("start", 1))))
         elif kind in {"bullet_list_close", "ordered_list_close"}:
@@ -232,9 +232,9 @@ class _MarkdownBlockBuilder:
         elif kind == "hr":
             self.blocks.append(RuleBlock(len(self.lists), self.quote))
         else:
-            self._handle_table_token(kind)
+            self._collect_table_rows(kind)
 
-    def _handle_table_token(self, kind: str) -> None:
+    def _collect_table_rows(self, kind: str) -> None:
         if kind == "table_open":
             self.rows, self.aligned = [], []
         elif kind == "tr_open":

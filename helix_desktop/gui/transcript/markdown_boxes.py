@@ -14,7 +14,7 @@ KeyOf = Callable[[int], SectionKey]
 Lines = Callable[[SectionKey], int]
 
 
-def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defaults
+def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords with defaults
     ink: DrawingStyle,
     width: float,
     text: str,
@@ -58,7 +58,7 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
         )
 
     shown = make_safe_text(text)
-    defined = markdown_blocks.link_reference_lines(shown)
+    defined = markdown_blocks.find_link_reference_lines(shown)
     before: markdown_blocks.Block | None = markdown_blocks.RuleBlock() if start else None
     table: TableBox | None = None
     for chunk in split_markdown_chunks(shown, start):

@@ -78,7 +78,7 @@ def _is_table_start(text: str, position: int, line_end: int) -> bool:
 
 
 def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[MarkdownChunk]:
-    """Forty rows at a time. Later pieces carry the head, so that each can be parsed by itself."""
+    """At most `TABLE_PIECE` rows each. Later pieces repeat the head, to be parsed alone."""
     body = _find_line_end(text, line_end)
     head = text[position:body]
     start, end, rows = position, body, 0
@@ -96,7 +96,7 @@ def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[Mar
 
 
 def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
-    """Finds the end of a paragraph, heading or list; a list continues over blank lines if indented text follows."""
+    """Finds the end of a paragraph, heading or list. Indented text after blank lines continues a list."""
     first = text[position : min(line_end, position + 200)]
     if _HEADING.match(first):
         return line_end

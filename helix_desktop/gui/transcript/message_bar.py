@@ -20,14 +20,14 @@ from helix_desktop.gui.transcript.transcript_item import TranscriptItem, Transcr
 from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
-BAR = -1  # Stands for the bar among box numbers, as the bar is not one of the item's boxes.
+BAR = -1  # This number stands for the bar, which is not one of the item's boxes.
 OVERLAP = 3  # In pixels. The bar may cover this much of its message.
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 
 @dataclass(frozen=True, slots=True)
 class HoverBarButton:
-    """`build_icon`: the name of a picture; without one `name` is read to the user, and `symbol` is drawn."""
+    """`icon`: a picture's name. Without one, `symbol` is drawn and `name` is read to the user."""
 
     name: str
     act: BoxAction | None
@@ -72,13 +72,13 @@ def format_message_time(moment: float) -> str:
     return format_time_of_day(moment) if is_today(moment) else format_date_and_time(moment)
 
 
-def _place_buttons(
-    box: LayoutBox, buttons: Sequence[HoverBarButton], x: float, beside: int
+def _place_buttons_and_add_hot_spots(
+    box: LayoutBox, buttons: Sequence[HoverBarButton], x: float, padding: int
 ) -> list[tuple[HoverBarButton, QRectF]]:
-    """In a row from `x`. `beside`: the room around a symbol, in pixels."""
+    """In a row from `x`. `padding`: the room around a symbol, in pixels."""
     signs: list[tuple[HoverBarButton, QRectF]] = []
     for button in buttons:
-        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol) + box.ink.scaled_pixels(beside)
+        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol) + box.ink.scaled_pixels(padding)
         place = QRectF(x, 0, drawn if button.symbol else box.ink.scaled_pixels(SIDE), box.height)
         signs.append((button, place))
         if button.act is not None:
@@ -96,7 +96,7 @@ class HoverBar(LayoutBox):
         self.height = ink.scaled_pixels(HEIGHT)
         x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
         self._words = QRectF(ink.scaled_pixels(8), 0, x, self.height)
-        self._signs = _place_buttons(self, shown, x, 10)
+        self._signs = _place_buttons_and_add_hot_spots(self, shown, x, 10)
         self.width = self._signs[-1][1].right() + ink.scaled_pixels(2)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
@@ -136,14 +136,14 @@ def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
     return QPointF(message.right() - bar.width, min(max(top, 2.0), max(lowest, top)))
 
 
-class AnswerNameBox(LayoutBox):
+class AnswerNameAndChoiceBox(LayoutBox):
     def __init__(self, ink: DrawingStyle, width: float, name: str, choice: AnswerChoice) -> None:
         super().__init__(ink, width)
         self.text = name
         self._line = QFontMetricsF(ink.name).height() * 1.25
         self.height = float(self._line)
         x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.scaled_pixels(10)
-        self._signs = _place_buttons(self, _answer_choice_buttons(choice), x, 8)
+        self._signs = _place_buttons_and_add_hot_spots(self, _answer_choice_buttons(choice), x, 8)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink

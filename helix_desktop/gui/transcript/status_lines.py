@@ -9,7 +9,7 @@ from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 
-def describe_fact(fact: facts.Fact) -> str:
+def describe_fact_if_needed(fact: facts.Fact) -> str:
     """What is to be said about a fact; empty where it speaks for itself."""
     match fact:
         case facts.UserSaid(by=by) if by:
@@ -19,7 +19,7 @@ def describe_fact(fact: facts.Fact) -> str:
         case facts.TurnEnded():
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
-            first = why.partition("; ")[0].rstrip(".")  # Each attempt adds a reason. The first one is enough.
+            first = why.partition("; ")[0].rstrip(".")  # Each attempt adds a reason. Only the first reason is shown.
             why = translate_sentences(f"{first}.")
             return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
         case facts.Forgotten(entries=entries, facts=recorded_facts):

@@ -46,7 +46,7 @@ class TextSurface(QAbstractScrollArea):
         self._spot: HotSpotPlace | None = None  # The hot spot that has the keyboard focus.
         self._reached_by_tab = False
         self._pull = QTimer(self, interval=30)
-        self._pull.timeout.connect(self._scroll_while_dragging)
+        self._pull.timeout.connect(self._scroll_and_extend_selection)
         self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -61,7 +61,7 @@ class TextSurface(QAbstractScrollArea):
         """A line as it is copied; None for what is no line."""
         raise NotImplementedError
 
-    def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
+    def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
         """From where to where the word, or the paragraph, at a position goes."""
         text = self.line_text(place.number) or ""
         return (0, len(text)) if paragraph else word_range(text, place.offset)
@@ -75,7 +75,7 @@ class TextSurface(QAbstractScrollArea):
     def show_selection(self) -> None:
         self.viewport().update()
 
-    def on_reader_scroll(self, _wanted: int) -> None:
+    def update_following_for_scroll(self, _wanted: int) -> None:
         """Called when the reader scrolls to about this position."""
 
     # --- Showing where the keyboard focus is
@@ -108,21 +108,21 @@ class TextSurface(QAbstractScrollArea):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             near = (event.position().toPoint() - self._press_at).manhattanLength() < QApplication.startDragDistance()
-            self._handle_press(event, clicks=3 if self._again.isActive() and near else 1)
+            self._begin_or_extend_selection(event, clicks=3 if self._again.isActive() and near else 1)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             self._again.start()
-            self._handle_press(event, clicks=2)
+            self._begin_or_extend_selection(event, clicks=2)
 
-    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         point = event.position().toPoint()
         self._press_at, self._dragging, self._reached_by_tab = point, False, False
         place = self.text_position_at(point)
         if event.modifiers() & _SHIFT and self.selection.anchor.number >= 0:
             self.selection.caret = place
         elif clicks > 1 and place.number >= 0:
-            first, last = self.range_around(place, paragraph=clicks > 2)
+            first, last = self.word_or_paragraph_at(place, paragraph=clicks > 2)
             self.selection.set_both_ends(TextPosition(place.number, first), TextPosition(place.number, last))
         else:
             self.selection.set_both_ends(place)
@@ -146,7 +146,7 @@ class TextSurface(QAbstractScrollArea):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         self._pull.stop()
 
-    def _scroll_while_dragging(self) -> None:
+    def _scroll_and_extend_selection(self) -> None:
         beyond = self._drag_to.y() - (0 if self._drag_to.y() < 0 else self.viewport().height())
         self._scroll_to(self.verticalScrollBar().value() + max(-FASTEST, min(FASTEST, beyond)))
         self.selection.caret = self.text_position_at(self._drag_to)
@@ -160,7 +160,7 @@ class TextSurface(QAbstractScrollArea):
             self.copy_selected_text()
         elif event.matches(QKeySequence.StandardKey.SelectAll):
             self.select_all_text()
-        elif modifiers & _SHIFT and self.handle_selection_key(
+        elif modifiers & _SHIFT and self.move_selection_end(
             key, whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier)
         ):
             pass
@@ -171,7 +171,7 @@ class TextSurface(QAbstractScrollArea):
         if text := self.selected_text():
             QGuiApplication.clipboard().setText(text)
 
-    def handle_selection_key(self, _key: Qt.Key, *, whole: bool) -> bool:
+    def move_selection_end(self, _key: Qt.Key, *, whole: bool) -> bool:
         """Moves the end of the selection with Shift, `whole` with Ctrl too; whether it did."""
         return False
 
@@ -192,7 +192,7 @@ class TextSurface(QAbstractScrollArea):
         return key in steps
 
     def _scroll_to(self, wanted: int) -> None:
-        self.on_reader_scroll(wanted)
+        self.update_following_for_scroll(wanted)
         self.verticalScrollBar().setValue(wanted)
 
 
@@ -223,9 +223,9 @@ class BoxSurface(TextSurface):
 
     # --- Clicking hot spots with the mouse
 
-    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         self._spot, self._pressed = None, self.hot_spot_at_point(event.position().toPoint())
-        super()._handle_press(event, clicks=clicks if self._pressed is None else 1)
+        super()._begin_or_extend_selection(event, clicks=clicks if self._pressed is None else 1)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -282,7 +282,7 @@ class BoxSurface(TextSurface):
         self.viewport().update()
         if self._spot is None:
             return super().focusNextPrevChild(forward)
-        self._announce_focused_hot_spot()
+        self._scroll_to_and_announce_focused_hot_spot()
         return True
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
@@ -293,7 +293,7 @@ class BoxSurface(TextSurface):
         found = self.hot_spot_in_viewport(self._spot) if self._spot is not None else None
         return found[0] if found is not None else None
 
-    def _announce_focused_hot_spot(self) -> None:
+    def _scroll_to_and_announce_focused_hot_spot(self) -> None:
         found = self.hot_spot_in_viewport(self._spot) if self._spot is not None else None
         if found is None:
             return

@@ -27,10 +27,10 @@ class ToolCallRecords:
     """
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
-    _open: dict[str, int] = field(default_factory=dict)  # By call id: the items of running calls.
-    # By call id: the items of those calls of the last reply that have returned.
+    _open: dict[str, int] = field(default_factory=dict)  # The item of each running call, by the call's id.
+    # The item of each call of the last reply that has returned, by the call's id.
     _returned: dict[str, int] = field(default_factory=dict)
-    _by_question: dict[int, str] = field(default_factory=dict)  # By the question's number: call ids.
+    _by_question: dict[int, str] = field(default_factory=dict)  # The call id of each open question.
     item_by_result: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -46,13 +46,13 @@ class ToolCallRecords:
     def is_asked_about(self, call: ToolCall) -> bool:
         return call.id in self._by_question.values()
 
-    def open_call(self, call: ToolCall, index: int) -> None:
+    def record_running_call(self, call: ToolCall, index: int) -> None:
         self._open[call.id] = index
 
-    def start_reply(self) -> None:
+    def forget_returned_calls_of_last_reply(self) -> None:
         self._returned.clear()
 
-    def close_all_calls(self) -> list[int]:
+    def mark_running_calls_ended(self) -> list[int]:
         """What has not returned by now never will."""
         stopped = self.open_items
         for index in stopped:

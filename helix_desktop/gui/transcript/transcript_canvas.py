@@ -23,7 +23,7 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
-from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scrolled_change
+from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scroll_and_redraw
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
@@ -39,7 +39,7 @@ BUDGET = 0.006
 SLICE = 0.004
 LETTING_GO = 0.001
 DESCRIBED = 4_000
-MANY = 1_000  # If there are more facts than this, they are read in a thread.
+MANY = 1_000  # A conversation with more facts than this is read in a thread.
 EDGE = 4  # In pixels. Drawing may extend this far beyond the edge of a box.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
@@ -60,13 +60,13 @@ class TranscriptCanvas(BoxSurface):
         self._floated = QRect()  # The area that was drawn on top of the items.
         self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
         self._ready: ItemColumn | None = None
-        self._left: Iterator[None] = iter(())  # Frees closed conversations step by step.
+        self._left: Iterator[None] = iter(())  # Each step frees a part of the conversations that were closed.
         self._letting_go = QTimer(self, interval=0)
         self._letting_go.timeout.connect(self._clear_closed_conversations)
         self._later = QTimer(self, interval=0, singleShot=True)
         self._later.timeout.connect(self._continue_idle_work)
         self._describing = QTimer(self, interval=400, singleShot=True)
-        self._describing.timeout.connect(self._describe_visible_items)
+        self._describing.timeout.connect(self._describe_visible_items_to_screen_reader)
         self._clock = QTimer(self, interval=100)
         self._clock.timeout.connect(self._update_elapsed_times)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -74,8 +74,8 @@ class TranscriptCanvas(BoxSurface):
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setAccessibleName(tr("Conversation"))
         theme.changed.connect(self._restyle_transcript)
-        content.content_arrived.connect(self._on_content_arrived)
-        content.formulas_drawn.connect(self._on_formulas_drawn)
+        content.content_arrived.connect(self._lay_out_items_with_arrived_content)
+        content.formulas_drawn.connect(self._lay_out_boxes_with_drawn_formulas)
 
     def show_history(self, history: ConversationState) -> None:
         ready, self._ready = self._ready, None
@@ -99,7 +99,7 @@ class TranscriptCanvas(BoxSurface):
                 return
         self._letting_go.stop()
 
-    async def prepare_long_history(self, history: ConversationState) -> None:
+    async def build_items_of_long_history(self, history: ConversationState) -> None:
         """Read a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(_build_item_column, history, self.column.page)
@@ -117,7 +117,7 @@ class TranscriptCanvas(BoxSurface):
         if self.isVisible() or not self.scrolling.is_following_end:
             self._lay_out_and_draw(None if follow else self.column.scroll_value_of_fact(seq, below), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
-        for answer in filter(None, (_spoken_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
+        for answer in filter(None, (_text_of_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.reply_finished.emit(answer)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -136,7 +136,7 @@ class TranscriptCanvas(BoxSurface):
         if index < 0 or self.scrolling.is_following_end:
             return 0, 0, True
         seq = self.items.all[index].fact_seq
-        return seq, y - self.column.heights.height_before(self.items.item_of_fact(seq)), False
+        return seq, y - self.column.heights.total_height_before(self.items.item_of_fact(seq)), False
 
     def restore_reading_position(self, place: tuple[int, int, bool]) -> None:
         seq, below, follow = place
@@ -146,20 +146,20 @@ class TranscriptCanvas(BoxSurface):
             return
         self.scrolling.set_following_end(following=False)
         for number in range(index, len(self.items.all)):
-            self.column.full_layout(number)
+            self.column.lay_out_fully(number)
             if self.items.all[number].fact_seq != seq:
                 break
-        self._lay_out_and_draw(self.column.heights.height_before(index) + below, anchor=index)
+        self._lay_out_and_draw(self.column.heights.total_height_before(index) + below, anchor=index)
 
     def scroll_to_item(self, index: int, offset: int = 0) -> None:
-        """Bring an item, or a place in it, into sight, a third below the top, with a line beside the item."""
+        """Scrolls to an item or a place in it, a third below the top, and marks the item."""
         if not 0 <= index < len(self.items.all):
             return
-        if (change := self.items.open_group_hiding_item(index)) is not None:
+        if (change := self.items.reveal_hidden_item(index)) is not None:
             self.column.apply_item_changes(change)
         self.scrolling.set_following_end(following=False)
         self._marked_item = index
-        inner = self.column.full_layout(index).caret_rect_at(offset).top() if offset else 0
+        inner = self.column.lay_out_fully(index).caret_rect_at(offset).top() if offset else 0
         wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
         self._lay_out_and_draw(max(0, wanted), anchor=index)
 
@@ -184,11 +184,11 @@ class TranscriptCanvas(BoxSurface):
     def _update_viewport(self, *, anew: bool) -> None:
         """Scrolls what has only moved instead of drawing it again."""
         viewport = self.viewport()
-        before, self._drawn = self._drawn, self._drawn_now()
+        before, self._drawn = self._drawn, self._currently_drawn_places()
         marked = not self.selection.is_empty_selection or self.finding is not None or self.has_focus_frame
         # With a fractional screen scale, scrolling would move the content by fractions of a pixel.
         whole = self.devicePixelRatioF().is_integer()
-        found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None
+        found = compute_scroll_and_redraw(before, self._drawn) if whole and not (anew or marked) else None
         if found is None:
             viewport.update()
             return
@@ -206,14 +206,14 @@ class TranscriptCanvas(BoxSurface):
             viewport.update(was)
             viewport.update(floats)
 
-    def _drawn_now(self) -> DrawnPlaces:
+    def _currently_drawn_places(self) -> DrawnPlaces:
         return self.column.drawn_places(self.verticalScrollBar().value(), self.viewport().height())
 
     def _overlay_rect(self) -> QRect:
         """Where something is to be drawn over the items."""
         return QRect()
 
-    def _describe_visible_items(self) -> None:
+    def _describe_visible_items_to_screen_reader(self) -> None:
         """What is in sight, for a screen reader."""
         if QAccessible.isActive():
             y, height = self.verticalScrollBar().value(), self.viewport().height()
@@ -231,7 +231,7 @@ class TranscriptCanvas(BoxSurface):
         for index in self.column.visible_items(y, height):
             laid = self.column.existing_layout(index)
             if laid is not None and laid.has_uncoloured_code:
-                if laid.colour_code_boxes(until):
+                if laid.colour_code_boxes_and_report_change(until):
                     self.viewport().update()
                 self._later.start()
                 return
@@ -263,12 +263,12 @@ class TranscriptCanvas(BoxSurface):
         self.column.reset_layouts()
         self._lay_out_and_draw()
 
-    def _on_content_arrived(self) -> None:
+    def _lay_out_items_with_arrived_content(self) -> None:
         """Content that was missing has come: lay out again what waits for it."""
         self.column.discard_layouts(lambda laid: laid.item.kind in _FETCHING)
         self._lay_out_and_draw()
 
-    def _on_formulas_drawn(self) -> None:
+    def _lay_out_boxes_with_drawn_formulas(self) -> None:
         self.column.discard_layouts(lambda laid: any(box.is_waiting_for_drawing for box in laid.boxes))
         self._lay_out_and_draw()
 
@@ -295,7 +295,7 @@ class TranscriptCanvas(BoxSurface):
             painter.setClipRect(place)
             self._draw_visible_items(painter, place)
             if place == self.viewport().rect():
-                self._drawn = self._drawn_now()  # Drawing may have laid out more items.
+                self._drawn = self._currently_drawn_places()  # Drawing may have laid out more items.
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
@@ -317,7 +317,7 @@ class TranscriptCanvas(BoxSurface):
             painter.restore()
 
     def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
-        """The box the keyboard is on, else the one under the pointer: it shows what can be done with it."""
+        """The box with the keyboard, or else under the pointer. It shows what can be done with it."""
         spot = self._spot
         if spot is not None and spot[0] == index and self.hasFocus() and 0 <= spot[1].box < len(laid.boxes):
             return laid.boxes[spot[1].box]
@@ -327,7 +327,7 @@ class TranscriptCanvas(BoxSurface):
         selected = self.selection.selected_offsets_of(index, laid.text_length)
         if self.finding is None or not self.finding.needle:
             return TextMarks(selected) if selected[1] > selected[0] else NO_MARKS
-        found = laid.find_text_ranges(self.finding.needle)
+        found = laid.find_starts_and_lengths(self.finding.needle)
         current = self.finding.current_hit_in_item(index, len(found))
         return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
 
@@ -350,7 +350,7 @@ def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemC
     return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now))
 
 
-def _spoken_reply(fact: ModelReplied) -> str:
+def _text_of_reply(fact: ModelReplied) -> str:
     return "\n".join(part.text for part in fact.parts if isinstance(part, Text))
 
 
@@ -362,7 +362,7 @@ class FollowingScroll(QObject):
         self._bar = bar
         self.is_following_end = True
         self.is_moving = False  # True while the layout, not the reader, moves the scroll bar.
-        bar.actionTriggered.connect(self._on_scroll_action)
+        bar.actionTriggered.connect(self._follow_if_scrolled_to_end)
 
     def set_following_end(self, *, following: bool) -> None:
         if following != self.is_following_end:
@@ -377,6 +377,6 @@ class FollowingScroll(QObject):
         self._bar.setValue(y)
         self.is_moving = False
 
-    def _on_scroll_action(self, action: int) -> None:
+    def _follow_if_scrolled_to_end(self, action: int) -> None:
         if action != QAbstractSlider.SliderAction.SliderNoAction.value:
             self.set_following_end(following=self._bar.sliderPosition() >= self._bar.maximum() - 2)

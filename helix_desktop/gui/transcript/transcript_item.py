@@ -56,7 +56,7 @@ class ItemChanges:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallState:
-    """All that is known of a tool call. `begun_at`: since when it runs; `waiting`: for the user's permission."""
+    """What is known of a tool call. `begun_at`: since when it runs; `waiting`: for permission."""
 
     call: facts.ToolCall
     begun_at: float

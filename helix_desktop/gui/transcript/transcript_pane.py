@@ -92,7 +92,7 @@ class TranscriptPane(QWidget):
         self.view.scrolling.following_changed.connect(lambda _following: self._update_end_button())
         self.view.verticalScrollBar().rangeChanged.connect(lambda _least, _most: self._update_end_button())
         self.view.intent_requested.connect(self.intent_requested)
-        self.view.find_wanted.connect(self.find)
+        self.view.find_wanted.connect(self.open_find_bar)
         self.bar.changed.connect(self._start_search)
         self.bar.stepped.connect(self._step_to_hit)
         self.bar.closed.connect(self._close_find_bar)
@@ -100,7 +100,7 @@ class TranscriptPane(QWidget):
     def open_transcript(self, history: ConversationState, place: ScrollPlace | None = None) -> None:
         """Show a conversation, at its end or where the reader was."""
         self._close_find_bar(take_focus=False)
-        self.content.discard_failures()
+        self.content.discard_failures_and_subagent_items()
         self.view.show_history(history)
         if place is not None:
             self.view.restore_reading_position(place)
@@ -120,8 +120,8 @@ class TranscriptPane(QWidget):
     def scroll_to_fold(self, fold: str) -> None:
         self.view.scroll_to_item(self.view.items.item_of_fold(fold))
 
-    def find(self) -> None:  # type: ignore[override]  # of QWidget: windows by their id
-        """Open the bar that finds, with what is selected."""
+    def open_find_bar(self) -> None:
+        """Opens the find bar and puts the selected text in its field."""
         chosen = self.view.selected_text()
         if chosen and "\n" not in chosen and len(chosen) < 200:
             self.bar.field.setText(chosen)
@@ -161,7 +161,7 @@ class TranscriptPane(QWidget):
             return
         finding.current, self._search_from = number, -1
         index = finding.places[number]
-        found = self.view.column.full_layout(index).find_text_ranges(finding.needle)
+        found = self.view.column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
         within = finding.current_hit_in_item(index, len(found))
         self.view.scroll_to_item(index, found[within][0] if within >= 0 else 0)
 

@@ -39,7 +39,7 @@ class TranscriptSearch:
         return next((number for number, item in enumerate(self.places) if item >= index), 0)
 
     def current_hit_in_item(self, index: int, count: int) -> int:
-        """Which of the `count` hits that an item shows is the current one; -1 where it is in another item."""
+        """Which of the `count` hits in an item is the current one; -1 if it is in another item."""
         is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
         return min(self.current - bisect_left(self.places, index), count - 1) if is_here else -1
 

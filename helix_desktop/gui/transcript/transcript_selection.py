@@ -7,7 +7,7 @@ from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.markdown_blocks import (
     block_as_plain_text,
-    link_reference_lines,
+    find_link_reference_lines,
     parse_markdown_blocks,
 )
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
@@ -18,10 +18,10 @@ MOST_COPIED = 64 << 20
 MOST_PARSED = 200_000  # In characters. Longer text is copied as its source, because parsing it would take too long.
 
 
-def copy_selection_text(
+def build_selected_text(
     selection: TextSelection, items: TranscriptItems, laid: Callable[[int], ItemLayout], *, markdown: bool
 ) -> str:
-    """The selected text. Only the first and the last item are laid out for it; what lies between is taken whole."""
+    """The selected text. Only the first and the last item are laid out for it."""
     if selection.is_empty_selection:
         return ""
     first, last = selection.ordered_ends
@@ -56,7 +56,7 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
     found = [
         block
         for chunk in split_markdown_chunks(text)
-        for block in parse_markdown_blocks(text, chunk, link_reference_lines(text), breaks=breaks)
+        for block in parse_markdown_blocks(text, chunk, find_link_reference_lines(text), breaks=breaks)
     ]
     return "\n".join(block_as_plain_text(block) for block in found)
 

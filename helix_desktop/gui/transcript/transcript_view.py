@@ -32,7 +32,7 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.transcript.text_surface import STEP, HotSpotPlace
 from helix_desktop.gui.transcript.transcript_canvas import TranscriptCanvas
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
-from helix_desktop.gui.transcript.transcript_selection import copy_selection_text
+from helix_desktop.gui.transcript.transcript_selection import build_selected_text
 from helix_desktop.gui.translation import tr
 
 _OPENED = ("http://", "https://", "mailto:")
@@ -54,7 +54,7 @@ class TranscriptView(TranscriptCanvas):
         self._over, self._bar = -1, None
         super().show_history(history)
 
-    def intent_rect(self, want: chat_actions.ChatIntent) -> QRect:
+    def hot_spot_rect_of(self, want: chat_actions.ChatIntent) -> QRect:
         """The rectangle in the viewport whose click requests this intent; empty if there is none."""
         for index, spot in self.visible_hot_spots():
             laid = self.column.existing_layout(index)
@@ -110,25 +110,25 @@ class TranscriptView(TranscriptCanvas):
 
     def select_all_text(self) -> None:
         if (last := len(self.items.all) - 1) >= 0:
-            end = TextPosition(last, self.column.full_layout(last).end_offset)
+            end = TextPosition(last, self.column.lay_out_fully(last).end_offset)
             self.selection.set_both_ends(TextPosition(0, 0), end)
             self.viewport().update()
 
     def copy_selected_as_markdown(self) -> None:
-        if text := copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=True):
+        if text := build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=True):
             QGuiApplication.clipboard().setText(text)
 
     def selected_text(self) -> str:
-        return copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=False)
+        return build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=False)
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         index, inner = self.item_under(point)
         if index < 0:
             return NO_POSITION
-        return TextPosition(index, self.column.full_layout(index).text_offset_at(inner))
+        return TextPosition(index, self.column.lay_out_fully(index).text_offset_at(inner))
 
-    def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        return self.column.full_layout(place.number).range_around(place.offset, paragraph=paragraph)
+    def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
+        return self.column.lay_out_fully(place.number).word_or_paragraph_at(place.offset, paragraph=paragraph)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         by = event.pixelDelta().x() or event.angleDelta().x() // 2
@@ -141,7 +141,7 @@ class TranscriptView(TranscriptCanvas):
             event.accept()
             return
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            event.ignore()  # The window handles the wheel with Ctrl, which changes the text size.
+            event.ignore()  # With Ctrl, the wheel changes the text size. The window does that.
             return
         super().wheelEvent(event)
 
@@ -177,9 +177,9 @@ class TranscriptView(TranscriptCanvas):
     def box_at_point(self, point: QPoint) -> LayoutBox | None:
         index, inner = self.item_under(point)
         laid = self.column.existing_layout(index) if index >= 0 else None
-        return laid.boxes[laid.nearest_box(inner)[0]] if laid is not None and laid.boxes else None
+        return laid.boxes[laid.nearest_box_and_inner_place(inner)[0]] if laid is not None and laid.boxes else None
 
-    def on_reader_scroll(self, wanted: int) -> None:
+    def update_following_for_scroll(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
         self.scrolling.set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
 
@@ -201,12 +201,12 @@ class TranscriptView(TranscriptCanvas):
         if (bar := self.hover_bar_of(self._spot[0])) is not None:
             by = 1 if key == Qt.Key.Key_Right else -1
             self._spot = (self._spot[0], HotSpotIndex(message_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
-            self._announce_focused_hot_spot()
+            self._scroll_to_and_announce_focused_hot_spot()
             self.viewport().update()
         return True
 
-    def handle_selection_key(self, key: Qt.Key, *, whole: bool) -> bool:
-        """Move the end of the selection: by a character, a line, to the start or end of an item or of all."""
+    def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
+        """Move the selection's end by a character or line, or to the start or end of an item or of all."""
         if key not in CARET_KEYS:
             return False
         if self.selection.anchor.number < 0:
@@ -221,7 +221,7 @@ class TranscriptView(TranscriptCanvas):
 
     def _scroll_to_caret(self) -> None:
         caret = self.selection.caret
-        place = self.rect_in_viewport(caret.number, self.column.full_layout(caret.number).caret_rect_at(caret.offset))
+        place = self.rect_in_viewport(caret.number, self.column.lay_out_fully(caret.number).caret_rect_at(caret.offset))
         bar = self.verticalScrollBar()
         if place.top() < 0:
             self.scrolling.set_following_end(following=False)
@@ -332,27 +332,27 @@ CARET_KEYS = frozenset({*_STEPS, Qt.Key.Key_Home, Qt.Key.Key_End})
 
 
 def move_caret(column: ItemColumn, caret: TextPosition, key: Qt.Key, *, whole: bool) -> TextPosition:
-    """By a character or a line; to the start or the end of its item, or with `whole` of the conversation."""
+    """By a character or line, or to the start or end of the item, with `whole` of the conversation."""
     if key == Qt.Key.Key_Home:
         return TextPosition(0 if whole else caret.number, 0)
     if key == Qt.Key.Key_End:
         last = len(column.page.items.all) - 1 if whole else caret.number
-        return TextPosition(last, column.full_layout(last).end_offset)
+        return TextPosition(last, column.lay_out_fully(last).end_offset)
     lines, letters = _STEPS[key]
     return _move_by_line(column, caret, lines) if lines else _move_by_character(column, caret, letters)
 
 
 def _move_by_character(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
-    if 0 <= caret.offset + steps <= column.full_layout(caret.number).end_offset:
+    if 0 <= caret.offset + steps <= column.lay_out_fully(caret.number).end_offset:
         return TextPosition(caret.number, caret.offset + steps)
     index = _next_visible_item(column, caret.number, steps)
     if index == caret.number:
         return caret
-    return TextPosition(index, 0 if steps > 0 else column.full_layout(index).end_offset)
+    return TextPosition(index, 0 if steps > 0 else column.lay_out_fully(index).end_offset)
 
 
 def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
-    laid = column.full_layout(caret.number)
+    laid = column.lay_out_fully(caret.number)
     where = laid.caret_rect_at(caret.offset)
     y = where.center().y() + steps * where.height()
     if laid.vertical_padding <= y <= laid.current_height - laid.vertical_padding:
@@ -360,7 +360,7 @@ def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPo
     index = _next_visible_item(column, caret.number, steps)
     if index == caret.number:
         return TextPosition(index, laid.end_offset if steps > 0 else 0)
-    other = column.full_layout(index)
+    other = column.lay_out_fully(index)
     inset = other.vertical_padding + 1
     y = inset if steps > 0 else other.current_height - inset
     return TextPosition(index, other.text_offset_at(QPointF(where.x(), y)))

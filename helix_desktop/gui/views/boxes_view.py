@@ -37,7 +37,7 @@ class BoxesView(BoxSurface):
         self._slices.timeout.connect(self._continue_box_layout)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(STEP)
-        self.verticalScrollBar().actionTriggered.connect(self.on_reader_scroll)
+        self.verticalScrollBar().actionTriggered.connect(self.update_following_for_scroll)
         theme.changed.connect(self._restyle_boxes)
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
@@ -88,7 +88,7 @@ class BoxesView(BoxSurface):
                 longest = self.verticalScrollBar().maximum()
                 break
         else:
-            self._stack.colour_code_boxes(until)
+            self._stack.colour_code_boxes_and_report_change(until)
             if self._stack.has_uncoloured_code:
                 self._slices.start()
             else:
@@ -107,13 +107,13 @@ class BoxesView(BoxSurface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._width_of_boxes() != self._laid_width:
-            self._slices.start()  # Delayed, because the width of a page that is being shown changes several times.
+            self._slices.start()  # We wait, because the width of a page that is being shown changes several times.
         else:
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
 
     # --- Drawing the boxes
 
-    def height_of_boxes(self) -> int:
+    def lay_out_all_and_return_height(self) -> int:
         """Of all of them: what a slice has left over is laid out now."""
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
@@ -141,14 +141,14 @@ class BoxesView(BoxSurface):
     def text_position_at(self, point: QPoint) -> TextPosition:
         return TextPosition(0, self._stack.text_offset_at(self._to_content_position(point)))
 
-    def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        return self._stack.range_around(place.offset, paragraph=paragraph)
+    def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
+        return self._stack.word_or_paragraph_at(place.offset, paragraph=paragraph)
 
     def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
         return self._stack.hot_spot_at(self._to_content_position(point))
 
     def box_at_point(self, point: QPoint) -> LayoutBox | None:
-        number, _ = self._stack.nearest_box(self._to_content_position(point))
+        number, _ = self._stack.nearest_box_and_inner_place(self._to_content_position(point))
         return self._stack.boxes[number] if number >= 0 else None
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
@@ -160,5 +160,5 @@ class BoxesView(BoxSurface):
         hot, place = self._stack.hot_spot_and_rect(spot[1])
         return hot, place.translated(0, -self.verticalScrollBar().value())
 
-    def on_reader_scroll(self, _wanted: int) -> None:
+    def update_following_for_scroll(self, _wanted: int) -> None:
         self._wanted = 0

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.gui.shared.policy_names import list_policy_choices
-from helix_desktop.gui.shared.widgets import add_choice, build_popup_menu
+from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
@@ -35,13 +35,13 @@ class ChoicePill(QPushButton):
         self.setAccessibleName(f"{self._hint}: {words}")
         self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
 
-    def full_width(self) -> int:
+    def unshorten_and_measure(self) -> int:
         self._set_pill_text(self._words)
         return self.sizeHint().width()
 
     def fit_pill_text(self, width: int) -> None:
         """Shortens the text in the middle to fit, since names differ at both ends."""
-        if (missing := self.full_width() - width) > 0:
+        if (missing := self.unshorten_and_measure() - width) > 0:
             metrics = self.fontMetrics()
             room = metrics.horizontalAdvance(self._words) - missing
             self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
@@ -62,7 +62,7 @@ class PolicyChoicePill(ChoicePill):
     def open_choices(self) -> None:
         menu = build_popup_menu(self)
         for name, words in list_policy_choices():
-            add_choice(menu, words, partial(self.chosen.emit, name), chosen=name == self.current)
+            add_menu_choice(menu, words, partial(self.chosen.emit, name), chosen=name == self.current)
         menu.addSeparator()
         menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))

@@ -1,4 +1,4 @@
-"""How a difference is laid out: its lines, which get their colours after they were first drawn, and its rows."""
+"""Lays out a difference: its lines, which are coloured after they are first drawn, and its rows."""
 
 import time
 from bisect import bisect_right
@@ -18,7 +18,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 
 LONGEST = 5_000  # In characters. Longer lines are cut.
 LAID = 400
-COLOURING = 0.004  # In seconds. This much of each frame may be spent on colouring.
+COLOURING = 0.004  # In seconds. Colouring may take at most this much of each frame.
 GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
 
 
@@ -109,7 +109,7 @@ class DifferenceLines:
         if line is None:
             return
         left = self.left_edge(right=right)
-        # The numbers and the sign are drawn as one text, because each further text would take time.
+        # The line numbers and the sign are drawn as one text, because drawing several texts is slower.
         both = [line.old_number, line.new_number]
         figures = both[right : right + 1] if self.has_two_columns else both
         text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")
@@ -129,16 +129,16 @@ class DifferenceRowHeights:
 
     def __init__(self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1) -> None:
         self._sheet, self._lines = sheet, lines
-        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # How many fit into a line.
+        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # As many fit on a line.
         line, px = lines.ink.code_line_height, lines.ink.scaled_pixels
         self._heights = [line if length <= letters else line * ceil(length / letters) for length in sheet.lengths]
         for number in sheet.heads:
             self._heights[number] = px(HEAD) + (px(GAP) if number else 0)
         self._measured: set[int] = set()
         self.commented_row = -1
-        self.move_comment(commented_row)
+        self.move_room_for_comment(commented_row)
 
-    def move_comment(self, row: int) -> None:
+    def move_room_for_comment(self, row: int) -> None:
         """Make room for the box below a row, and below no other; -1: below none."""
         for at, more in ((self.commented_row, -1), (row, 1)):
             if at >= 0:

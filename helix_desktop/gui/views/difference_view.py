@@ -22,7 +22,7 @@ from helix_desktop.gui.views.comment_box import CommentBox
 from helix_desktop.gui.views.difference_layout import BOX, GAP, HEAD, DifferenceLines, DifferenceRowHeights
 
 TAIL = 24
-NO_ROWS = difference_rows.build_difference_sheet((), columns=False)
+NO_ROWS = difference_rows.build_difference_sheet((), two_columns=False)
 
 
 class HunkButtons(QWidget):
@@ -35,7 +35,7 @@ class HunkButtons(QWidget):
 
 
 class DifferenceView(TextSurface):
-    """`hunk_undo_requested` and `keep` carry a hunk's id; `commented` a line's number, its text, and what the user says about it."""
+    """`hunk_undo_requested` and `hunk_keep_requested` carry a hunk's id; `commented` a line's number, its text, and what the user says about it."""
 
     hunk_undo_requested = Signal(str)
     hunk_keep_requested = Signal(str)
@@ -53,7 +53,7 @@ class DifferenceView(TextSurface):
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.has_two_columns = False
         self.tail = TAIL  # In pixels: the room below the last row.
-        self._announced_height = 0  # The content's height that the outer layout was last told.
+        self._announced_height = 0  # The height of the content that the outer layout was last told about.
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
@@ -93,13 +93,13 @@ class DifferenceView(TextSurface):
     def show_columns(self, *, two: bool) -> None:
         """Show before and after in one or two columns. A comment being written stays at its line."""
         line = self._comment.line if self._heights.commented_row >= 0 else None
-        self._heights.move_comment(-1)
+        self._heights.move_room_for_comment(-1)
         self.has_two_columns = two
         self._build_difference_rows()
         if line is not None:
             rows = enumerate(self._sheet.rows)
-            self._heights.move_comment(next(number for number, row in rows if line in (row.left, row.right)))
-            self._arrange_rows()
+            self._heights.move_room_for_comment(next(number for number, row in rows if line in (row.left, row.right)))
+            self._update_scroll_range_and_buttons()
 
     @property
     def shown_lines(self) -> Iterator[difference_rows.DifferenceLine]:
@@ -118,11 +118,11 @@ class DifferenceView(TextSurface):
         two = self.has_two_columns
         if made is None or made.is_two_columns != two:
             found = (
-                difference_rows.build_patch_rows(self._patch, columns=two)
+                difference_rows.build_patch_rows(self._patch, two_columns=two)
                 if self._patch
-                else difference_rows.build_hunk_rows(self._hunks, columns=two)
+                else difference_rows.build_hunk_rows(self._hunks, two_columns=two)
             )
-            made = difference_rows.build_difference_sheet(found, columns=two)
+            made = difference_rows.build_difference_sheet(found, two_columns=two)
         self._sheet = made
         self.selection.clear_selection()
         self._lay_out_rows()
@@ -133,9 +133,9 @@ class DifferenceView(TextSurface):
         self._heights = DifferenceRowHeights(self._sheet, self._lines, self._heights.commented_row)
         if is_exact:
             self._heights.measure_wrapped_rows(range(len(self._sheet.rows)))
-        self._arrange_rows()
+        self._update_scroll_range_and_buttons()
 
-    def _arrange_rows(self) -> None:
+    def _update_scroll_range_and_buttons(self) -> None:
         """The range of the scroll bar, and what stands beside the rows in sight."""
         if self.content_height != self._announced_height:
             self._announced_height = self.content_height
@@ -145,7 +145,7 @@ class DifferenceView(TextSurface):
         bar.setPageStep(self.viewport().height())
         bar.setSingleStep(round(self._ink.code_line_height * 3))
         if self._heights.measure_wrapped_rows(self._visible_rows()):
-            self._arrange_rows()
+            self._update_scroll_range_and_buttons()
         else:
             self._place_hunk_buttons()
             self.viewport().update()
@@ -269,10 +269,10 @@ class DifferenceView(TextSurface):
             self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.line_text(last) or "")))
             self.viewport().update()
 
-    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         """A selection stays in the column it began in."""
         self._right = not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
-        super()._handle_press(event, clicks=clicks)
+        super()._begin_or_extend_selection(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """A click on a line opens the box for a comment about it; a drag selects text."""
@@ -288,8 +288,8 @@ class DifferenceView(TextSurface):
         if line is None:
             return
         self._comment.open_comment(line)
-        self._heights.move_comment(number)
-        self._arrange_rows()
+        self._heights.move_room_for_comment(number)
+        self._update_scroll_range_and_buttons()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Cancel) and self._heights.commented_row >= 0:
@@ -300,21 +300,21 @@ class DifferenceView(TextSurface):
     def _close_comment(self) -> None:
         self._comment.hide()
         if self._heights.commented_row >= 0:
-            self._heights.move_comment(-1)
-            self._arrange_rows()
+            self._heights.move_room_for_comment(-1)
+            self._update_scroll_range_and_buttons()
             self.setFocus()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self.viewport().width() == self._lines.width:
-            self._arrange_rows()
+            self._update_scroll_range_and_buttons()
         else:
             self._lay_out_rows()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         """What stays in sight is moved, not drawn again."""
         if self._heights.measure_wrapped_rows(self._visible_rows()):
-            self._arrange_rows()
+            self._update_scroll_range_and_buttons()
         else:
             self.viewport().scroll(dx, dy)
             self._place_hunk_buttons()

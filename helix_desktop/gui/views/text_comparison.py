@@ -42,4 +42,4 @@ def _find_differences(before: str, after: str) -> tuple[Sequence[Hunk], Differen
     end = "" if before.endswith("\n") and after.endswith("\n") else "\n"
     old, new = (f"{text}{end}".encode("utf-8", "surrogatepass") for text in (before, after))
     hunks = find_hunks(old, new)
-    return hunks, build_difference_sheet(build_hunk_rows(hunks, columns=True), columns=True)
+    return hunks, build_difference_sheet(build_hunk_rows(hunks, two_columns=True), two_columns=True)

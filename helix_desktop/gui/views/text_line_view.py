@@ -243,12 +243,12 @@ class TextLineView(TextSurface):
         x = point.x() - self._gutter_width + self.horizontalScrollBar().value()
         return TextPosition(number, int(line.xToCursor(x)))
 
-    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         """In the margin whole lines are selected."""
         self._by_line = clicks == 1 and event.position().x() < self._gutter_width - 4
-        super()._handle_press(event, clicks=clicks)
+        super()._begin_or_extend_selection(event, clicks=clicks)
 
-    def handle_selection_key(self, key: Qt.Key, *, whole: bool) -> bool:
+    def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
         """The arrows select lines."""
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
         steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}

@@ -93,7 +93,7 @@ def test_choosing_all_and_copying_hashes(page: CachePage, catalogue: MemoryCatal
     assert "305 selected" in page._figures_label.text()
     QTest.keyClick(page.table, Qt.Key.Key_C, CONTROL)
     settle()
-    page.table.select_row(1)
+    page.table.select_row_and_open_entry(1)
     settle()
     assert "selected" not in page._figures_label.text()
     assert page._figures_label.text().startswith("305 entries")
@@ -109,11 +109,11 @@ def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
     x = header.sectionViewportPosition(EntryColumn.SIZE) + 20
     QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
     settle()
-    sizes = [row.stored.size for i in range(10) if (row := page.model.entry_row_at(i)) is not None]
+    sizes = [row.stored.size for i in range(10) if (row := page.model.get_or_load_row(i)) is not None]
     assert sizes == sorted(sizes)
     QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
     settle()
-    first = page.model.entry_row_at(0)
+    first = page.model.get_or_load_row(0)
     assert first is not None
     assert first.stored.size > 2_000
 
@@ -144,7 +144,7 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     page.search_hash_or_text("")
     assert page.model.rowCount() == 305
     settle()
-    chosen = page.model.entry_row_at(page.table.current_row) if page.table.current_row >= 0 else None
+    chosen = page.model.get_or_load_row(page.table.current_row) if page.table.current_row >= 0 else None
     assert chosen is None or chosen.stored.digest == page.viewer.row.stored.digest
     assert page.table.selected_ranges == ([(page.table.current_row, page.table.current_row)] if chosen else [])
 
@@ -291,10 +291,10 @@ def test_what_is_shown_stays_chosen_when_its_row_was_looked_up_among_old_ones(
     catalogue.put(b"new one", "write_file", "new.txt")
     page.model.recount_and_reload()
     settle()
-    page.table.move_current_row_to(2)  # as found in the rows from before the new one
+    page.table.move_current_row_without_opening(2)  # as found in the rows from before the new one
     page.model.recount_and_reload()
     settle()
-    there = page.model.entry_row_at(page.table.current_row)
+    there = page.model.get_or_load_row(page.table.current_row)
     assert there is not None
     assert page.viewer.row is not None
     assert there.stored == page.viewer.row.stored
@@ -461,7 +461,7 @@ def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, them
 
 
 def test_with_large_text_the_first_button_is_not_cut(page: CachePage, theme: Theme, settle: Settle) -> None:
-    page.table.select_row(0)
+    page.table.select_row_and_open_entry(0)
     settle()
     for zoom in (1.0, 1.5, 1.75, 2.0):
         theme.set_zoom(zoom)
@@ -524,12 +524,12 @@ def test_rows_are_selected_by_hand_and_stay_selected_when_rows_come_in(
     assert page.table.selected_ranges == [(1, 3), (5, 5)]
     click_row(page, 2, CONTROL)
     assert page.table.selected_ranges == [(1, 1), (3, 3), (5, 5)]
-    chosen = [page.model.entry_row_at(row) for row in page.table.selected_rows()]
+    chosen = [page.model.get_or_load_row(row) for row in page.table.selected_rows()]
     catalogue.put(b"new one", "write_file", "new.txt")
     page.refresh_entries_soon()
     settle()
     assert page.table.selected_ranges == [(2, 2), (4, 4), (6, 6)]
-    assert [page.model.entry_row_at(row) for row in page.table.selected_rows()] == chosen
+    assert [page.model.get_or_load_row(row) for row in page.table.selected_rows()] == chosen
     page.entry_actions.copy_selected_hashes()
     settle()
     assert QGuiApplication.clipboard().text().split("\n") == [row.stored.digest.hex for row in chosen if row]
@@ -545,7 +545,7 @@ def test_a_selection_holds_while_pages_far_away_are_looked_at(
     QTest.keyClick(page.table, Qt.Key.Key_Home)
     settle()
     assert page.table.selected_ranges == [(0, 0)]
-    assert page.viewer.row == page.model.entry_row_at(0)
+    assert page.viewer.row == page.model.get_or_load_row(0)
     header = page.table.horizontalHeader()
     header.moveSection(header.visualIndex(EntryColumn.SIZE), 0)
     click_row(page, 4, SHIFT)
@@ -569,11 +569,11 @@ def test_a_filter_that_leaves_fewer_rows_opens_no_other_entry(
 
 
 def test_a_row_of_placeholders_opens_when_its_entry_has_come(page: CachePage, settle: Settle) -> None:
-    page.table.select_row(200)
+    page.table.select_row_and_open_entry(200)
     assert page.table.is_current_row_loading
     settle()
     assert not page.table.is_current_row_loading
-    assert page.viewer.row == page.model.entry_row_at(200)
+    assert page.viewer.row == page.model.get_or_load_row(200)
 
 
 def test_letters_typed_into_the_table_look_for_nothing(page: CachePage) -> None:

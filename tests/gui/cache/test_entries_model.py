@@ -26,9 +26,9 @@ def test_only_pages_that_are_looked_at_are_read(theme: Theme, catalogue: MemoryC
     model = model_of(catalogue, settle)
     assert model.rowCount() == len(catalogue.lines)
     assert catalogue.asked == [0]
-    assert model.entry_row_at(ROWS_PER_PAGE * 2 + 5) is None
+    assert model.get_or_load_row(ROWS_PER_PAGE * 2 + 5) is None
     settle()
-    row = model.entry_row_at(ROWS_PER_PAGE * 2 + 5)
+    row = model.get_or_load_row(ROWS_PER_PAGE * 2 + 5)
     assert row is not None
     assert catalogue.asked == [0, ROWS_PER_PAGE * 2]
     assert row.time == NOW + len(catalogue.lines) - 1 - (ROWS_PER_PAGE * 2 + 5)
@@ -39,7 +39,7 @@ def test_while_dragging_pages_that_went_by_are_not_read(theme: Theme, settle: Se
     catalogue.lines = [catalogue.put(b"x")] * 100_000
     model = model_of(catalogue, settle)
     for row in range(0, 100_000, 5_000):
-        model.entry_row_at(row)
+        model.get_or_load_row(row)
     settle()
     assert len(catalogue.asked) <= 4
 
@@ -48,7 +48,7 @@ def test_another_order_and_another_filter(theme: Theme, catalogue: MemoryCatalog
     model = model_of(catalogue, settle)
     model.set_sort_order(EntrySort.SIZE, descending=True)
     settle()
-    sizes = [row.stored.size for i in range(20) if (row := model.entry_row_at(i)) is not None]
+    sizes = [row.stored.size for i in range(20) if (row := model.get_or_load_row(i)) is not None]
     assert sizes == sorted(sizes, reverse=True)
     model.set_entry_filter(EntryFilter(tool="run_command"))
     settle()
@@ -63,7 +63,7 @@ def test_new_entries_come_in_above(theme: Theme, catalogue: MemoryCatalogue, set
     model.recount_and_reload()
     settle()
     assert grown == [1]
-    row = model.entry_row_at(0)
+    row = model.get_or_load_row(0)
     assert row is not None
     assert row.stored == new.stored
 
@@ -76,7 +76,7 @@ def test_a_late_answer_to_an_earlier_question_is_dropped(
     model.set_entry_filter(EntryFilter(tool="run_command"))
     model._store_loaded_page(0, earlier, catalogue.lines[:5])
     settle()
-    row = model.entry_row_at(0)
+    row = model.get_or_load_row(0)
     assert row is not None
     assert row.about.tool == "run_command"
 

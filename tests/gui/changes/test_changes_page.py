@@ -75,7 +75,7 @@ def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
 ) -> None:
     changes.now["new.txt"] = b"mine\n"
     turn = page._turns[0]
-    page.undo.undo_change_sources(turn.sources, "Undo turn 12")
+    page.undo.confirm_and_undo_sources(turn.sources, "Undo turn 12")
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert asked.choices_by_path == {"0/new.txt": "now"}
@@ -91,7 +91,7 @@ def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
 ) -> None:
     buttons: list[dict[str, Any]] = []
     page.notice_wanted.connect(lambda _words, button: buttons.append(button))
-    page.undo.undo_change_sources(page._turns[0].sources, "Undo turn 12")
+    page.undo.confirm_and_undo_sources(page._turns[0].sources, "Undo turn 12")
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     asked.accept()
@@ -306,7 +306,7 @@ def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
     changes.fill({"a.py": (BEFORE, AFTER)})
     page.show_changes_of(changes, "c1")
     source = page._turns[0].sources[0]
-    page.undo.undo_change_sources([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
+    page.undo.confirm_and_undo_sources([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert (asked.windowTitle(), asked.undo_button.text()) == ("Redo turn 12", "Redo")
@@ -376,5 +376,5 @@ def test_a_file_whose_content_is_gone_does_not_leave_another_one_in_its_place(
         raise NotFound("The entry was forgotten.")
 
     monkeypatch.setattr(changes, "contents_of_both_versions", gone)
-    page._open_changed_file(page.files.files.items[-3])
+    page._load_and_show_changed_file(page.files.files.items[-3])
     assert page.body._sentence_label.text() == "The entry was forgotten."

@@ -372,14 +372,14 @@ def test_what_was_begun_is_there_again_after_an_earlier_message_was_edited(compo
         QTest.keyClick(composer.text, Qt.Key.Key_Return)
     elif leave == "another one edited":
         composer.edit_earlier_message(16, (Text("the next one"),))
-        composer.stop_editing()
+        composer.stop_editing_and_restore_draft()
     elif leave == "another conversation":
         composer.show_draft_of("one", "other", "")
         composer.show_draft_of("one", "talk", "")
         assert composer.message_parts() == (Text("as it was"),)
-        composer.stop_editing()
+        composer.stop_editing_and_restore_draft()
     else:
-        composer.stop_editing()
+        composer.stop_editing_and_restore_draft()
     assert composer.message_parts() == (Text("half a sentence"), FILE)
 
 
@@ -401,7 +401,7 @@ def test_an_edit_outlives_the_program_and_still_replaces_its_message(
 def test_a_message_that_could_not_begin_a_conversation_goes_into_no_other_one(composer: Composer) -> None:
     composer.show_draft_of("one", "new", "one")
     composer.show_draft_of("one", "talk", "one")
-    composer.add_to_draft(("one", "new"), (Text("a first message"),))
+    composer.add_and_tell_if_shown(("one", "new"), (Text("a first message"),))
     assert composer.text.toPlainText() == ""
     composer.show_draft_of("one", "new", "one")
     assert composer.text.toPlainText() == "a first message"

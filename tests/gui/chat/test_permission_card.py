@@ -24,7 +24,7 @@ from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
 from helix_desktop.gui.chat.permission_card import (
     LONGEST,
     PermissionQuestionPanel,
-    announce_question_text,
+    build_question_announcement,
     format_uncovered_files,
 )
 from helix_desktop.gui.chat.schema_form import SchemaForm
@@ -204,7 +204,7 @@ def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
     approvals.show_oldest_question({1: PermissionQuestion(COMMAND.call, "t", "p", scopes=("once",))})
     spy = QSignalSpy(approvals.answered)
     assert approvals.visible_card is not None
-    approvals.visible_card.allow_for_scope("always")
+    approvals.visible_card.allow_or_show_next_part("always")
     assert spy.count() == 0
 
 
@@ -311,7 +311,7 @@ def test_nothing_is_removed_from_what_is_allowed(theme: Theme) -> None:
 
 
 def test_a_title_names_its_path_exactly(theme: Theme) -> None:
-    told = announce_question_text(replace(COMMAND, title="Edit a\u202etxt.\nb"))
+    told = build_question_announcement(replace(COMMAND, title="Edit a\u202etxt.\nb"))
     assert told == "Permission needed: Edit a⟨202E⟩txt.⟨000A⟩b"
 
 
@@ -330,7 +330,7 @@ def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, previe
     assert made.visible_card is not None
     assert not buttons(made)["Allow once"].isEnabled()
     assert "scroll to the end to continue" in text.describe_length_and_warnings()
-    made.visible_card.allow_for_scope("once")
+    made.visible_card.allow_or_show_next_part("once")
     assert spy.count() == 0, "the key shows the next page"
     for _ in range(3_000):
         if text.is_end_seen:
@@ -339,7 +339,7 @@ def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, previe
         QApplication.processEvents()
     assert unmark_text(text.toPlainText()) == preview
     assert buttons(made)["Always allow"].isEnabled()
-    made.visible_card.allow_for_scope("once")
+    made.visible_card.allow_or_show_next_part("once")
     assert spy.count() == 1
 
 

@@ -43,7 +43,7 @@ def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme
     notices.show_notice("It was mended.", button="Read", act=lambda: done.append("mended"))
     notices.show_notice("There are rules.", button="Read", act=lambda: done.append("rules"))
     notices.show_notice("Saved.")
-    notices._on_notice_timeout()
+    notices._close_notice_unless_in_use()
     assert notices.shown_text == "There are rules."
     notices.run_notice_action()
     assert notices.shown_text == "It was mended."

@@ -36,7 +36,7 @@ def test_each_page_has_its_side_and_its_width(frame: WindowFrame) -> None:
 def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: WindowFrame) -> None:
     frame.toggle_side_panel()
     frame._splitter.setSizes([251, 700, 431])
-    frame._on_splitter_moved(0, 0)
+    frame._save_dragged_widths(0, 0)
     frame.switch_to_page("timeline")
     assert frame._splitter.sizes()[2] == 299
     frame.switch_to_page("chat")

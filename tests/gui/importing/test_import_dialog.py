@@ -43,7 +43,7 @@ def test_what_was_found_is_listed_and_all_of_it_ticked(window: MainWindow) -> No
     assert dialog.import_button.text() == "Import 13 conversations"
     dialog.found.rows["/b.jsonl", "/gone"].setCheckState(0, Qt.CheckState.Unchecked)
     assert dialog.import_button.text() == "Import 12 conversations"
-    dialog.found._projects()[0].setCheckState(0, Qt.CheckState.Unchecked)
+    dialog.found._project_items()[0].setCheckState(0, Qt.CheckState.Unchecked)
     assert not dialog.import_button.isEnabled()
 
 
@@ -77,9 +77,9 @@ def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
     row = dialog.found.rows["/b.jsonl", "/gone"]
     assert row.text(0) == "b — b.jsonl doesn't contain a session that can be read."
     assert row.checkState(0) == Qt.CheckState.Unchecked
-    assert dialog.found.show_reasons(["/b.jsonl was left out because it contains no reply.", "elsewhere"]) == [
-        "elsewhere"
-    ]
+    assert dialog.found.show_reasons_and_return_others(
+        ["/b.jsonl was left out because it contains no reply.", "elsewhere"]
+    ) == ["elsewhere"]
     assert row.text(0) == "b — b.jsonl was left out because it contains no reply."
 
 
@@ -131,7 +131,7 @@ def test_closing_while_it_goes_on_stops_it(window: MainWindow) -> None:
     histories = FakeHistories()
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
-    dialog._show_import_running(going=True)
+    dialog._show_import_running(is_running=True)
     dialog.reject()
     assert histories.stopped
 

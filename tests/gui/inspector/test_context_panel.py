@@ -17,7 +17,7 @@ from tests.gui.fake_desk import FakeSession
 def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(window: MainWindow, key: Qt.Key) -> None:
     """It was at the first workspace of the rail: what was typed next was lost, and Enter left the workspace."""
     assert QTest.qWaitForWindowActive(window)
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     panel = window.context_panel
     assert panel.isVisible()
     panel.fold_wanted.disconnect()
@@ -29,16 +29,16 @@ def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(window: MainWindow
 
 def test_where_the_window_is_low_the_panel_is_wider_before_its_figures_scroll(window: MainWindow) -> None:
     window.resize(900, 660)
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     QApplication.processEvents()
     panel = window.context_panel
     assert panel.isVisible()
     assert panel.width() > window.theme.zoomed_pixels(400)
     assert not panel.figures.verticalScrollBar().isVisible()
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     window.resize(1400, 1000)
     QApplication.processEvents()
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     assert panel.width() == window.theme.zoomed_pixels(400)
 
 
@@ -46,11 +46,11 @@ def test_the_panel_has_all_its_figures_also_where_laying_them_out_takes_long(
     window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was as high as what a slice had laid out, and the rest was cut off."""
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     usual = window.context_panel.figures.height()
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     monkeypatch.setattr("helix_desktop.gui.views.boxes_view.SLICE", 0.0)
-    window.open_context_panel()
+    window.open_or_close_context_panel()
     assert window.context_panel.figures.height() == usual > 300
 
 
@@ -64,7 +64,7 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
         session.append(ModelSet(ModelRole.MAIN, model, 32_000), UserSaid((Text("Hello", 1),)))
         window.show_session_or_new(session)
         assert ("no price is known" in window.chat.composer._figures.text()) is not known
-        window.open_context_panel()
+        window.open_or_close_context_panel()
         figures = window.context_panel.figures
         assert ("Set the price…" in figures.all_text()) is not known
         assert "no price is known" not in figures.all_text(), "with these words, the figure's name is cut off"
@@ -75,5 +75,5 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
             QApplication.processEvents()
         assert window.pages.timeline._price_link.isHidden() is known
         window.switch_to_page("chat")
-        window.open_context_panel()
+        window.open_or_close_context_panel()
     assert wanted == [True]

@@ -168,7 +168,7 @@ def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow
 def test_with_another_service_neither_the_key_nor_what_was_said_stays(window: MainWindow) -> None:
     page = ProvidersPage(FakeSetup(), window.background_runner)
     page._panel._key.setText("bad")
-    page._panel.test_key()
+    page._panel.test_key_and_add_provider()
     assert "does not accept this key" in said(page)
     page._panel._provider.setCurrentIndex(page._panel._provider.count() - 1)
     assert page._panel._key.text() == ""
@@ -179,7 +179,7 @@ def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindo
     setup = FakeSetup(keyring=False)
     page = ProvidersPage(setup, window.background_runner)
     page._panel._key.setText("good")
-    page._panel.test_key()
+    page._panel.test_key_and_add_provider()
     assert setup.added == []
     QTest.mouseClick(button(page, "Use the key for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added == [(ANTHROPIC, "good", "session")]
@@ -236,7 +236,7 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     assert not panel._address.isHidden()
     panel._address.setText("https://llm.example.org/v1")
     panel._key.setText("good")
-    panel.test_key()
+    panel.test_key_and_add_provider()
     assert [(p.name, p.address, p.kind) for p, _, _ in setup.added] == [
         ("llm-example-org", "https://llm.example.org/v1", "openai-chat")
     ]
@@ -272,7 +272,7 @@ def test_the_address_that_the_environment_names_is_offered_with_its_key(window: 
     assert panel._key.placeholderText() == "Leave empty to use the key in ANTHROPIC_API_KEY"
     panel._key.setText("good")
     panel._address.setText("proxy.example/v1")
-    panel.test_key()
+    panel.test_key_and_add_provider()
     assert [(each.name, each.address) for each, *_ in setup.added] == [("anthropic", "https://proxy.example/v1")]
     panel._provider.setCurrentIndex(1)
     assert panel._address.isHidden()
@@ -292,7 +292,7 @@ def test_a_server_of_ones_own_needs_no_key(window: MainWindow, written: str, nam
     panel = page._panel
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
     panel._address.setText(written)
-    panel.test_key()
+    panel.test_key_and_add_provider()
     assert [(p.name, p.address, key) for p, key, _ in setup.added] == [(name, address, "")]
     assert "Connected. " in said(page)
 

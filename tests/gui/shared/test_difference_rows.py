@@ -16,7 +16,7 @@ from tests.unmarking import unmark_text
 def read_back(text: str, *, columns: bool) -> str:
     lines: list[str] = []
     goes_on = False
-    for row in build_patch_rows(text, columns=columns):
+    for row in build_patch_rows(text, two_columns=columns):
         if row.head:
             lines.append(row.head)
         elif row.right is not None:
@@ -32,8 +32,10 @@ def test_every_line_is_there(seed: int) -> None:
     after = before.replace(chance.choice(cards.WORDS), cards.value(chance)) + chance.choice(("", cards.value(chance)))
     text = format_unified_diff(before, after, "file")
     assert read_back(text, columns=False) == text.removesuffix("\n")
-    both = [line for row in build_patch_rows(text, columns=True) for line in (row.left, row.right) if line is not None]
-    one = [row.right for row in build_patch_rows(text, columns=False) if row.right is not None]
+    both = [
+        line for row in build_patch_rows(text, two_columns=True) for line in (row.left, row.right) if line is not None
+    ]
+    one = [row.right for row in build_patch_rows(text, two_columns=False) if row.right is not None]
     assert {(line.mark, line.text) for line in both} == {(line.mark, line.text) for line in one}
 
 
@@ -41,7 +43,7 @@ def test_numbers_are_those_of_the_lines() -> None:
     text = "--- a\n+++ a\n@@ -3,2 +3,3 @@\n same\n-old\n+" + "x" * 1_500 + "\n+more\n"
     found = [
         (line.mark, line.old_number, line.new_number)
-        for row in build_patch_rows(text, columns=False)
+        for row in build_patch_rows(text, two_columns=False)
         if (line := row.right)
     ][2:]
     assert found == [(" ", 3, 3), ("-", 4, 0), ("+", 0, 4), ("+", 0, 0), ("+", 0, 5)]

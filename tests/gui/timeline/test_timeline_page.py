@@ -272,7 +272,7 @@ def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) ->
     assert timeline.chart.grab().toImage() != before
     shown, row = timeline.chart.grab().toImage(), round(timeline.chart._theme.zoomed_pixels(LEGEND) * 1.5)
     legend = {shown.pixelColor(x, row).name() for x in range(shown.width())}
-    named = timeline.chart._bars.named_parts()
+    named = timeline.chart._bars.names_and_colours_of_parts()
     assert [name for name, _ in named] == ["read from the cache", "new content", "written again", "reply"]
     assert {timeline.chart._theme.colour_of_token(colour).name() for _, colour in named} <= legend
     timeline._costs_action.trigger()
@@ -373,7 +373,7 @@ def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Wri
     timeline._choose_event(
         next(each for each in timeline.list.rows.items if each.conversation == "d" and each.current_folds)
     )
-    timeline._change_shown_folds("undo_fold", ["f"])
+    timeline._undo_or_redo_folds("undo_fold", ["f"])
     assert (session.done, other.done) == ([], ["undo f"])
     timeline.show_timeline_of(other, bench)
     settle()

@@ -128,7 +128,7 @@ def test_the_line_opens_with_a_click_and_what_is_looked_for_opens_it(
     settle()
     view = pane.view
     whole = view.column.total_height
-    laid = view.column.full_layout(1)
+    laid = view.column.lay_out_fully(1)
     toggle = next(laid.hot_spot_and_rect(spot)[0].act for spot in laid.list_hot_spots())
     assert isinstance(toggle, ToggleSection)
     view.perform_box_action(toggle)
@@ -151,7 +151,7 @@ def test_what_comes_while_it_works_keeps_the_readers_place(pane: TranscriptPane,
     pane.open_transcript(state)
     settle()
     pane.view.verticalScrollBar().setValue(120)
-    pane.view.scrolling._on_scroll_action(1)
+    pane.view.scrolling._follow_if_scrolled_to_end(1)
     settle()
     top = pane.view.reading_position()
     before = len(told.facts)

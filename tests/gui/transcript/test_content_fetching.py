@@ -23,9 +23,9 @@ def test_a_text_is_read_once(theme: Theme, source: MemorySource) -> None:
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
     arrived: list[bool] = []
     content.content_arrived.connect(lambda: arrived.append(True))
-    assert content.get_entry_text(text) is None
-    assert content.get_entry_text(text) == "hello"
-    assert content.get_entry_text(text) == "hello"
+    assert content.get_or_fetch_entry_text(text) is None
+    assert content.get_or_fetch_entry_text(text) == "hello"
+    assert content.get_or_fetch_entry_text(text) == "hello"
     assert (len(source.read_digests), arrived) == (1, [True])
 
 
@@ -33,21 +33,21 @@ def test_bytes_are_not_shown_as_text(theme: Theme, source: MemorySource) -> None
     binary = stored(b"\0\1\2")
     source.contents[binary.digest] = b"\0\1\2"
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
-    content.get_entry_text(binary)
-    assert "not text" in (content.get_entry_text(binary) or "")
+    content.get_or_fetch_entry_text(binary)
+    assert "not text" in (content.get_or_fetch_entry_text(binary) or "")
 
 
 def test_damage_is_said_and_asked_about_once(theme: Theme, source: MemorySource) -> None:
     source.broken = CacheCorrupt("The bytes of 41f3…9ac2 do not match their hash.", remedy="Restore a backup.")
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
     bad = stored(b"bad")
-    content.get_entry_text(bad)
-    content.get_entry_text(bad)
+    content.get_or_fetch_entry_text(bad)
+    content.get_or_fetch_entry_text(bad)
     assert (
         content.explain_missing_entry(bad.digest) == "The bytes of 41f3…9ac2 do not match their hash. Restore a backup."
     )
     assert len(source.read_digests) == 1
-    content.discard_failures()
+    content.discard_failures_and_subagent_items()
     assert content.explain_missing_entry(bad.digest) == ""
 
 
@@ -56,8 +56,8 @@ def test_a_sub_agents_conversation(theme: Theme, source: MemorySource) -> None:
     told.user("find it")
     source.children["child"] = told.facts
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
-    content.get_subagent_items("child")
-    items = content.get_subagent_items("child")
+    content.get_or_fetch_subagent_items("child")
+    items = content.get_or_fetch_subagent_items("child")
     assert items is not None
     assert len(items.all) == 1
 
@@ -65,6 +65,6 @@ def test_a_sub_agents_conversation(theme: Theme, source: MemorySource) -> None:
 def test_a_huge_picture_is_not_read(theme: Theme, source: MemorySource) -> None:
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
     huge = Stored(Digest.of_content(b"x"), LARGEST_PICTURE + 1, 0, "image/png")
-    assert content.get_entry_image(huge) is None
+    assert content.get_or_fetch_entry_image(huge) is None
     assert "too large" in content.explain_missing_entry(huge.digest)
     assert source.read_digests == []

@@ -60,7 +60,7 @@ def test_every_failure_has_a_title_and_a_way_on(error: HelixError, way: ChatInte
 
 def card(pane: TranscriptPane) -> FailureCardBox:
     index = len(pane.view.items.all) - 1
-    box = pane.view.column.full_layout(index).boxes[0]
+    box = pane.view.column.lay_out_fully(index).boxes[0]
     assert isinstance(box, FailureCardBox)
     return box
 
@@ -80,7 +80,7 @@ def test_the_button_is_there_until_something_else_happens(pane: TranscriptPane, 
     pane.view.apply_events([ActivityChanged("c", ConversationActivity.IDLE)])
     assert [hot.name for hot in card(pane).hot_spots] == ["Set the key…", "Try again"]
     pane.view.apply_events([FactAppended(told.user("again"))])
-    first = pane.view.column.full_layout(1).boxes[0]
+    first = pane.view.column.lay_out_fully(1).boxes[0]
     assert first.hot_spots == []
 
 

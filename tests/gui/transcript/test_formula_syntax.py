@@ -89,7 +89,7 @@ def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
     settle()
     QApplication.processEvents()
     settle()
-    laid = pane.view.column.full_layout(1)
+    laid = pane.view.column.lay_out_fully(1)
     assert [type(box) for box in laid.boxes[1:]] == [TextBox, FormulaBox, TextBox]
     assert (
         laid.text_between_offsets(0, laid.text_length)
@@ -99,7 +99,7 @@ def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
     theme.set_scheme_and_zoom("dark", 2.0)
     QApplication.processEvents()
     settle()
-    assert [type(box) for box in pane.view.column.full_layout(1).boxes[1:]] == [TextBox, FormulaBox, TextBox]
+    assert [type(box) for box in pane.view.column.lay_out_fully(1).boxes[1:]] == [TextBox, FormulaBox, TextBox]
 
 
 def test_joined_spans_keep_the_dollars() -> None:

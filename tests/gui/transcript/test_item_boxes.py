@@ -43,7 +43,7 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.message_bar import AnswerNameBox
+from helix_desktop.gui.transcript.message_bar import AnswerNameAndChoiceBox
 from helix_desktop.gui.transcript.table_box import TableBox
 from tests.gui.stand_in import StandIn
 from tests.gui.transcript.facts import OUTPUT, Told, call
@@ -52,7 +52,7 @@ from tests.gui.transcript.facts import OUTPUT, Told, call
 class NoContents(StandIn):
     """Everything is on its way for ever, but for what a test puts in."""
 
-    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
+    def get_or_draw_formula(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
         return None
 
     def __init__(self) -> None:
@@ -61,16 +61,16 @@ class NoContents(StandIn):
         self.children: dict[str, TranscriptItems] = {}
         self.wrong: dict[Digest, str] = {}
 
-    def get_entry_text(self, stored: Stored) -> str | None:
+    def get_or_fetch_entry_text(self, stored: Stored) -> str | None:
         return self.texts.get(stored.digest)
 
-    def get_entry_image(self, stored: Stored) -> QImage | None:
+    def get_or_fetch_entry_image(self, stored: Stored) -> QImage | None:
         return self.images.get(stored.digest)
 
     def explain_missing_entry(self, digest: Digest) -> str:
         return self.wrong.get(digest, "")
 
-    def get_subagent_items(self, conversation: str) -> TranscriptItems | None:
+    def get_or_fetch_subagent_items(self, conversation: str) -> TranscriptItems | None:
         return self.children.get(conversation)
 
 
@@ -94,7 +94,7 @@ def test_an_answer_with_everything(theme: Theme) -> None:
     told = Told()
     told.reply("# Head\n\nSee [it](http://there).\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\n---")
     made = laid(page_of(theme, told.facts))
-    assert kinds(made)[:5] == [AnswerNameBox, TextBox, TextBox, CodeBox, TableBox]
+    assert kinds(made)[:5] == [AnswerNameAndChoiceBox, TextBox, TextBox, CodeBox, TableBox]
     assert made.boxes[0].text == "m"
     assert [hot.act for hot in made.boxes[2].hot_spots] == [LinkAddress("http://there")]
     assert [hot.act for hot in made.boxes[3].hot_spots] == [CopyText("x = 1")]
@@ -283,7 +283,7 @@ def test_text_and_markdown_of_a_part(theme: Theme) -> None:
     assert "- one\n- two" in part
     assert "**bold**" in part
     assert start > 0
-    places = made.find_text_ranges("word")
+    places = made.find_starts_and_lengths("word")
     assert [made.text_between_offsets(at, at + size) for at, size in places] == ["word"]
 
 

@@ -46,12 +46,12 @@ def test_what_was_laid_out_and_in_sight_does_not_move(theme: Theme, lengths: lis
         seen = [
             i
             for i in made.visible_items(up, HEIGHT)
-            if made.existing_layout(i) is not None and made.heights.height_before(i) >= up
+            if made.existing_layout(i) is not None and made.heights.total_height_before(i) >= up
         ]
-        before = {i: made.heights.height_before(i) - up for i in seen}
+        before = {i: made.heights.total_height_before(i) - up for i in seen}
         y, complete = made.lay_out_visible(up, HEIGHT, time.perf_counter() + 600)
         assert complete
-        assert {i: made.heights.height_before(i) - y for i in seen} == before
+        assert {i: made.heights.total_height_before(i) - y for i in seen} == before
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
@@ -59,11 +59,11 @@ def test_what_was_laid_out_and_in_sight_does_not_move(theme: Theme, lengths: lis
 def test_preparing_the_next_screen_moves_nothing(theme: Theme, lengths: list[int]) -> None:
     made = column(theme, lengths)
     y, _ = made.lay_out_visible(made.total_height // 2, HEIGHT, time.perf_counter() + 600)
-    seen = {i: made.heights.height_before(i) - y for i in made.visible_items(y, HEIGHT)}
+    seen = {i: made.heights.total_height_before(i) - y for i in made.visible_items(y, HEIGHT)}
     ready = False
     while not ready:
         y, ready = made.lay_out_nearby(y, HEIGHT, time.perf_counter() + 600)
-    assert {i: made.heights.height_before(i) - y for i in seen} == seen
+    assert {i: made.heights.total_height_before(i) - y for i in seen} == seen
 
 
 def test_what_stands_at_the_place_jumped_to_is_there_at_once(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_what_stands_at_the_place_jumped_to_is_there_at_once(theme: Theme, monke
     items.add_many_facts(told.facts)
     made = ItemColumn(LayoutContext(DrawingStyle(theme), 720.0, items, NoContents(), lambda: 0.0))
     y = made.total_height // 2
-    _, complete = made.lay_out_visible(y, HEIGHT, until=time.perf_counter())
+    _, complete = made.lay_out_visible(y, HEIGHT, deadline=time.perf_counter())
     answer = made.existing_layout(0)
     assert answer is not None
     assert y < made.content_top(0) + answer.bottom_edge < y + HEIGHT

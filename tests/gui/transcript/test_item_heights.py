@@ -26,7 +26,9 @@ def test_tops_are_sums(sizes: list[int], changes: list[tuple[str, int, int]]) ->
             heights.truncate_items(min(where, len(plain)))
             del plain[where:]
     assert len(heights) == len(plain)
-    assert [heights.height_before(i) for i in range(len(plain) + 1)] == [sum(plain[:i]) for i in range(len(plain) + 1)]
+    assert [heights.total_height_before(i) for i in range(len(plain) + 1)] == [
+        sum(plain[:i]) for i in range(len(plain) + 1)
+    ]
 
 
 @given(SIZES, st.integers(-20, 70_000))
@@ -35,7 +37,7 @@ def test_at_finds_the_item_that_covers_the_place(sizes: list[int], y: int) -> No
     index = heights.item_covering(y)
     assert 0 <= index < len(sizes)
     if 0 <= y < heights.sum_of_heights:
-        assert heights.height_before(index) <= y < heights.height_before(index) + sizes[index]
+        assert heights.total_height_before(index) <= y < heights.total_height_before(index) + sizes[index]
 
 
 def test_hidden_items_are_never_found() -> None:

@@ -215,11 +215,11 @@ def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
     told.user("another way")
     items = grown(told.facts)
     assert items.is_item_hidden(1)
-    change = items.open_group_hiding_item(1)
+    change = items.reveal_hidden_item(1)
     assert change is not None
     assert change.is_visibility_changed
     assert not items.is_item_hidden(1)
-    assert items.open_group_hiding_item(1) is None
+    assert items.reveal_hidden_item(1) is None
 
 
 def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:

@@ -14,15 +14,15 @@ from helix_desktop.gui.transcript.markdown_blocks import (
     TableBlock,
     TextStyle,
     block_as_plain_text,
+    find_link_reference_lines,
     join_span_texts,
-    link_reference_lines,
     parse_markdown_blocks,
 )
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 
 
 def parsed(text: str) -> list[Block]:
-    defined = link_reference_lines(text)
+    defined = find_link_reference_lines(text)
     return [block for chunk in split_markdown_chunks(text) for block in parse_markdown_blocks(text, chunk, defined)]
 
 

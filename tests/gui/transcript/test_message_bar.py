@@ -42,7 +42,7 @@ def wanted(pane: TranscriptPane, settle: Settle) -> list[ChatIntent]:
 
 
 def over(pane: TranscriptPane, index: int) -> None:
-    laid = pane.view.column.full_layout(index)
+    laid = pane.view.column.lay_out_fully(index)
     inner = QRectF(0, 0, pane.view.column.page.width, laid.current_height)
     QTest.mouseMove(pane.view.viewport(), pane.view.rect_in_viewport(index, inner).center().toPoint())
     pane.view.update_hover(pane.view.rect_in_viewport(index, inner).center().toPoint())
@@ -70,7 +70,7 @@ def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted:
 
 
 def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
-    laid = pane.view.column.full_layout(2)
+    laid = pane.view.column.lay_out_fully(2)
     assert [hot.name for hot in laid.boxes[0].hot_spots] == ["Previous answer"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.session import PLAN
-from helix_desktop.gui.transcript.status_lines import describe_fact
+from helix_desktop.gui.transcript.status_lines import describe_fact_if_needed
 from tests.gui.transcript.facts import Told
 
 
@@ -25,15 +25,16 @@ from tests.gui.transcript.facts import Told
     ],
 )
 def test_what_is_noted_of_a_fact(fact: Fact, words: str) -> None:
-    assert describe_fact(fact) == words
+    assert describe_fact_if_needed(fact) == words
 
 
 def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
     """The user may have changed it, and the call's line shows what the agent had written."""
-    note = describe_fact(UserSaid((Text(f"{PLAN}1. Read\n\n2. Write"),), by="plan"))
+    note = describe_fact_if_needed(UserSaid((Text(f"{PLAN}1. Read\n\n2. Write"),), by="plan"))
     assert note.endswith("the full text of the approved plan.\n\n1. Read\n\n2. Write")
     assert (
-        describe_fact(UserSaid((Text("[Go on.]"),), by="task")) == "You gave this task the permission that it needed."
+        describe_fact_if_needed(UserSaid((Text("[Go on.]"),), by="task"))
+        == "You gave this task the permission that it needed."
     )
 
 
@@ -41,5 +42,5 @@ def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
 def test_an_answer_is_noted_where_it_was_cut_short(stop: Stop) -> None:
     told = Told()
     told.reply("so far", stop=stop)
-    noted = describe_fact(told.facts[-1].fact)
+    noted = describe_fact_if_needed(told.facts[-1].fact)
     assert bool(noted) == (stop in {Stop.LENGTH, Stop.FILTERED, Stop.CUT})

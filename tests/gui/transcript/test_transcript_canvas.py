@@ -66,9 +66,9 @@ def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
     settle()
     wanted = [list(pane.view.items.all), pane.view.column.total_height, pane.view.verticalScrollBar().value()]
     history = build_state(told.facts[:-20])
-    asyncio.run(pane.view.prepare_long_history(history))
+    asyncio.run(pane.view.build_items_of_long_history(history))
     pane.open_transcript(build_state(told.facts[:3]))
-    asyncio.run(pane.view.prepare_long_history(history))
+    asyncio.run(pane.view.build_items_of_long_history(history))
     for recorded in told.facts[-20:]:  # while the thread was at work
         history.advance_state(recorded)
     pane.open_transcript(history)
@@ -112,8 +112,8 @@ def first_seen(pane: TranscriptPane) -> tuple[int, int]:
     """The first item that begins in sight, and where."""
     y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
     column = pane.view.column
-    index = next(i for i in column.visible_items(y, height) if column.heights.height_before(i) >= y)
-    return index, column.heights.height_before(index) - y
+    index = next(i for i in column.visible_items(y, height) if column.heights.total_height_before(i) >= y)
+    return index, column.heights.total_height_before(index) - y
 
 
 def test_it_opens_at_the_end_and_follows(pane: TranscriptPane, settle: Settle) -> None:

@@ -88,7 +88,7 @@ def test_the_place_that_somebody_was_led_to_has_a_line_beside_it(pane: Transcrip
 
 def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
     pane.open_transcript(build_state(talk().facts))
-    pane.find()
+    pane.open_find_bar()
     QTest.keyClicks(pane.bar.field, "zebra")
     settle()
     assert pane.bar.counts.text() == "Nothing found"
@@ -100,7 +100,7 @@ def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle:
     pane.open_transcript(build_state(told.facts))
     settle()
     pane.view.select_all_text()
-    pane.find()
+    pane.open_find_bar()
     assert pane.bar.field.text() == "one needle"
 
 

@@ -11,7 +11,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_selection import (
-    copy_selection_text,
+    build_selected_text,
 )
 from tests.gui.transcript.facts import Told, call
 from tests.gui.transcript.test_item_boxes import laid, page_of
@@ -33,8 +33,8 @@ def test_a_selection_backwards_is_the_same(talk: tuple[TranscriptItems, Callable
     back = TextSelection(TextPosition(3, 2), TextPosition(0, 1))
     wanted = "irst\n\nthe middle\n\nread_file src/a.rs\n\nla"
     assert (
-        copy_selection_text(forth, items, made, markdown=False)
-        == copy_selection_text(back, items, made, markdown=False)
+        build_selected_text(forth, items, made, markdown=False)
+        == build_selected_text(back, items, made, markdown=False)
         == wanted
     )
     assert forth.selected_offsets_of(1, 9) == (0, 9)
@@ -45,12 +45,12 @@ def test_markdown_keeps_what_was_written(talk: tuple[TranscriptItems, Callable[[
     items, made = talk
     whole = TextSelection(TextPosition(0, 0), TextPosition(3, 5))
     assert (
-        copy_selection_text(whole, items, made, markdown=True)
+        build_selected_text(whole, items, made, markdown=True)
         == "first\n\nthe *middle*\n\n`read_file src/a.rs`\n\nlast"
     )
 
 
 def test_nothing_selected_is_nothing_copied(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
     items, made = talk
-    assert copy_selection_text(TextSelection(), items, made, markdown=False) == ""
-    assert copy_selection_text(TextSelection(TextPosition(1, 3), TextPosition(1, 3)), items, made, markdown=False) == ""
+    assert build_selected_text(TextSelection(), items, made, markdown=False) == ""
+    assert build_selected_text(TextSelection(TextPosition(1, 3), TextPosition(1, 3)), items, made, markdown=False) == ""

@@ -58,7 +58,7 @@ def at(pane: TranscriptPane, index: int, inner: QRectF) -> QPoint:
 
 
 def hot(pane: TranscriptPane, index: int, kind: type) -> QPoint:
-    laid = pane.view.column.full_layout(index)
+    laid = pane.view.column.lay_out_fully(index)
     found = next(
         place
         for spot in laid.list_hot_spots()
@@ -87,9 +87,9 @@ def move(pane: TranscriptPane, point: QPoint) -> None:
 
 def test_a_selection_goes_across_messages(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
     column = pane.view.column
-    start = at(pane, 0, column.full_layout(0).caret_rect_at(4))
+    start = at(pane, 0, column.lay_out_fully(0).caret_rect_at(4))
     last = len(pane.view.items.all) - 1
-    end = at(pane, last, column.full_layout(last).caret_rect_at(8))
+    end = at(pane, last, column.lay_out_fully(last).caret_rect_at(8))
     drag(pane, start, end)
     QTest.keyClick(pane.view, Qt.Key.Key_C, CONTROL)
     text = QGuiApplication.clipboard().text()
@@ -110,7 +110,7 @@ def test_all_is_copied_as_markdown(pane: TranscriptPane, wanted: list[ChatIntent
 
 def test_the_keyboard_selects(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
     column = pane.view.column
-    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 0, column.full_layout(0).caret_rect_at(0)))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 0, column.lay_out_fully(0).caret_rect_at(0)))
     for _ in range(3):
         QTest.keyClick(pane.view, Qt.Key.Key_Right, SHIFT)
     assert pane.view.selected_text() == "The"
@@ -125,23 +125,23 @@ def test_the_keyboard_selects(pane: TranscriptPane, wanted: list[ChatIntent]) ->
 
 
 def test_a_double_click_selects_a_word(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
-    point = at(pane, 0, pane.view.column.full_layout(0).caret_rect_at(6))
+    point = at(pane, 0, pane.view.column.lay_out_fully(0).caret_rect_at(6))
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
     QTest.mouseDClick(pane.view.viewport(), LEFT, pos=point)
     assert pane.view.selected_text() == "first"
 
 
 def test_a_click_opens_and_closes_a_call(pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle) -> None:
-    before = pane.view.column.full_layout(2).current_height
+    before = pane.view.column.lay_out_fully(2).current_height
     top = pane.view.column.content_top(2)
     point = at(pane, 2, QRectF(20, 19, 2, 2))
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
     settle()
-    assert pane.view.column.full_layout(2).current_height > before
+    assert pane.view.column.lay_out_fully(2).current_height > before
     assert pane.view.column.content_top(2) == top
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
     settle()
-    assert pane.view.column.full_layout(2).current_height == before
+    assert pane.view.column.lay_out_fully(2).current_height == before
     assert not wanted
 
 
@@ -152,7 +152,7 @@ def test_recall_and_the_hash_are_wanted(pane: TranscriptPane, wanted: list[ChatI
 
 
 def test_a_link_asks_before_it_opens(pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle) -> None:
-    laid = pane.view.column.full_layout(1)
+    laid = pane.view.column.lay_out_fully(1)
     spot = next(spot for spot in laid.list_hot_spots() if laid.hot_spot_and_rect(spot)[0].name == "a link")
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 1, laid.hot_spot_and_rect(spot)[1]))
     settle()

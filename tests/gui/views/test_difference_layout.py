@@ -14,7 +14,7 @@ from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, Diff
 @pytest.fixture
 def heights(theme: Theme) -> DifferenceRowHeights:
     text = b"short\n" + b"a word " * 60 + b"\nlast\n"
-    sheet = build_difference_sheet(build_hunk_rows(find_hunks(b"", text), columns=False), columns=False)
+    sheet = build_difference_sheet(build_hunk_rows(find_hunks(b"", text), two_columns=False), two_columns=False)
     lines = DifferenceLines(DrawingStyle(theme), 400, "", two_columns=False, is_exact=False)
     return DifferenceRowHeights(sheet, lines)
 
@@ -33,10 +33,10 @@ def test_a_wrapped_row_is_measured_once_and_the_rows_below_move(heights: Differe
 
 def test_a_comment_makes_room_below_its_row_alone(heights: DifferenceRowHeights) -> None:
     before, room = list(heights.tops), heights._lines.ink.scaled_pixels(BOX)
-    heights.move_comment(1)
-    heights.move_comment(3)
+    heights.move_room_for_comment(1)
+    heights.move_room_for_comment(3)
     assert heights.tops == pytest.approx([*before[:4], before[4] + room])
-    heights.move_comment(-1)
+    heights.move_room_for_comment(-1)
     assert heights.tops == pytest.approx(before)
 
 
