@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 from helix_desktop.engine import context_usage, facts, fold_document_writer, fold_economics
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
-from helix_desktop.engine.large_outputs import OutputAdmission
-from helix_desktop.engine.marker_folding import PartClearer
+from helix_desktop.engine.large_outputs import LargeOutputShortener
+from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.ports import Clock
-from helix_desktop.engine.request_shortening import PanicReduction, PanicSupport
+from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
-from helix_desktop.engine.strategies import handover, markers, output_admission
+from helix_desktop.engine.strategies import handover, markers, output_excerpts
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
 from helix_desktop.engine.view import ConversationState
@@ -74,8 +74,8 @@ class ConversationFolding:
         self._writer = fold_document_writer.FoldDocumentWriter(
             conversation, cache, tokens, self._clock, models, self._contents
         )
-        self._sweeping = PartClearer(conversation, cache, tokens)
-        self._admission = OutputAdmission(conversation, cache, tokens, models, self._contents)
+        self._shortener = PartShortener(conversation, cache, tokens)
+        self._large_outputs = LargeOutputShortener(conversation, cache, tokens, models, self._contents)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
         self._ready: fold_document_writer.WrittenDocument | None = None
@@ -95,15 +95,15 @@ class ConversationFolding:
         what it asked to keep. `seqs`: the first results of the batch, if already recorded.
         """
         try:
-            return await self._admission.excerpt_large_outputs(batch, keeps or {}, seqs)
+            return await self._large_outputs.excerpt_large_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
             # The message may quote the provider, so only the kind of error is logged.
-            log.info("admission failed: %s", type(error).__name__)
+            log.info("excerpting failed: %s", type(error).__name__)
             return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
 
     async def excerpt_large_message(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         try:
-            return await self._admission.excerpt_large_parts(said)
+            return await self._large_outputs.excerpt_large_parts(said)
         except HelixError as error:
             log.info("storing a large message failed: %s", error.what)
             return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
@@ -157,7 +157,7 @@ class ConversationFolding:
             tail = first_seq_of_tail(situation)
             if (clearing := markers.plan_clearing_of_all_before(situation, tail)) is None:
                 raise ActionRefused("One-line markers would not be shorter than the old outputs.")
-            return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
+            return await self._shortener.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
         if (plan := self._plan_on_demand(kind, wish)) is None:
             raise ActionRefused(NOTHING_TO_FOLD)
         await self._discard_ready_fold()
@@ -220,7 +220,7 @@ class ConversationFolding:
         """
         situation = self.current_situation()
         meter = situation.meter
-        whole = output_admission.whole_limit_tokens(situation.policy, meter.window)
+        whole = output_excerpts.whole_limit_tokens(situation.policy, meter.window)
         return (
             self._ready is None
             and tokens * meter.factor <= min(whole, meter.free_tokens)
@@ -361,7 +361,9 @@ class ConversationFolding:
             situation = self.current_situation()
             along = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
             if along is not None:
-                await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
+                await self._shortener.clear_to_markers(
+                    along.parts_to_clear(situation), along.why, batch=ready.fold.fold
+                )
         return recorded
 
     async def append_written_fold(self, written: fold_document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
@@ -377,12 +379,12 @@ class ConversationFolding:
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
         if (clearing := markers.find_due_clearing(situation)) is not None:
-            await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
+            await self._shortener.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
 
     async def _reduce_in_panic(self, *, overflowed: bool) -> None:
         """Take one measure after another until the next request fits."""
-        aid = PanicSupport(self.current_situation, self._spawn, self.append_written_fold, self.wait_and_adopt_fold)
-        reduction = PanicReduction(self.conversation, self._writer, self._sweeping, aid)
+        aid = ShortenerSupport(self.current_situation, self._spawn, self.append_written_fold, self.wait_and_adopt_fold)
+        reduction = RequestShortener(self.conversation, self._writer, self._shortener, aid)
         await reduction.reduce_until_it_fits(overflowed=overflowed)
 
     async def wait_and_adopt_fold(self, seconds: float) -> bool:

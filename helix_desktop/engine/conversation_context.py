@@ -16,7 +16,7 @@ from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import MeterChanged
-from helix_desktop.engine.session_setup import SessionCollaborators
+from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.state.request_digest import digest_of_request
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
@@ -28,8 +28,8 @@ FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share
 class ConversationContext:
     """Its figures are for the next request, with the choices made since the last one."""
 
-    def __init__(self, conversation: Conversation, crew: SessionCollaborators, folding: ConversationFolding) -> None:
-        self._conversation, self._crew, self._folding = conversation, crew, folding
+    def __init__(self, conversation: Conversation, services: SessionServices, folding: ConversationFolding) -> None:
+        self._conversation, self._services, self._folding = conversation, services, folding
         folding.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
 
     def next_request_meter(self) -> WindowMeter:
@@ -43,7 +43,7 @@ class ConversationContext:
 
     def unpriced_model(self) -> str:
         """Return the main model if a cost limit cannot work because its price is unknown."""
-        limits, paid = self._crew.limits(), self._conversation.state.spent
+        limits, paid = self._services.limits(), self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
         costs += limits.workspace_cost + limits.agents_cost
         chosen = self._conversation.expected_state.settings.model_for_role(facts.ModelRole.MAIN)
@@ -55,16 +55,16 @@ class ConversationContext:
         """Return the approximate dollars for sending these words now, or 0.0. `instead_of`: a message they replace."""
         if (price := self.next_message_cost(instead_of)) is None:
             return 0.0
-        tokens = sum(with_text_tokens(part, self._crew.tokens).tokens for part in parts)
+        tokens = sum(with_text_tokens(part, self._services.tokens).tokens for part in parts)
         added = context_usage.estimate_billed_tokens(tokens, self._conversation.expected_state)
-        return price.cost_when_sent(self._crew.clock.current_time()) + added * price.per_token
+        return price.cost_when_sent(self._services.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
         """Return the dollars that markers for old outputs would save on the next message, if
         the provider's cache is cold and the policy would not make them. 0.0: not worth it.
         """
         price = self.next_message_cost()
-        if price is None or price.is_cache_warm(self._crew.clock.current_time()):
+        if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0
         freed = self._folding.tokens_freed_by_markers()
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
@@ -73,7 +73,7 @@ class ConversationContext:
         """Return what the choices made since the last request make the provider cache again."""
         now = self._conversation.expected_state
         found = context_usage.estimate_pending_rewrite(now, self._conversation.state)
-        is_cold = found is not None and 0 < found.until <= self._crew.clock.current_time()
+        is_cold = found is not None and 0 < found.until <= self._services.clock.current_time()
         return None if is_cold else found
 
     async def explain_last_turn(self) -> Sequence[RequestCost]:
@@ -85,7 +85,7 @@ class ConversationContext:
         reply = None if seq is None else self._require_reply(seq)
         saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
         view = (await self._conversation.moment_at(saw)).get_view() if seq is not None else state.get_view()
-        contents = await ViewContents(self._crew.cache).read_view_contents(view)
+        contents = await ViewContents(self._services.cache).read_view_contents(view)
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         if reply is None or reply.stable is None:
             return request
@@ -93,8 +93,8 @@ class ConversationContext:
 
     async def _keep_cache_alive(self) -> None:
         """Send the last request again. If that fails, the cache expires, as it would have anyway."""
-        client, state = self._crew.models(facts.ModelRole.MAIN), self._conversation.state
-        end = turn_loop.turn_end_at_spending_limit(self._crew, self._conversation, len(state.spent))
+        client, state = self._services.models(facts.ModelRole.MAIN), self._conversation.state
+        end = turn_loop.turn_end_at_spending_limit(self._services, self._conversation, len(state.spent))
         if client is not None and end is None:
             with suppress(HelixError, TimeoutError):
                 last = await self.rebuild_request(state.branch.steps[-1])
@@ -117,7 +117,8 @@ class ConversationContext:
         """Replace a handover's or observations' text by the user's own."""
         if self._conversation.state.find_fold(fold) is None:
             raise NotFound(f"There is no fold {fold} in this conversation.")
-        await self._conversation.append_facts(facts.DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
+        tokens = self._services.tokens.count_tokens(text)
+        await self._conversation.append_facts(facts.DocumentEdited(fold, text, tokens))
 
     async def pin_part(self, ref: facts.Cover) -> None:
         """Show a part word for word in every request. Refuses, with figures, what does not fit."""
@@ -141,16 +142,17 @@ class ConversationContext:
 
     async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> facts.Attachment:
         """Return an entry, or some of its lines, as an attachment for the next message."""
-        entry = await self._crew.cache.describe_entry(digest)
+        cache = self._services.cache
+        entry = await cache.describe_entry(digest)
         stored, name = entry.stored, entry.about.source or digest.short_hex
         if lines is not None:
             first, last = lines
-            text = (await self._crew.cache.read_content(digest)).decode("utf-8", "replace").splitlines(keepends=True)
+            text = (await cache.read_content(digest)).decode("utf-8", "replace").splitlines(keepends=True)
             piece = "".join(text[first - 1 : last]).encode()
-            stored = await self._crew.cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
+            stored = await cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
             name = f"{name}:{first}-{last}"
-        sample = await self._crew.cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
-        count = self._crew.tokens.count_tokens
+        sample = await cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
+        count = self._services.tokens.count_tokens
         return facts.Attachment(
             name, stored, await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, count)
         )

@@ -1,6 +1,6 @@
 """Stores and excerpts what arrives too large: outputs, user messages and attachments.
 
-This asks the models; `strategies/output_admission.py` has the questions and handles the
+This asks the models; `strategies/output_excerpts.py` has the questions and handles the
 answers. After any failure, and at the latest after `admission_wait`, the preview is kept.
 """
 
@@ -17,8 +17,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
-from helix_desktop.engine.strategies import markers, output_admission
-from helix_desktop.engine.strategies.output_admission import COMPACT, FULL, PREVIEW, AdmissionChoice
+from helix_desktop.engine.strategies import markers, output_excerpts
+from helix_desktop.engine.strategies.output_excerpts import COMPACT, FULL, PREVIEW, OutputChoice
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.engine.tool_call_parsing import PendingCall
 from helix_desktop.engine.tool_names import RECALLS
@@ -41,7 +41,7 @@ class LargeOutput:
 
 
 @dataclass(slots=True)
-class OutputAdmission:
+class LargeOutputShortener:
     """Decides how much of what arrives in one conversation is shown."""
 
     conversation: Conversation
@@ -64,13 +64,13 @@ class OutputAdmission:
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
         head = meter.parts[ContextKind.SYSTEM]
-        commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window, head)
+        commands = output_excerpts.find_command_outputs(batch, names, meter.used, meter.window, head)
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
         own |= {
             one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)
         }
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        large = output_admission.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
+        large = output_excerpts.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
@@ -105,7 +105,7 @@ class OutputAdmission:
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
         """Whether the agent reads again what it can no longer see, for which an excerpt would be useless."""
-        if not returned.repeat_of or returned.tokens > most or output_admission.is_command_output(returned, tool):
+        if not returned.repeat_of or returned.tokens > most or output_excerpts.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
 
@@ -144,7 +144,7 @@ class OutputAdmission:
         full: list[int] = []
 
         async def decide() -> None:
-            chosen = {one.index: AdmissionChoice(PREVIEW) for one in held}
+            chosen = {one.index: OutputChoice(PREVIEW) for one in held}
             if policy.admission == "ask":
                 chosen = await self._ask_model_for_choices(held, fitting, asking)
             elif policy.admission == "ahead":
@@ -168,20 +168,20 @@ class OutputAdmission:
 
     async def _ask_model_for_choices(
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
-    ) -> dict[int, AdmissionChoice]:
+    ) -> dict[int, OutputChoice]:
         """Ask the main model about the whole batch, over the conversation's prefix."""
         if (main := self.models(facts.ModelRole.MAIN)) is None:
-            return {one.index: AdmissionChoice(PREVIEW) for one in held}
+            return {one.index: OutputChoice(PREVIEW) for one in held}
         previews = {one.index + 1: (one.call, one.preview) for one in held}
         numbers = [index + 1 for index in fitting]
         view = self.conversation.current_view()
         request = request_building.build_request(view, await self.contents.read_view_contents(view))
         shown = {one.returned.call: "(long; see below)" for one in held}
         answered = replace(request, messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)))
-        question = output_admission.admission_question(previews, numbers)
+        question = output_excerpts.output_choice_question(previews, numbers)
         asked = append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT)
         answer = await asking.ask_for_text(main, asked, self.conversation.policy.admission_wait)
-        chosen = output_admission.parse_admission_choices(answer, list(previews), numbers)
+        chosen = output_excerpts.parse_output_choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 
     def _outputs_that_fit_whole(
@@ -204,7 +204,7 @@ class OutputAdmission:
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return
-        question = output_admission.compaction_question(one.call, keep, COMPACTION)
+        question = output_excerpts.compaction_question(one.call, keep, COMPACTION)
         material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
         request = build_material_request(material, question, facts.Purpose.COMPACTION, COMPACTION * 2)
         try:
@@ -233,7 +233,7 @@ class OutputAdmission:
         self, one: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
         returned = one.returned
-        shown = output_admission.format_excerpt(returned.output, returned.tokens, text, asked=asked)
+        shown = output_excerpts.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened as the agent asked" if asked else "")
         fold = self._fold_over(cover, shown, returned.tokens, returned.output.digest, why)
         return replace(fold, batch=batch, asked=asked)
@@ -260,13 +260,13 @@ class OutputAdmission:
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
     """Return what a model is shown of an attachment too large for its window."""
     text = await build_preview_in_thread(await read_stored_text(cache, part.stored), policy.preview_tokens * 4)
-    return f"[Attachment: {part.name}]\n{output_admission.format_excerpt(part.stored, part.tokens, text)}"
+    return f"[Attachment: {part.name}]\n{output_excerpts.format_excerpt(part.stored, part.tokens, text)}"
 
 
-def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> AdmissionChoice:
-    if output_admission.asks_for_everything(keep):
-        return AdmissionChoice(FULL if one.index in may_be_full else PREVIEW)
-    return AdmissionChoice(COMPACT, keep) if keep else AdmissionChoice(PREVIEW)
+def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
+    if output_excerpts.asks_for_everything(keep):
+        return OutputChoice(FULL if one.index in may_be_full else PREVIEW)
+    return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)
 
 
 def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:

@@ -9,7 +9,7 @@ from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import markers
-from helix_desktop.engine.strategies.output_admission import format_excerpt
+from helix_desktop.engine.strategies.output_excerpts import format_excerpt
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
@@ -30,7 +30,7 @@ class ShortenedPart:
 
 
 @dataclass(slots=True)
-class PartClearer:
+class PartShortener:
     """Makes markers, and in panic excerpts, of single parts."""
 
     conversation: Conversation

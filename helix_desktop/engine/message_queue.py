@@ -11,7 +11,7 @@ from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, TokenCounter
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, MessagesQueued
-from helix_desktop.engine.session_setup import QueuedMessage, SessionCollaborators, TurnCallbacks
+from helix_desktop.engine.session_setup import QueuedMessage, SessionServices, TurnCallbacks
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ActionRefused, HelixError
 
@@ -69,10 +69,10 @@ class TurnRunner:
     """`last_end`: how the last turn ended, even if not recorded. While `is_held`, no turn begins."""
 
     def __init__(
-        self, conversation: Conversation, crew: SessionCollaborators, folding: ConversationFolding, queue: MessageQueue
+        self, conversation: Conversation, services: SessionServices, folding: ConversationFolding, queue: MessageQueue
     ) -> None:
-        self._conversation, self._crew, self._folding, self._queue = conversation, crew, folding, queue
-        self.contents = ViewContents(crew.cache)
+        self._conversation, self._services, self._folding, self._queue = conversation, services, folding, queue
+        self.contents = ViewContents(services.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
         self.task: asyncio.Task[None] | None = None
@@ -96,7 +96,9 @@ class TurnRunner:
         """Start a turn if one is due. The session is only known during a turn."""
         if self.task is None and not self.is_held and (self._queue or even_without_words):
             self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
-            self.task = self._crew.spawn(self._run_turns(ask, set_activity), name=f"turn of {self._conversation.id}")
+            self.task = self._services.spawn(
+                self._run_turns(ask, set_activity), name=f"turn of {self._conversation.id}"
+            )
             self.task.add_done_callback(partial(self._reset_unstarted_turn, set_activity))
 
     def _reset_unstarted_turn(self, set_activity: SetActivity, turn: asyncio.Task[None]) -> None:
@@ -130,13 +132,15 @@ class TurnRunner:
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
         """Run one turn, which answers the next message. An error that can't be recorded becomes its end's reason."""
         try:
-            async with self._crew.turn_lease(self._conversation.id):
+            async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
                 steering = self._queue.take_steering, self._queue.requeue_messages
                 talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
-                if self._crew.run_foreign_turn is not None:
-                    return await self._crew.run_foreign_turn(talk)
-                self._talking = turn_loop.TurnLoop(self._conversation, self._crew, self._folding, self.contents, talk)
+                if self._services.run_foreign_turn is not None:
+                    return await self._services.run_foreign_turn(talk)
+                self._talking = turn_loop.TurnLoop(
+                    self._conversation, self._services, self._folding, self.contents, talk
+                )
                 return await self._talking.run_turn()
         except HelixError as error:
             return turn_loop.turn_end_of_error(error)
@@ -177,13 +181,13 @@ class TurnRunner:
                 0, ("SessionStart", {"source": "resume" if len(self._conversation.state.facts) > 1 else "startup"})
             )
         for event, values in events:
-            heard = await self._crew.run_hooks(event, self._conversation.id, values)
+            heard = await self._services.run_hooks(event, self._conversation.id, values)
             if heard.blocks and event == "UserPromptSubmit":
                 raise ActionRefused(
                     f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued."
                 )
             if heard.says:
-                text = with_text_tokens(facts.Text(f"[A hook for {event} says:]\n{heard.says}"), self._crew.tokens)
+                text = with_text_tokens(facts.Text(f"[A hook for {event} says:]\n{heard.says}"), self._services.tokens)
                 found.append(facts.UserSaid((text,), steering=True, by=f"hook:{event}"))
         self._begun, self._sent_on = True, 0
         return found
@@ -192,10 +196,10 @@ class TurnRunner:
         """Let hooks make the agent continue, at most a few times."""
         if self._queue or self._sent_on >= MOST_SENT_ON:
             return
-        heard = await self._crew.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})
+        heard = await self._services.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})
         if heard.blocks:
             self._sent_on += 1
-            text = with_text_tokens(facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._crew.tokens)
+            text = with_text_tokens(facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._services.tokens)
             self._queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
 
     def _build_message_facts(

@@ -14,7 +14,7 @@ from helix_desktop.engine.fold_document_writer import (
     gather_material,
     spent_on_failed_document,
 )
-from helix_desktop.engine.marker_folding import PartClearer
+from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.messages import Block, Role
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.engine.strategies import fold_strategy, markers, truncation
@@ -29,7 +29,7 @@ WHY = "the next request would not fit"
 
 
 @dataclass(frozen=True, slots=True)
-class PanicSupport:
+class ShortenerSupport:
     """What `ConversationFolding` does for this. `wait_for_fold` returns False if the fold in flight had to be given up."""
 
     situation: Callable[[], fold_strategy.FoldSituation]
@@ -38,14 +38,14 @@ class PanicSupport:
     wait_for_fold: Callable[[float], Awaitable[bool]]
 
 
-class PanicReduction:
+class RequestShortener:
     def __init__(
-        self, conversation: Conversation, writer: FoldDocumentWriter, sweeping: PartClearer, aid: PanicSupport
+        self, conversation: Conversation, writer: FoldDocumentWriter, shortener: PartShortener, aid: ShortenerSupport
     ) -> None:
         self._conversation = conversation
         self._aid = aid
         self._writer = writer
-        self._sweeping = sweeping
+        self._shortener = shortener
         self._target = 0
         self._waited = 0.0
         self._may_ask = True
@@ -105,7 +105,7 @@ class PanicReduction:
         situation = self._aid.situation()
         clearing = markers.plan_clearing_of_all_before(situation, fold_strategy.first_seq_kept_in_panic(situation))
         if clearing is not None:
-            await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
+            await self._shortener.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
 
     async def _wait_for_fold_in_flight(self) -> None:
         """Use the fold being written, if it is finished in time."""
@@ -143,7 +143,7 @@ class PanicReduction:
             if self._target_is_met():
                 return
             try:
-                await self._sweeping.shorten_to_excerpt(ref, WHY, EXCERPT)
+                await self._shortener.shorten_to_excerpt(ref, WHY, EXCERPT)
             except HelixError:
                 continue  # This measure failed, but the next, stronger one may still work.
 

@@ -26,21 +26,21 @@ class Session:
     """One open conversation: its state, its turn, its queue and its open questions."""
 
     def __init__(
-        self, conversation: Conversation, crew: session_setup.SessionCollaborators, folding: ConversationFolding
+        self, conversation: Conversation, services: session_setup.SessionServices, folding: ConversationFolding
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
         self.why = ""  # Why the current activity: what failed, or what the user is being asked.
-        self._crew = crew
+        self._services = services
         self.folding = folding
-        self.queue = MessageQueue(conversation, crew.tokens)
+        self.queue = MessageQueue(conversation, services.tokens)
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         # If set, questions go here: those of a sub-agent to whoever waits for its result.
         self.asked_elsewhere: AskUser | None = None
-        self.context = ConversationContext(conversation, crew, folding)
-        self.turns = TurnRunner(conversation, crew, folding, self.queue)
+        self.context = ConversationContext(conversation, services, folding)
+        self.turns = TurnRunner(conversation, services, folding, self.queue)
 
     @property
     def id(self) -> str:
@@ -108,7 +108,7 @@ class Session:
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             return await self._ask_user(replace(question, command=command))
 
-        return await self._crew.tools.run_tool_call(call, CallContext(self.id, ask, lambda _: None))
+        return await self._services.tools.run_tool_call(call, CallContext(self.id, ask, lambda _: None))
 
     async def wait_until_idle(self) -> None:
         while self.turns.task is not None:
@@ -127,12 +127,12 @@ class Session:
         """Show what the next request will have with this setup, without recording it."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
-        turn_loop.set_expected_request_settings(self._crew, self.conversation, setup)
+        turn_loop.set_expected_request_settings(self._services, self.conversation, setup)
         self.conversation.notify_listeners(session_events.MeterChanged(self.id))
 
     async def start_fold(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
-        await self._crew.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
+        await self._services.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
         await self.folding.fold_on_demand(kind, wish)
 
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
@@ -141,7 +141,7 @@ class Session:
         # Results and file changes on abandoned branches too, because a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged
         done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, kinds)]
-        restored = await self._crew.restore(done) if restore_files else session_setup.FileRestoration()
+        restored = await self._services.restore(done) if restore_files else session_setup.FileRestoration()
         new_facts = () if restored.fact is None else (restored.fact,)
         await self.conversation.append_facts(*new_facts, facts.Rewound(seq))
         return restored.said
@@ -190,7 +190,7 @@ class Session:
         new_facts: list[facts.Fact] = [facts.TurnEnded(facts.TurnEnd.DONE)] if is_running else []
         new_facts += [facts.ConversationChanged(title=title)] if title else []
         await self.conversation.append_facts(*new_facts)
-        await turn_loop.record_changed_settings(self._crew, self.conversation)
+        await turn_loop.record_changed_settings(self._services, self.conversation)
 
     async def set_title(self, title: str) -> None:
         await self.conversation.append_facts(facts.ConversationChanged(title=title.strip() or "Untitled"))
@@ -236,7 +236,9 @@ class Session:
             answer = await future
             if question.plan and answer.allowed:  # Record the plan before anything reacts to the user's answer.
                 plan = session_setup.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
-                await self.conversation.append_facts(*turn_loop.build_note_facts([plan], self._crew, self.conversation))
+                await self.conversation.append_facts(
+                    *turn_loop.build_note_facts([plan], self._services, self.conversation)
+                )
             return answer
         finally:
             del self._answers[number], self.questions[number]

@@ -126,7 +126,7 @@ class FoldServices:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionCollaborators(FoldServices):
+class SessionServices(FoldServices):
     """Everything a session works with.
 
     `spent` returns the money spent today and in total. `restore` puts files back as they were

@@ -15,7 +15,7 @@ from helix_desktop.engine.message_blocks import is_json_object
 from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
-from helix_desktop.engine.session_setup import SessionCollaborators
+from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 from helix_desktop.fast_dataclass import dataclass
@@ -32,11 +32,11 @@ TORN = (
 
 
 @dataclass(eq=False)
-class ReplyCalls:
+class ToolCallRunner:
     """Runs the calls of a turn's replies."""
 
     conversation: Conversation
-    crew: SessionCollaborators
+    services: SessionServices
     folding: ConversationFolding
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     # The ids of calls that have actually started to run.
@@ -57,7 +57,7 @@ class ReplyCalls:
                 seqs += await self._record_results(done[len(seqs) :])
                 self._notify_stage(group, CallStage.RUNNING)
                 tasks = [
-                    self.crew.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
+                    self.services.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
                 ]
                 await asyncio.gather(*tasks)
                 done += [task.result() for task in tasks]
@@ -81,7 +81,7 @@ class ReplyCalls:
         groups: list[list[ToolCall]] = []
         alone = True
         for call in calls:
-            before, alone = alone, self.crew.tools.runs_alone(call.name)
+            before, alone = alone, self.services.tools.runs_alone(call.name)
             if before or alone:
                 groups.append([])
             groups[-1].append(call)
@@ -93,12 +93,12 @@ class ReplyCalls:
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
         """Run a call and measure it, without the time the user took for an answer."""
-        now, waits = self.crew.clock.current_time, list[float]()
+        now, waits = self.services.clock.current_time, list[float]()
         started = now()
         outcome = await (
             self._outcome_of_cut_off_call(call)
             if call is torn
-            else self.crew.tools.run_tool_call(call, self._build_call_context(call, waits))
+            else self.services.tools.run_tool_call(call, self._build_call_context(call, waits))
         )
         returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
@@ -106,10 +106,10 @@ class ReplyCalls:
         return returned, _facts_of_outcome(call, outcome), outcome.keep
 
     async def _outcome_of_cut_off_call(self, call: ToolCall) -> CallOutcome:
-        return CallOutcome(await self.crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
+        return CallOutcome(await self.services.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
 
     def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
-        here, now = self.conversation, self.crew.clock.current_time
+        here, now = self.conversation, self.services.clock.current_time
 
         def show(text: str) -> None:
             here.notify_listeners(ToolPrinted(here.id, call.id, text))
@@ -146,8 +146,8 @@ class ReplyCalls:
     async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
         size, content = outcome.output.size, outcome.content
         if content is None:
-            content = await self.crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
-        given = size, content, self.crew.tokens.count_tokens
+            content = await self.services.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+        given = size, content, self.services.tokens.count_tokens
         if len(content) > 1 << 15:
             tokens = await asyncio.to_thread(estimate_entry_tokens, *given)
         else:
@@ -183,8 +183,8 @@ class ReplyCalls:
         await self._record_results(results)
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
-        stored = await self.crew.cache.store_content(why.encode(), EntryOrigin(call.name))
-        tokens = self.crew.tokens.count_tokens(why)
+        stored = await self.services.cache.store_content(why.encode(), EntryOrigin(call.name))
+        tokens = self.services.tokens.count_tokens(why)
         return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
 
     def most_repeated_tool(self) -> tuple[str, int]:

@@ -13,9 +13,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
-from helix_desktop.engine.session_setup import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks
+from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, StandingNote, TurnCallbacks
 from helix_desktop.engine.state.request_digest import digest_of_request
-from helix_desktop.engine.tool_call_execution import ReplyCalls
+from helix_desktop.engine.tool_call_execution import ToolCallRunner
 from helix_desktop.engine.tool_call_parsing import match_tool_name, unwrap_call
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
@@ -42,31 +42,31 @@ class _PreparedRequest:
     digest: Digest
 
 
-async def record_changed_settings(crew: SessionCollaborators, conversation: Conversation) -> None:
+async def record_changed_settings(services: SessionServices, conversation: Conversation) -> None:
     """Record what a request depends on besides its messages."""
-    setup = await crew.setup()
+    setup = await services.setup()
     conversation.set_expected_settings(setup.settings_facts)
-    expected = (*setup.settings_facts, _build_tools_offered(crew))
+    expected = (*setup.settings_facts, _build_tools_offered(services))
     new_facts = [fact for fact in expected if not conversation.state.has_settings_of_fact(fact)]
-    await conversation.append_facts(*new_facts, *build_note_facts(setup.notes, crew, conversation, len(new_facts)))
+    await conversation.append_facts(*new_facts, *build_note_facts(setup.notes, services, conversation, len(new_facts)))
 
 
 def set_expected_request_settings(
-    crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup
+    services: SessionServices, conversation: Conversation, setup: ConversationSetup
 ) -> None:
     """Set, without recording it, what the next request has besides its messages."""
     conversation.set_expected_settings(setup.settings_facts)
-    conversation.set_expected_settings((*setup.settings_facts, _build_tools_offered(crew)))
+    conversation.set_expected_settings((*setup.settings_facts, _build_tools_offered(services)))
 
 
-def _build_tools_offered(crew: SessionCollaborators) -> facts.ToolsOffered:
-    tools = crew.tools.offered_specs()
-    counted = sum(crew.tokens.count_tokens(t.name + t.description + t.schema) for t in tools)
-    return facts.ToolsOffered(tools, counted, *crew.withheld())
+def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
+    tools = services.tools.offered_specs()
+    counted = sum(services.tokens.count_tokens(t.name + t.description + t.schema) for t in tools)
+    return facts.ToolsOffered(tools, counted, *services.withheld())
 
 
 def build_note_facts(
-    wanted: Iterable[StandingNote], crew: SessionCollaborators, conversation: Conversation, before: int = 0
+    wanted: Iterable[StandingNote], services: SessionServices, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
     """Return new or changed notes, said at the end and pinned: the prefix
     stays, and folds don't shorten them. `before`: how many facts precede these.
@@ -79,7 +79,9 @@ def build_note_facts(
             continue
         if seq and note.pinned:
             new_facts.append(facts.Unpinned(facts.PartRef(seq)))
-        new_facts.append(facts.UserSaid((facts.Text(text, crew.tokens.count_tokens(text)),), steering=True, by=note.by))
+        new_facts.append(
+            facts.UserSaid((facts.Text(text, services.tokens.count_tokens(text)),), steering=True, by=note.by)
+        )
         if note.pinned:
             new_facts.append(facts.Pinned(facts.PartRef(-(before + len(new_facts) - 1))))
     return new_facts
@@ -91,13 +93,13 @@ class TurnLoop:
     def __init__(
         self,
         conversation: Conversation,
-        crew: SessionCollaborators,
+        services: SessionServices,
         folding: ConversationFolding,
         contents: ViewContents,
         talk: TurnCallbacks,
     ) -> None:
         self._conversation = conversation
-        self._crew = crew
+        self._services = services
         self._folding = folding
         self._contents = contents
         self._talk = talk
@@ -105,16 +107,16 @@ class TurnLoop:
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
-        self._calls = ReplyCalls(conversation, crew, folding, talk.ask)
+        self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
 
     async def run_turn(self) -> facts.TurnEnded:
         """Run steps until the turn ends. Record and return its end."""
         # No turn begins once a spending limit is reached.
-        end = turn_end_at_spending_limit(self._crew, self._conversation, self._paid_before)
+        end = turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)
         try:
             while end is None:
                 self._talk.running(ConversationActivity.THINKING)
-                await record_changed_settings(self._crew, self._conversation)
+                await record_changed_settings(self._services, self._conversation)
                 await self._folding.apply_due_folds()
                 self._refuse_pins_over_window()
                 reply = await self._ask_until_answered()
@@ -136,7 +138,7 @@ class TurnLoop:
 
     async def _record_end(self, end: facts.TurnEnded) -> None:
         """Record the end, and files changed by a stopped step."""
-        await self._conversation.append_facts(*await self._crew.collect_file_changes(self._conversation.id), end)
+        await self._conversation.append_facts(*await self._services.collect_file_changes(self._conversation.id), end)
 
     # --- Before a step: preparing and sending the request
 
@@ -163,7 +165,7 @@ class TurnLoop:
         return _PreparedRequest(replace(request, model=model, stable=stable, settled=now.settled), view.seq, digest)
 
     def _main_model_client(self) -> ModelClient:
-        if (client := self._crew.models(facts.ModelRole.MAIN)) is None:
+        if (client := self._services.models(facts.ModelRole.MAIN)) is None:
             raise errors.ModelFailed(
                 "No model has been chosen for this workspace.", remedy="Choose a model at the top right."
             )
@@ -177,7 +179,7 @@ class TurnLoop:
             except errors.ContextTooLong as error:
                 before = self._conversation.current_meter()
                 # The provider's refusal may have revealed the real size of the model's window.
-                await record_changed_settings(self._crew, self._conversation)
+                await record_changed_settings(self._services, self._conversation)
                 await self._folding.apply_due_folds(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
                 if now.used >= before.used and now.window == before.window:
@@ -186,7 +188,7 @@ class TurnLoop:
 
     async def _stream_and_record_reply(self) -> Reply:
         asked = await self._build_request_and_mark_sent()
-        started, written, reply = self._crew.clock.current_time(), "", None
+        started, written, reply = self._services.clock.current_time(), "", None
         try:
             async for delta in self._main_model_client().stream_reply(asked.request):
                 self.wake = delta.wake if isinstance(delta, RetryDelay) else None
@@ -208,7 +210,7 @@ class TurnLoop:
             parts = tuple(part for part in parts if isinstance(part, facts.Text))
         parts = tuple(self._count_reply_part(part) for part in parts)
         self._steps += 1
-        seconds = self._crew.clock.current_time() - started
+        seconds = self._services.clock.current_time() - started
         model = reply.model or self._main_model_client().model_name
         if parts or reply.usage.input:
             stable, settled = asked.request.stable, asked.request.settled
@@ -221,11 +223,11 @@ class TurnLoop:
     def _count_reply_part(self, part: facts.ReplyPart) -> facts.ReplyPart:
         match part:
             case facts.Text(text) | facts.Reasoning(text):
-                return replace(part, tokens=self._crew.tokens.count_tokens(text))
+                return replace(part, tokens=self._services.tokens.count_tokens(text))
             case facts.ToolCall(_, said, arguments):
                 offered = self._conversation.state.settings.tools.tools
                 name = match_tool_name(said, [spec.name for spec in offered])
-                tokens = self._crew.tokens.count_tokens(name + arguments)
+                tokens = self._services.tokens.count_tokens(name + arguments)
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _prepare_retry(self, reply: Reply) -> None:
@@ -236,7 +238,7 @@ class TurnLoop:
             partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at once.
-        await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
+        await self._services.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
 
     # --- After a step: continuing or ending the turn
 
@@ -274,23 +276,23 @@ class TurnLoop:
         return self._turn_end_at_limit() if going_on else facts.TurnEnded(facts.TurnEnd.DONE)
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
-        limits = self._crew.limits()
+        limits = self._services.limits()
         if self._steps >= limits.steps:
             return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
         name, count = self._calls.most_repeated_tool()
         if count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
-        return turn_end_at_spending_limit(self._crew, self._conversation, self._paid_before)
+        return turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)
 
 
 def turn_end_at_spending_limit(
-    crew: SessionCollaborators, conversation: Conversation, paid_before: int
+    services: SessionServices, conversation: Conversation, paid_before: int
 ) -> facts.TurnEnded | None:
-    limits = crew.limits()
-    day, ever = crew.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
+    limits = services.limits()
+    day, ever = services.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
     paid = [one.usage.cost for one in conversation.state.spent]
-    turn, agents = sum(paid[paid_before:]), crew.agents_spent()
+    turn, agents = sum(paid[paid_before:]), services.agents_spent()
     for what, spent, limit in (
         ("This turn", turn, limits.turn_cost),
         ("This conversation", sum(paid) + agents[0], limits.conversation_cost),

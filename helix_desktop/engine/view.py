@@ -53,7 +53,7 @@ class ConversationState(Moment):
         self._starts: list[int] = []  # The index in `_blocks` at which each item begins.
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._of: ConversationState | None = None  # The original, for a copy with other settings.
+        self._original: ConversationState | None = None  # The original, for a copy with other settings.
 
     @property
     def facts(self) -> list[Recorded]:
@@ -94,8 +94,8 @@ class ConversationState(Moment):
 
     def get_view(self) -> View:
         """Return the current view. It shares blocks with earlier ones; nothing is computed twice."""
-        if self._shown is None and self._of is not None:
-            behind = self._of.get_view().blocks[len(self._of.settings.settings_blocks) :]
+        if self._shown is None and self._original is not None:
+            behind = self._original.get_view().blocks[len(self._original.settings.settings_blocks) :]
             self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
         if self._shown is None:
             self._refresh_blocks()
@@ -105,7 +105,7 @@ class ConversationState(Moment):
     def with_settings(self, settings: RequestSettings) -> "ConversationState":
         """Return this moment with other settings, to look at, not to advance."""
         other = copy(self)
-        other.settings, other._shown, other._of = settings, None, self  # noqa: SLF001 -- a copy of this one
+        other.settings, other._shown, other._original = settings, None, self  # noqa: SLF001 -- a copy of this one
         return other
 
     def has_settings_of_fact(self, fact: Fact) -> bool:

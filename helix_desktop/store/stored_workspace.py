@@ -302,13 +302,13 @@ class StoredWorkspace:
         fact refers to. `keep`: those in use now. `now`: the current checkpoint.
         """
         until = clock.time() - days * 86_400
-        sweeping = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
-        await self._stores.thread.run_slices(sweeping.run_removal())
+        removal = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
+        await self._stores.thread.run_slices(removal.run_removal())
         await self.index.recount_checkpoints()
-        if sweeping.entries:
+        if removal.entries:
             await self._stores.thread.run_there(self._stores.cache.level.compact_database)
             self.cache.changed()
-        return CollectResult(sweeping.entries, sweeping.freed)
+        return CollectResult(removal.entries, removal.freed)
 
     async def build_conversation_sync(
         self, connected: SharedStoreConnection, heads: ConversationHeads, machine: str

@@ -81,7 +81,7 @@ class FileChanges:
         checkpoints = self.workspace_checkpoints
         if checkpoints.folders.coverage.off:
             return
-        await checkpoints.ensure_first_look()
+        await checkpoints.ensure_first_check()
         swept = self._bench.workspace.folder / _SWEPT
         with suppress(OSError):
             if swept.stat().st_mtime > time.time() - _DAY:
@@ -174,7 +174,7 @@ class FileChanges:
     async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
         """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
         before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
-        await self.workspace_checkpoints.look_for_changes()
+        await self.workspace_checkpoints.check_for_changes()
         changes = folder_state.compare_trees(before, self.workspace_checkpoints.folders.known_items())
         found = [
             self._differences.build_file_change(change, (), broken=False)
@@ -184,7 +184,7 @@ class FileChanges:
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
         """What differs now from a revision of the user's repository. The index is not looked at."""
-        await self.workspace_checkpoints.look_for_changes()
+        await self.workspace_checkpoints.check_for_changes()
         changes = await self.git_repository.compare_with_revision(self.workspace_checkpoints, revision)
         return await self._differences.with_line_counts(
             [self._differences.build_file_change(change, (), broken=False) for change in changes]
@@ -260,7 +260,7 @@ class FileChanges:
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
-        await self.workspace_checkpoints.look_for_changes()
+        await self.workspace_checkpoints.check_for_changes()
         now = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
         if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
             return await self.undo_file_changes([file], conversation=conversation)

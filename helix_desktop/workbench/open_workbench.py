@@ -22,7 +22,7 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_setup import ConversationSetup, HookOutcome, SessionCollaborators
+from helix_desktop.engine.session_setup import ConversationSetup, HookOutcome, SessionServices
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -372,11 +372,11 @@ class Workbench:
         return new
 
     def _build_session(self, conversation: Conversation, *, depth: int = 0, allowed: Sequence[str] = ()) -> Session:
-        crew = self._build_collaborators(conversation, depth, allowed)
+        services = self._build_session_services(conversation, depth, allowed)
         conversation.listeners.append(self._on_event)
-        return Session(conversation, crew, ConversationFolding(conversation, crew))
+        return Session(conversation, services, ConversationFolding(conversation, services))
 
-    def _build_collaborators(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionCollaborators:
+    def _build_session_services(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionServices:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:
             client = self._model_client_for(conversation.id, facts.ModelRole.FAST) or self._model_client_for(
                 conversation.id, facts.ModelRole.MAIN
@@ -408,7 +408,7 @@ class Workbench:
             ),
             guard=self.claims,
         )
-        return SessionCollaborators(
+        return SessionServices(
             cache=self.workspace.cache,
             index=self.workspace.index,
             tokens=self.token_counter,

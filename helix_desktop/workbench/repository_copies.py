@@ -160,7 +160,7 @@ class RepositoryCopies:
             copy = await asyncio.to_thread(_create_copy_files, folder, kit, with_changes, parent)
             tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
             if (checkpoints := tools.resources.checkpoints) is not None:
-                await checkpoints.ensure_first_look()
+                await checkpoints.ensure_first_check()
                 start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
                 copy = replace(copy, start=start.hex if start else "")
             await asyncio.to_thread(_save_copy_description, copy := replace(copy, is_whole=True))
@@ -259,8 +259,8 @@ class RepositoryCopies:
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
-        await checkpoints.ensure_first_look()
-        await checkpoints.look_for_changes(thorough=True)
+        await checkpoints.ensure_first_check()
+        await checkpoints.check_for_changes(thorough=True)
         before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
         listed = await asyncio.to_thread(_list_names_by_root, copy)
         now = checkpoints.folders.known_items()
@@ -309,8 +309,8 @@ class RepositoryCopies:
             raise ActionRefused(
                 "Checkpoints are turned off for this workspace.", remedy=f"{_NOT_TOUCHED} Merge the copy."
             )
-        await checkpoints.ensure_first_look()
-        await checkpoints.look_for_changes(thorough=True)
+        await checkpoints.ensure_first_check()
+        await checkpoints.check_for_changes(thorough=True)
         steps, conflicts = await _plan_steps(checkpoints, changes)
         if conflicts:
             raise ActionRefused(

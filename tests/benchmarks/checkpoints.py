@@ -63,9 +63,9 @@ async def _measured(files: int) -> list[Row]:
 async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]:
     name = f"{files:,} files"
     began = time.perf_counter()
-    await checkpoints.ensure_first_look()
+    await checkpoints.ensure_first_check()
     first = 1000 * (time.perf_counter() - began)
-    await checkpoints.look_for_changes(thorough=True)
+    await checkpoints.check_for_changes(thorough=True)
     await asyncio.sleep(1)
     walks, watched, stash, add = [], [], [], []
     for _ in range(RUNS):
@@ -87,7 +87,7 @@ async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]
 
 async def _took(checkpoints: Checkpoints, *, thorough: bool) -> float:
     began = time.perf_counter()
-    await checkpoints.look_for_changes(thorough=thorough)
+    await checkpoints.check_for_changes(thorough=thorough)
     return 1000 * (time.perf_counter() - began)
 
 

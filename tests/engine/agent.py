@@ -42,7 +42,7 @@ from helix_desktop.engine.ports import (
 )
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
-from helix_desktop.engine.session_setup import ConversationSetup, FileRestoration, SessionCollaborators, TurnLimits
+from helix_desktop.engine.session_setup import ConversationSetup, FileRestoration, SessionServices, TurnLimits
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 NO_LIMITS = TurnLimits()
@@ -187,7 +187,7 @@ async def world(
     setup = ConversationSetup(
         SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet(ModelRole.MAIN, "scripted", window),)
     )
-    crew = SessionCollaborators(
+    services = SessionServices(
         cache=cache,
         index=MemoryIndex(journal, cache),
         tokens=Words(),
@@ -200,9 +200,9 @@ async def world(
         limits=lambda: limits,
         spent=lambda: spent,
     )
-    folding = ConversationFolding(conversation, crew)
+    folding = ConversationFolding(conversation, services)
     events: list[Event] = []
-    session = Session(conversation, crew, folding)
+    session = Session(conversation, services, folding)
     session.subscribe_to_events(events.append)
     made = World(session, scripted, tools, journal, cache, events, restored, setup, forget)
     return made

@@ -86,7 +86,7 @@ class Trial:
         model = BillingModel(clock)
         made = await world(model=model, preset="none")
         made.tools.__class__ = ChangingTools
-        made.session.context._crew = made.session.turns._crew = replace(made.session._crew, clock=clock)
+        made.session.context._services = made.session.turns._services = replace(made.session._services, clock=clock)
         made.journal._now = clock.current_time
         made.setup = replace(made.setup, models=(MODEL,), system=SystemSet("You are tested. " * 300, 900))
         trial = cls(made, model, clock)

@@ -175,15 +175,15 @@ async def test_an_edited_message_that_a_hook_refuses_takes_nothing_away_and_is_r
     async def refuse(event: str, _conversation: str, _values: Mapping[str, Any]) -> HookOutcome:
         return HookOutcome(blocks="not now" if event == "UserPromptSubmit" else "")
 
-    crew = turns._crew
-    turns._crew = replace(crew, run_hooks=refuse)
+    services = turns._services
+    turns._services = replace(services, run_hooks=refuse)
     await at.session.edit_and_resend(seq, (Text("better"),))
     await at.session.wait_until_idle()
     assert at.of(Rewound) == []
     assert [recorded.fact for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid)] == [
         before[seq - 1].fact
     ]
-    turns._crew = crew
+    turns._services = services
     at.session.send_message((Text("later"),))
     await at.session.wait_until_idle()
     kinds = [type(recorded.fact) for recorded in at.session.all_facts]
@@ -510,7 +510,7 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
 
     at.tools.runs["look"] = much
     await told(at, "go", "again")
-    clock = at.session._crew.clock
+    clock = at.session._services.clock
     price = at.session.context.next_message_cost()
     assert price is not None
     assert price.forever is False

@@ -52,7 +52,7 @@ async def test_parallel_calls_run_side_by_side_and_are_recorded_together() -> No
 
 async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> None:
     at = await world(calls("look", "look", "run", "run", "look", "look"), says("done"))
-    clock, order = at.session._crew.clock, list[str]()
+    clock, order = at.session._services.clock, list[str]()
     met = asyncio.Barrier(2)
 
     async def look(call: ToolCall, context: CallContext) -> str:
@@ -113,7 +113,7 @@ async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache()
 
 async def test_the_time_a_call_took_is_its_own_and_not_how_long_the_user_thought() -> None:
     at = await world(calls("look"), says("done"))
-    clock = at.session._crew.clock
+    clock = at.session._services.clock
     assert isinstance(clock, SteppedClock)
 
     async def look(call: ToolCall, context: CallContext) -> str:

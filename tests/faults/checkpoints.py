@@ -86,7 +86,7 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
     read: Read = {}
     before = state(folder, read)
     async with net(base) as checkpoints:
-        await checkpoints.ensure_first_look()
+        await checkpoints.ensure_first_check()
         for number in range(count):
             window = await checkpoints.begin_step("1", "c", "command")
             if window is None:
@@ -149,7 +149,7 @@ def _kills(base: Path, count: int, seed: int, found: Counter[str]) -> None:
 async def _prepared(base: Path) -> None:
     """The state everything is put back to, named in a file."""
     async with net(base) as checkpoints:
-        await checkpoints.ensure_first_look()
+        await checkpoints.ensure_first_check()
         now = checkpoints.latest_checkpoint
         assert now is not None
         change = PathChange("0/x", None, folder_state.TreeItem(folder_state.PathKind.FOLDER, 0o755))
@@ -163,12 +163,12 @@ async def _undo_all(base: Path, seed: int) -> None:
     from helix_desktop.engine.digest import Digest
 
     async with net(base) as checkpoints:
-        await checkpoints.ensure_first_look()
+        await checkpoints.ensure_first_check()
         if seed >= 0:
             chance = random.Random(seed)
             for _ in range(3):
                 hostile.turn(base / "project", chance)
-                await checkpoints.look_for_changes()
+                await checkpoints.check_for_changes()
         first = await checkpoints.read_checkpoint_state(Digest.from_hex((base / "first").read_text()))
         changes = folder_state.compare_trees(first, checkpoints.folders.known_items())
         await change_restoring.restore_paths(
@@ -184,7 +184,7 @@ async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> Non
     folder.mkdir(parents=True)
     hostile.fill(folder, chance, 100)
     async with net(base) as checkpoints:
-        await checkpoints.ensure_first_look()
+        await checkpoints.ensure_first_check()
         for number in range(count):
             paths = chance.sample(sorted(folder.rglob("*.py")), 12)
             window = await checkpoints.begin_step("1", "c", "command")
@@ -223,7 +223,7 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
     (folder / "d.other").symlink_to(outside)
     inside = outside.stat().st_mtime_ns
     async with net(base) as checkpoints:
-        await checkpoints.ensure_first_look()
+        await checkpoints.ensure_first_check()
         secret = folder_state.TreeItem(
             folder_state.PathKind.FILE, 0o644, 15, hashlib.sha256(b"outside, secret").digest()
         )
@@ -232,7 +232,7 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
         swapper = subprocess.Popen([sys.executable, "-c", SWAP, str(folder / "d"), str(outside)])
         try:
             for number in range(races):
-                await checkpoints.look_for_changes(thorough=True)
+                await checkpoints.check_for_changes(thorough=True)
                 if any(item.content == secret.content for item in checkpoints.folders.known_items().values()):
                     found["LOST: a file of the outside was read"] += 1
                 now = checkpoints.folders.last_item_at("0/d/f")

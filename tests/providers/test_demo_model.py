@@ -279,11 +279,11 @@ async def test_observations_are_lines_and_a_title_is_short() -> None:
 
 
 async def test_the_choice_about_large_outputs_can_be_read() -> None:
-    from helix_desktop.engine.strategies import output_admission
+    from helix_desktop.engine.strategies import output_excerpts
 
     text = words(await reply_to(user("1: what?"), purpose=Purpose.ADMISSION))
-    assert output_admission.parse_admission_choices(text, [1, 2], []) == {
-        number: output_admission.AdmissionChoice("preview") for number in (1, 2)
+    assert output_excerpts.parse_output_choices(text, [1, 2], []) == {
+        number: output_excerpts.OutputChoice("preview") for number in (1, 2)
     }
 
 

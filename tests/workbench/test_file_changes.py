@@ -28,7 +28,7 @@ async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Des
     changes = bench.file_changes
     assert changes.checkpoint_progress.state == "ready"
     (folder / "new.txt").write_text("new")
-    await changes.workspace_checkpoints.look_for_changes()
+    await changes.workspace_checkpoints.check_for_changes()
     assert [(left.place, left.is_beyond_limits) for left in changes.list_uncovered_paths()] == [("new.txt", True)]
     assert [name for name, _, _ in await changes.largest_subfolders()] == ["src", ""]
     told: list[str] = []
@@ -53,9 +53,9 @@ async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_nee
     assert fact is not None
     await bench.workspace.journal.append_to_journal("c1", [UserSaid((Text("Change it", 3),)), fact])
     (folder / "README.md").write_text("nobody refers to this one\n")
-    await changes.workspace_checkpoints.look_for_changes()
+    await changes.workspace_checkpoints.check_for_changes()
     (folder / "README.md").write_text("this one is there now\n")
-    await changes.workspace_checkpoints.look_for_changes()
+    await changes.workspace_checkpoints.check_for_changes()
     before = await changes.measure_checkpoints()
     entries, freed = await changes.remove_unused_checkpoints()
     after = await changes.measure_checkpoints()

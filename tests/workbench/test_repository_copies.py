@@ -539,9 +539,9 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
         asked.append(question.preview)
         return PermissionAnswer(allowed=allowed)
 
-    refused = await stranger._crew.tools.run_tool_call(call, CallContext(stranger.id, ask, lambda _: None))
+    refused = await stranger._services.tools.run_tool_call(call, CallContext(stranger.id, ask, lambda _: None))
     assert (refused.ok, asked) == (False, [])
-    done = await parent._crew.tools.run_tool_call(call, CallContext(parent.id, ask, lambda _: None))
+    done = await parent._services.tools.run_tool_call(call, CallContext(parent.id, ask, lambda _: None))
     assert (done.ok, asked) == (allowed, [f"{project}/a"])
     assert (project / "a").read_text() == ("by the sub-agent\n" if allowed else "one\n")
     changed = [each for each in parent.all_facts if isinstance(each.fact, FilesChanged)]
@@ -559,7 +559,7 @@ async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Des
     for session, name in ((one, "b"), (two, "a"), (one, "a")):
         kit = bench.copies.tools_of_copy(session.id)
         assert kit.resources.checkpoints is not None
-        await kit.resources.checkpoints.ensure_first_look()
+        await kit.resources.checkpoints.ensure_first_check()
         assert bench.conversation_row(session.id).overlaps == ()  # type: ignore[union-attr]
         step = await kit.resources.checkpoints.begin_step("1", session.id, "command")
         assert step is not None

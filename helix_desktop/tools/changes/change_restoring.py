@@ -49,7 +49,7 @@ async def plan_undo_of_changes(
     checkpoints: Checkpoints, changes: Iterable[PathChange], broken: frozenset[str] = frozenset()
 ) -> tuple[PlannedUndo, ...]:
     """Plan to undo these changes, one for each path. `broken`: paths that others changed in between."""
-    await checkpoints.look_for_changes()
+    await checkpoints.check_for_changes()
     return tuple(
         _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in broken)
         for change in changes
@@ -111,9 +111,9 @@ async def restore_paths(
     try:
         await _remove_undo_leftovers(checkpoints, wanted)
         await _PathRestorer(checkpoints, done).restore_all_steps(wanted)
-        await checkpoints.look_for_changes()
+        await checkpoints.check_for_changes()
         paths = {step.path for step in wanted}
-        checkpoints.steps.claim_unowned_changes(window.since_look, paths)
+        checkpoints.steps.claim_unowned_changes(window.since_check, paths)
         changes = [PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path)) for step in wanted]
         changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
         changes = sorted(change for change in changes if change.before != change.after)

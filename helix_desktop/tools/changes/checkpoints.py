@@ -95,12 +95,12 @@ class Checkpoints:
                 return str(number) if inside == "." else f"{number}/{inside}"
         return f"0/{place}"
 
-    async def ensure_first_look(self) -> None:
+    async def ensure_first_check(self) -> None:
         """Check all files for the first time. Afterwards, `progress` says why if that was not possible."""
         if not self.is_ready:
-            await self.look_for_changes(thorough=True)
+            await self.check_for_changes(thorough=True)
 
-    async def look_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
+    async def check_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
         """Check for changes. `thorough`: check every file. `ended`: a step whose files are read again."""
         if not self.is_undo_available:
             return
@@ -108,7 +108,7 @@ class Checkpoints:
             try:
                 if ended is not None:
                     self.folders.distrust_times(ended.met, ended.begun)
-                await self._look_at_folders(thorough=thorough or self.latest_checkpoint is None)
+                await self._check_folders(thorough=thorough or self.latest_checkpoint is None)
             except StoreFailed as error:  # The files are checked again before the next step.
                 self.folders.watch.is_in_doubt = True
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
@@ -119,12 +119,12 @@ class Checkpoints:
             self.folders.use_coverage(coverage)
             self.latest_checkpoint = None
             self._notify_progress(CheckpointProgress("off" if coverage.off else "waiting"))
-        await self.ensure_first_look()
+        await self.ensure_first_check()
 
     async def begin_step(self, call: str, conversation: str, by: str) -> OpenStep | None:
         """Begin a step. Changes made before it are not credited to it."""
-        await self.ensure_first_look()
-        await self.look_for_changes()
+        await self.ensure_first_check()
+        await self.check_for_changes()
         if self.progress.state == "failed":
             raise StoreFailed(
                 f"The state of the folder could not be saved, so it won't be possible to undo these changes: {self.progress.why}",
@@ -144,21 +144,21 @@ class Checkpoints:
         try:
             self.folders.restore_permissions_of_roots()
             thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)
-            await self.look_for_changes(thorough=thorough, ended=None if window.goes_on else window)
+            await self.check_for_changes(thorough=thorough, ended=None if window.goes_on else window)
             if self.progress.state == "failed":
                 is_told = False
                 return None
             if not self.is_ready or self.latest_checkpoint is None:
                 return None
             changes = self.steps.claim_unowned_changes(
-                window.since_look,
+                window.since_check,
                 None if only is None else {self.checkpoint_path(place) for place in only},
-                self.steps.first_look_of_a_call() if window.changed_by == "background" else maxsize,
+                self.steps.first_check_of_a_call() if window.changed_by == "background" else maxsize,
             )
             uncovered = self.folders.paths_uncovered_by_limits()
             before, after = window.checkpoint, self.latest_checkpoint
             left = () if only is not None else sorted(uncovered - window.left_out)
-            window.since_look, window.checkpoint, window.left_out = self.steps.looks, after, uncovered
+            window.since_check, window.checkpoint, window.left_out = self.steps.checks, after, uncovered
             return await self.build_change_fact(
                 changes, before, after, call=window.call, by=window.changed_by, left_out=left
             )
@@ -199,7 +199,7 @@ class Checkpoints:
             self.folders.watch.close()
             await self._save_known_state()
 
-    async def _look_at_folders(self, *, thorough: bool) -> None:
+    async def _check_folders(self, *, thorough: bool) -> None:
         began = time.monotonic()
         if self.latest_checkpoint is None:
             self.folders.remember_permissions_of_roots()
@@ -213,7 +213,7 @@ class Checkpoints:
         finally:
             folder_walk.restore_folder_modes(found.opened)
         changes = self.folders.adopt_walk_result(found)
-        self.steps.add_look(found.folders, changes)
+        self.steps.record_check(found.folders, changes)
         await self._store_checkpoint(changes)
         if not self.is_ready:
             files = sum(len(names) for names in self.folders.records.values())

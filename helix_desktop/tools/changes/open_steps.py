@@ -20,7 +20,7 @@ class OpenStep:
     call: str
     conversation: str
     changed_by: str
-    since_look: int  # The number of the last check of all files before this step.
+    since_check: int  # The number of the last check of all files before this step.
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
@@ -33,28 +33,28 @@ class OpenSteps:
     """A step owns changes found between its start and its end that no other step has claimed."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.checks = 0
         self._found: dict[int, dict[str, PathChange]] = {}  # Unclaimed changes, by check and path.
         self._open: list[OpenStep] = []
 
     def open_step(
         self, call: str, conversation: str, by: str, checkpoint: Digest, left_out: frozenset[str]
     ) -> OpenStep:
-        self._open.append(OpenStep(call, conversation, by, self.looks, checkpoint, left_out))
+        self._open.append(OpenStep(call, conversation, by, self.checks, checkpoint, left_out))
         return self._open[-1]
 
-    def add_look(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
+    def record_check(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
         """Record the changes of another check. `folders`: those that differ."""
-        self.looks += 1
+        self.checks += 1
         for step in self._open:
             step.met.update(folders)
         if changes and self._open:
-            self._found[self.looks] = {change.path: change for change in changes}
+            self._found[self.checks] = {change.path: change for change in changes}
 
     def claim_unowned_changes(self, since: int, paths: set[str] | None, until: int = maxsize) -> tuple[PathChange, ...]:
         """Return changes found since a check that no step has claimed, and claim them for this step."""
         found: list[PathChange] = []
-        for changes in [changes for look, changes in self._found.items() if since < look <= until]:
+        for changes in [changes for check, changes in self._found.items() if since < check <= until]:
             mine = [
                 path
                 for path in changes
@@ -75,15 +75,15 @@ class OpenSteps:
         """Let changes up to the next check belong to nobody, since users work between turns."""
         for step in self.open_steps_of_conversation(conversation):
             if step.is_between_turns:
-                step.since_look, step.is_between_turns = self.looks + 1, False
+                step.since_check, step.is_between_turns = self.checks + 1, False
 
-    def first_look_of_a_call(self) -> int:
+    def first_check_of_a_call(self) -> int:
         """Return the first check whose changes belong to a running call, not to a background command."""
-        return min((each.since_look for each in self._open if each.changed_by == "command"), default=maxsize)
+        return min((each.since_check for each in self._open if each.changed_by == "command"), default=maxsize)
 
     def close_open_step(self, window: OpenStep) -> None:
         self._open = [each for each in self._open if each is not window]
-        first = min((each.since_look for each in self._open), default=self.looks)
+        first = min((each.since_check for each in self._open), default=self.checks)
         for number in [number for number in self._found if number <= first]:
             del self._found[number]
 

@@ -89,7 +89,7 @@ async def test_hostile_turns(net: Net, seed: int) -> None:
     chance = random.Random(seed)
     hostile.fill(net.folder, chance, 60)
     shell("git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm x")(net.folder)
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     for _ in range(3):
         before = state(net.folder)
         git = hostile.git_state(net.folder)
@@ -121,7 +121,7 @@ async def test_what_somebody_else_changed_is_left_alone(net: Net) -> None:
 
 async def test_an_undo_in_a_folder_that_was_deleted_says_so(net: Net, tmp_path: Path) -> None:
     fill(net.folder)
-    await net.checkpoints.look_for_changes()
+    await net.checkpoints.check_for_changes()
     item = net.checkpoints.folders.last_item_at("0/one")
     net.folder.rename(tmp_path / "elsewhere")
     with pytest.raises(ActionRefused, match=f"^The workspace's folder {net.folder} no longer exists.$"):
@@ -155,7 +155,7 @@ async def test_a_folder_swapped_for_a_link_is_not_followed(net: Net, tmp_path: P
 
 async def test_what_an_undo_that_was_cut_short_left_is_removed_where_nothing_is_lost(net: Net) -> None:
     fill(net.folder)
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     before = state(net.folder)
     await net.checkpoints.aclose()
     ours = net.folder / "d0" / ".helix-undo-0123456789abcdef"

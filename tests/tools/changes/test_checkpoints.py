@@ -57,7 +57,7 @@ async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None
 
 
 async def test_a_tool_for_files_answers_for_its_own_paths_alone(net: Net) -> None:
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     window = await net.checkpoints.begin_step("1", "c", "tool")
     assert window is not None
     (net.folder / "new").mkdir()
@@ -68,7 +68,7 @@ async def test_a_tool_for_files_answers_for_its_own_paths_alone(net: Net) -> Non
 
 
 async def test_two_conversations_at_once_do_not_take_each_others_changes(net: Net) -> None:
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     one = await net.checkpoints.begin_step("1", "one", "command")
     two = await net.checkpoints.begin_step("2", "two", "tool")
     assert one is not None
@@ -83,23 +83,23 @@ async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None
     for number in range(20):
         (net.folder / f"f{number}").write_text(str(number))
     subprocess.run(["touch", "-d", "2020-01-01", *(f"f{n}" for n in range(20))], cwd=net.folder, check=True)
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     first = net.checkpoints.folders.known_items()
     await net.checkpoints.aclose()
     (net.folder / "f3").write_text("other")
     again = net.again()
-    await again.ensure_first_look()
+    await again.ensure_first_check()
     assert folder_state.compare_trees(first, again.folders.known_items()) != ()
     assert {change.path for change in folder_state.compare_trees(first, again.folders.known_items())} == {"0/f3"}
 
 
 async def test_a_damaged_file_of_stamps_only_costs_time(net: Net) -> None:
     (net.folder / "a").write_text("a")
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     await net.checkpoints.aclose()
     net.file.write_bytes(net.file.read_bytes()[:-1] + b"?")
     again = net.again()
-    await again.ensure_first_look()
+    await again.ensure_first_check()
     assert again.is_ready
     assert list(again.folders.known_items()) == ["0/a"]
 
@@ -109,7 +109,7 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
         (net.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (net.folder / path).write_text("x")
     (net.folder / "rust" / "Cargo.toml").write_text("")
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     left = {(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()}
     assert left == {("0/node_modules", "node_modules/"), ("0/rust/target", "target/ beside Cargo.toml")}
     assert sorted(net.checkpoints.folders.known_items()) == [
@@ -123,7 +123,7 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
 
 async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) -> None:
     (net.folder / "secret").write_text("the secret")
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     item = net.checkpoints.folders.last_item_at("0/secret")
     assert item is not None
     assert item.file_digest is not None
@@ -132,10 +132,10 @@ async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) 
 
 async def test_a_long_chain_becomes_a_manifest_again(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_state, "LONGEST_CHAIN", 5)
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     for number in range(8):
         (net.folder / "a").write_text(str(number))
-        await net.checkpoints.look_for_changes()
+        await net.checkpoints.check_for_changes()
         assert net.checkpoints.latest_checkpoint is not None
         assert (
             await net.checkpoints.read_checkpoint_state(net.checkpoints.latest_checkpoint)
@@ -182,7 +182,7 @@ async def test_a_root_that_was_not_there_and_comes_back_is_nobodys_work(net: Net
         await net.checkpoints.aclose()
         net.again()
     net.folder.rename(away)
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     assert await net.checkpoints.begin_step("early", "c", "command") is None
     away.rename(net.folder)
     fact = await net.step(lambda: (net.folder / "b").write_text("agent"))
@@ -215,7 +215,7 @@ async def test_a_step_is_not_begun_when_its_checkpoint_cannot_be_stored(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk: the next command would have run without a net, and nobody was told."""
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     (net.folder / "a").write_text("a")
 
     async def full(contents: object) -> object:
@@ -259,7 +259,7 @@ async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_pa
     (net.folder / "y").hardlink_to(net.folder / "a")
     (net.folder / "s2").hardlink_to(net.folder / "shared")
     (tmp_path / "outside").hardlink_to(net.folder / "shared")
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     others = {name: sorted(net.checkpoints.folders.other_names_of_file(f"0/{name}")) for name in ("a", "y", "s2", "b")}
     assert others == {"a": ["0/y", "0/z"], "y": ["0/a", "0/z"], "s2": ["0/shared"], "b": []}
     left = [(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()]
@@ -273,7 +273,7 @@ async def test_what_an_item_held(net: Net) -> None:
     (net.folder / "file").write_text("held")
     (net.folder / "link").symlink_to("where/it/leads")
     (net.folder / "folder").mkdir()
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     read = {
         name: await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at(f"0/{name}"))
         for name in ("file", "link", "folder", "missing")
@@ -343,9 +343,9 @@ async def test_a_fact_counts_all_and_names_the_first(net: Net) -> None:
 
 async def settle(checkpoints: Checkpoints) -> None:
     """Until the files are old enough that their times prove something."""
-    await checkpoints.look_for_changes()
+    await checkpoints.check_for_changes()
     while checkpoints.folders._unsure:
-        await checkpoints.look_for_changes()
+        await checkpoints.check_for_changes()
 
 
 async def test_a_command_is_looked_after_thoroughly_and_a_tool_by_what_is_heard(net: Net) -> None:
@@ -355,7 +355,7 @@ async def test_a_command_is_looked_after_thoroughly_and_a_tool_by_what_is_heard(
     for by, seen in (("tool", False), ("command", True)):
         await settle(net.checkpoints)
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-            await net.checkpoints.look_for_changes(thorough=True)
+            await net.checkpoints.check_for_changes(thorough=True)
             await settle(net.checkpoints)
 
             def write(mapped: mmap.mmap = mapped, by: str = by) -> None:
@@ -371,7 +371,7 @@ async def test_a_thorough_look_takes_too_long_in_a_large_folder(net: Net, monkey
     path.write_text("before")
     await settle(net.checkpoints)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        await net.checkpoints.look_for_changes(thorough=True)
+        await net.checkpoints.check_for_changes(thorough=True)
         await settle(net.checkpoints)
         window = await net.checkpoints.begin_step("1", "c", "command")
         assert window is not None
@@ -386,10 +386,10 @@ async def test_other_rules_are_applied_to_folders_in_which_nothing_changed(net: 
         (net.folder / path).parent.mkdir(exist_ok=True)
         (net.folder / path).write_text("x")
     await settle(net.checkpoints)
-    await net.checkpoints.look_for_changes(thorough=True)
+    await net.checkpoints.check_for_changes(thorough=True)
     await net.checkpoints.apply_coverage(CheckpointCoverage(leave_out=("*.log",)))
     assert sorted(net.checkpoints.folders.known_items()) == ["0/deep", "0/deep/a.txt"]
-    await net.checkpoints.look_for_changes(thorough=True)
+    await net.checkpoints.check_for_changes(thorough=True)
     await net.checkpoints.apply_coverage(CheckpointCoverage())
     assert sorted(net.checkpoints.folders.known_items()) == ["0/c.log", "0/deep", "0/deep/a.txt", "0/deep/b.log"]
 
@@ -410,7 +410,7 @@ async def test_progress_is_told_and_after_a_restart_little_is_read(net: Net) -> 
     again, told_again = net.again(), list[CheckpointProgress]()
     again.listeners.append(told_again.append)
     (net.folder / "f1").write_text("other")
-    await again.ensure_first_look()
+    await again.ensure_first_check()
     assert {one.of_files for one in told_again if one.state == "reading"} == {0, 1}
     assert [one.files for one in told_again if one.state == "ready"] == [4]
 
@@ -420,15 +420,15 @@ async def test_a_change_right_after_a_look_is_seen_without_being_told(net: Net) 
     path = net.folder / "a"
     path.write_text("before")
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        await net.checkpoints.ensure_first_look()
+        await net.checkpoints.ensure_first_check()
         assert net.checkpoints.folders._unsure == {"0"}
         mapped[:] = b"after!"
         mapped.flush()
-        await net.checkpoints.look_for_changes()
+        await net.checkpoints.check_for_changes()
         assert await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a")) == b"after!"
         await settle(net.checkpoints)
     (net.folder / "folder").mkdir()
-    await net.checkpoints.look_for_changes()
+    await net.checkpoints.check_for_changes()
     await settle(net.checkpoints)
 
 
@@ -447,7 +447,7 @@ async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_resta
     again = Checkpoints([net.folder], workspace.cache, file=net.file)
     told: list[CheckpointProgress] = []
     again.listeners.append(told.append)
-    await again.ensure_first_look()
+    await again.ensure_first_check()
     assert {one.of_files for one in told if one.state == "reading"} == {0, 1}, "only that one is read"
     assert sorted(again.folders.known_items()) == ["0/a", "0/b"]
     assert await again.read_item_content(again.folders.last_item_at("0/a")) == b"lost"
@@ -456,7 +456,7 @@ async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_resta
 
 
 async def test_steps_that_are_open_keep_what_nobody_claimed(net: Net) -> None:
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     first = await net.checkpoints.begin_step("1", "one", "tool")
     assert first is not None
     (net.folder / "a").write_text("first's")
@@ -475,7 +475,7 @@ async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_r
     (net.folder / "y" / "b").hardlink_to(net.folder / "x" / "a")
     await settle(net.checkpoints)
     (net.folder / "x").rename(net.folder / "z")
-    await net.checkpoints.look_for_changes(thorough=True)
+    await net.checkpoints.check_for_changes(thorough=True)
     known = net.checkpoints.folders.known_items()
     assert (known["0/y/b"].kind, known["0/z/a"].kind) == (folder_state.PathKind.FILE, folder_state.PathKind.TWIN)
     assert await net.checkpoints.read_item_content(known["0/z/a"]) == b"one"
@@ -494,7 +494,7 @@ async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_ste
     assert window is not None
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         mapped[:] = b"middle"
-        await net.checkpoints.look_for_changes(thorough=True)
+        await net.checkpoints.check_for_changes(thorough=True)
         await settle(net.checkpoints)
         mapped[:] = b"after!"
     fact = await net.checkpoints.end_step(window, thorough=True)
@@ -506,7 +506,7 @@ async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_ste
 
 
 async def test_a_step_in_the_background_takes_nothing_of_calls_that_run_beside_it(net: Net) -> None:
-    await net.checkpoints.ensure_first_look()
+    await net.checkpoints.ensure_first_check()
     behind = await net.checkpoints.begin_step("1", "one", "background")
     assert behind is not None
     (net.folder / "behind").write_text("1")

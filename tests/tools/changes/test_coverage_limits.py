@@ -49,16 +49,16 @@ async def test_a_step_that_only_makes_what_is_left_out_says_so(net: Net) -> None
 async def test_what_is_new_and_largest_is_left_out_first(net: Net) -> None:
     (net.folder / "mine").write_bytes(b"m" * 600)
     checkpoints = net.again(CheckpointCoverage(most_files=5, most_bytes=1000))
-    await checkpoints.ensure_first_look()
+    await checkpoints.ensure_first_check()
     (net.folder / "mine").write_bytes(b"n" * 700)
     for name, size in (("small", 100), ("large", 900), ("middle", 150)):
         (net.folder / name).write_bytes(b"x" * size)
-    await checkpoints.look_for_changes()
+    await checkpoints.check_for_changes()
     assert sorted(checkpoints.folders.known_items()) == ["0/middle", "0/mine", "0/small"]
     (net.folder / "many").mkdir()
     for number in range(30):
         (net.folder / "many" / f"f{number}").write_text("")
-    await checkpoints.look_for_changes()
+    await checkpoints.check_for_changes()
     assert sorted(checkpoints.folders.known_items()) == ["0/many", "0/middle", "0/mine", "0/small"]
     assert {left.path: left.why for left in checkpoints.folders.uncovered_entries()} == {
         "0/large": "over the limit",
@@ -66,7 +66,7 @@ async def test_what_is_new_and_largest_is_left_out_first(net: Net) -> None:
     }
     (net.folder / "large").unlink()
     (net.folder / "small").unlink()
-    await checkpoints.look_for_changes()
+    await checkpoints.check_for_changes()
     assert [left.path for left in checkpoints.folders.uncovered_entries()] == ["0/many"]
 
 
@@ -74,11 +74,11 @@ async def test_what_was_left_out_is_so_after_a_restart_and_covered_when_there_is
     for number in range(6):
         (net.folder / f"f{number}").write_bytes(b"x" * (number + 1))
     first = net.again(CheckpointCoverage(most_files=4))
-    await first.ensure_first_look()
+    await first.ensure_first_check()
     covered = first.folders.known_items()
     await first.aclose()
     again = net.again(CheckpointCoverage(most_files=4))
-    await again.ensure_first_look()
+    await again.ensure_first_check()
     assert again.folders.known_items() == covered
     await again.apply_coverage(CheckpointCoverage(most_files=0))
     assert len(again.folders.known_items()) == 6

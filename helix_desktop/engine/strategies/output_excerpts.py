@@ -1,4 +1,4 @@
-"""Admission: what is shown of a large output on arrival. Pure functions; `OutputAdmission` asks the models."""
+"""Admission: what is shown of a large output on arrival. Pure functions; `LargeOutputShortener` asks the models."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionChoice:
+class OutputChoice:
     """What to show of one output. `keep`: the instructions for a compaction."""
 
     what: str
@@ -86,7 +86,7 @@ def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -
     return f"[EXCERPT of {tokens:,} tokens, {lines}{format_size(stored)} ({how}); the whole: {whole}]\n{text}"
 
 
-def admission_question(previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]) -> str:
+def output_choice_question(previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]) -> str:
     """Return the question about a batch. `previews`: by number, each with its call."""
     listed = "\n\n".join(f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items())
     full = f"\n`<number>: full` — only for {', '.join(map(str, may_be_full))}" if may_be_full else ""
@@ -98,28 +98,26 @@ def admission_question(previews: Mapping[int, tuple[str, str]], may_be_full: Seq
     )
 
 
-def parse_admission_choices(
-    answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
-) -> dict[int, AdmissionChoice]:
+def parse_output_choices(answer: str, numbers: Sequence[int], may_be_full: Sequence[int]) -> dict[int, OutputChoice]:
     """Return the agent's choices. Unreadable or forbidden ones mean a preview."""
     read = _choices_from_json(answer) or _choices_from_lines(answer)
-    chosen = {number: read.get(number, AdmissionChoice(PREVIEW)) for number in numbers}
+    chosen = {number: read.get(number, OutputChoice(PREVIEW)) for number in numbers}
     return {
-        number: AdmissionChoice(PREVIEW)
+        number: OutputChoice(PREVIEW)
         if (choice.what == FULL and number not in may_be_full) or (choice.what == COMPACT and not choice.keep)
         else choice
         for number, choice in chosen.items()
     }
 
 
-def _choices_from_lines(answer: str) -> dict[int, AdmissionChoice]:
+def _choices_from_lines(answer: str) -> dict[int, OutputChoice]:
     return {
-        int(number): AdmissionChoice(what.lower(), keep.strip(" `\"'."))
+        int(number): OutputChoice(what.lower(), keep.strip(" `\"'."))
         for number, what, keep in _CHOICE.findall(answer[:50_000])
     }
 
 
-def _choices_from_json(answer: str) -> dict[int, AdmissionChoice]:
+def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
     """Parse choices in JSON, which models like: `{"1": "preview"}`, or a list of objects."""
     fenced = _FENCE.search(answer)
     value = parse_json_or_none(fenced.group(1) if fenced else answer)

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import ToolReturned
-from helix_desktop.engine.strategies import output_admission
-from helix_desktop.engine.strategies.output_admission import (
+from helix_desktop.engine.strategies import output_excerpts
+from helix_desktop.engine.strategies.output_excerpts import (
     COMPACT,
     FULL,
     PREVIEW,
-    AdmissionChoice,
+    OutputChoice,
     asks_for_everything,
     find_outputs_to_hold,
     format_excerpt,
-    parse_admission_choices,
+    parse_output_choices,
     whole_limit_tokens,
 )
 from tests.engine.talk import stored
@@ -61,24 +61,24 @@ def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
 
 def test_in_a_short_conversation_commands_have_no_limit_of_their_own() -> None:
     tools = ["run_command", "read_file"]
-    assert output_admission.find_command_outputs(batch(1, 1), tools, 8_000, 128_000) == [0]
-    assert output_admission.find_command_outputs(batch(1, 1), tools, 7_999, 128_000) == []
-    assert output_admission.find_command_outputs(batch(1, 1), tools, 500, 2_000) == [0]
+    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 8_000, 128_000) == [0]
+    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 7_999, 128_000) == []
+    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 500, 2_000) == [0]
     # The long system prompt of another agent does not make a conversation long.
-    assert output_admission.find_command_outputs(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
-    assert output_admission.find_command_outputs(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
-    assert output_admission.find_command_outputs(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
+    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
+    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
+    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
 
 
 @pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
 def test_tools_that_run_commands(tool: str) -> None:
-    assert output_admission.is_command_output(batch(1)[0], tool)
+    assert output_excerpts.is_command_output(batch(1)[0], tool)
 
 
 @pytest.mark.parametrize("tool", ["read", "view_file", "trunk_list", "prune", "web_search", ""])
 def test_tools_that_do_not(tool: str) -> None:
-    assert not output_admission.is_command_output(batch(1)[0], tool)
-    assert output_admission.is_command_output(ToolReturned("a", stored("x"), 5, exit_code=0), tool)
+    assert not output_excerpts.is_command_output(batch(1)[0], tool)
+    assert output_excerpts.is_command_output(ToolReturned("a", stored("x"), 5, exit_code=0), tool)
 
 
 def test_the_limit_counts_what_the_model_bills_and_shrinks_with_a_small_window() -> None:
@@ -95,10 +95,8 @@ def test_an_answer_is_read_in_the_forms_models_give_it() -> None:
         '```json\n{"1": "compact: the failing tests", "2": "preview", "3": "full"}\n```',
         '[{"number": 1, "choice": "compact", "keep": "the failing tests"}, {"number": 3, "choice": "full"}]',
     ):
-        read = parse_admission_choices(answer, [1, 2, 3], [3])
-        assert read == {1: AdmissionChoice(COMPACT, "the failing tests"), 2: AdmissionChoice(PREVIEW), 3: read[3]}, (
-            answer
-        )
+        read = parse_output_choices(answer, [1, 2, 3], [3])
+        assert read == {1: OutputChoice(COMPACT, "the failing tests"), 2: OutputChoice(PREVIEW), 3: read[3]}, answer
         assert read[3].what == FULL
 
 
@@ -106,18 +104,18 @@ def test_an_answer_is_read_in_the_forms_models_give_it() -> None:
     "answer", ["", "whatever you think", "{broken", "[1, 2]", "null", "9: full", "1: compact", "1: compact:  "]
 )
 def test_an_answer_that_cannot_be_read_counts_as_preview(answer: str) -> None:
-    assert parse_admission_choices(answer, [1, 2], [1, 2]) == {1: AdmissionChoice(PREVIEW), 2: AdmissionChoice(PREVIEW)}
+    assert parse_output_choices(answer, [1, 2], [1, 2]) == {1: OutputChoice(PREVIEW), 2: OutputChoice(PREVIEW)}
 
 
 def test_full_where_it_would_not_fit_counts_as_preview() -> None:
-    assert parse_admission_choices("1: full\n2: full", [1, 2], [2])[1] == AdmissionChoice(PREVIEW)
+    assert parse_output_choices("1: full\n2: full", [1, 2], [2])[1] == OutputChoice(PREVIEW)
 
 
 def test_full_is_offered_only_where_it_may_be() -> None:
     previews = {1: ("read a", "lines of a"), 2: ("read b", "lines of b")}
-    assert "only for 2" in output_admission.admission_question(previews, [2])
-    assert "full" not in output_admission.admission_question(previews, [])
-    assert "lines of a" in output_admission.admission_question(previews, [])
+    assert "only for 2" in output_excerpts.output_choice_question(previews, [2])
+    assert "full" not in output_excerpts.output_choice_question(previews, [])
+    assert "lines of a" in output_excerpts.output_choice_question(previews, [])
 
 
 @pytest.mark.parametrize(
