@@ -16,7 +16,7 @@ from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.ports import CallOutcome, EntryOrigin
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.tool_call_parsing import UNREAD
-from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
+from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, object_at, objects_at, text_at, value_at
@@ -230,7 +230,7 @@ class TurnRecorder:
             stored = await self._cache.store_content(call.output_text().encode("utf-8", "replace"), about)
             outcome = CallOutcome(stored, text_at(call.told, "status") == "completed", stopped=call.was_cut)
         size = outcome.output.size
-        sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+        sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
         return facts.ToolReturned(
             call=call.id,
             output=outcome.output,

@@ -16,14 +16,14 @@ SYSTEM = (
     "what stands in it. Answer with what is asked for and nothing else, in the language of the conversation."
 )
 
-TRIES = 4  # A request whose reply breaks off is sent at most this many times, as in a turn.
+MOST_TRIES = 4  # A request whose reply breaks off is sent at most this many times, as in a turn.
 # The model's thoughts at the beginning of a reply, which some servers leave in the text.
 _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """`spent` is called with each request's cost, `heard` at every sign that the model works."""
+    """Asks for one text. `spent` gets each request's cost, and `heard` is called at every sign of work."""
 
     spent: Callable[[Spent], None]
     heard: Callable[[], None] = lambda: None
@@ -37,7 +37,7 @@ class ModelInquiry:
         request = replace(request, model=client.model_name)
         try:
             async with asyncio.timeout(seconds):
-                for _ in range(TRIES):
+                for _ in range(MOST_TRIES):
                     reply = await self._ask_and_note_cost(client, request)
                     if reply.stop is Stop.LENGTH and request.max_output and not _text_without_thoughts(reply):
                         request = replace(request, max_output=0)
@@ -69,7 +69,7 @@ class ModelInquiry:
 
 
 async def request_one_token(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
-    """Send a request for its effect on the provider's cache. Return what it cost."""
+    """Send a request only to keep the provider's cache alive. Return what it cost."""
     asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
     async with asyncio.timeout(seconds):
         replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
@@ -88,7 +88,7 @@ def build_material_request(text: str, question: str, purpose: Purpose, max_outpu
 
 
 def append_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """Return the conversation's own request, whose prefix is cached and cheap, with a question at its end."""
+    """Return the conversation's own request with a question at its end: its prefix is cached."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
     asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)

@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
 NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
-RETRY_AFTER = 60.0  # A strategy that failed is not tried again for this many seconds.
-TO_WRITE = 45.0  # A fold for a pause begins this many seconds before the cache expires.
+RETRY_SECONDS = 60.0  # A strategy that failed is not tried again for this many seconds.
+WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
 
 class FoldPlanner:
-    """Finds the fold that is due. A failed strategy rests, or after several failures waits for the user."""
+    """Finds the fold that is due. After a failure, a strategy rests or waits for the user."""
 
     def __init__(self, conversation: Conversation, clock: Clock) -> None:
         self._conversation = conversation
@@ -55,7 +55,7 @@ class FoldPlanner:
         if situation.branch.failures[kind] >= situation.policy.failures:
             return True
         failed = self._failed_at.get(kind)
-        return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
+        return failed is not None and 0 <= situation.now - failed < RETRY_SECONDS
 
     async def record_failure(self, kind: facts.FoldKind, why: str, spent: Sequence[facts.Fact] = ()) -> None:
         self._failed_at[kind] = self._clock.current_time()
@@ -63,7 +63,9 @@ class FoldPlanner:
 
 
 class ConversationFolding:
-    """Folds one conversation. `apply_due_folds` and `excerpt_large_results` are awaited by the turn. Other work runs in the background."""
+    """Folds one conversation. A turn waits for `apply_due_folds` and for excerpts of large outputs;
+    all other work runs in the background.
+    """
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
@@ -109,10 +111,10 @@ class ConversationFolding:
             return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
-        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While a
-        document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
+        """Adopt what is ready, clear and start what is due, and make sure that the next request fits.
 
-        `overflowed`: the provider has just refused a request as too long, whatever the meter says.
+        While a document is being written nothing is cleared: its adoption clears, too, so that the provider
+        must cache the prefix again only once. `overflowed`: the provider refused a request as too long.
         """
         await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
@@ -134,14 +136,14 @@ class ConversationFolding:
         """
         if self._pause is not None:
             self._pause.cancel()
-        left = markers.cache_lifetime(self.conversation.state) - TO_WRITE
+        left = markers.cache_lifetime(self.conversation.state) - WRITING_SECONDS
         loop = asyncio.get_running_loop()
         self._pause = loop.call_later(left, self._fold_before_pause)
 
     def _fold_before_pause(self) -> None:
         situation = replace(self.current_situation(), is_pausing=True)
         left = markers.seconds_until_cold(situation)
-        if left > 2 * TO_WRITE:  # A newer step has renewed the provider's cache.
+        if left > 2 * WRITING_SECONDS:  # A newer step has renewed the provider's cache.
             self.watch_for_pause()
         elif left > 0:
             self._start_due_fold(situation)
@@ -262,7 +264,7 @@ class ConversationFolding:
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:
-        """Return the tokens that markers for old parts would free, or 0 if the policy makes them at the next step."""
+        """Return the tokens that markers would free, or 0 if the policy makes them at the next step."""
         situation = self.current_situation(self.conversation.expected_state)
         clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
         if clearing is None or markers.find_due_clearing(situation) is not None:
@@ -275,7 +277,7 @@ class ConversationFolding:
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return the approximate dollars for a fold on demand, or None without a price. Markers cost nothing."""
+        """Return about what a fold on demand costs in dollars. None without a price; 0 for markers."""
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:
@@ -343,8 +345,9 @@ class ConversationFolding:
         return recorded
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
-        """Append a ready fold if its covered facts are unchanged, and clear as well. One begun
-        in an earlier turn waits for the next, because the last turn stays whole in between.
+        """Append a ready fold if its covered facts are unchanged, and clear along with it.
+
+        A fold begun in an earlier turn waits for the next one: until then, the last turn stays whole.
         """
         if (ready := self._ready) is None:
             return ()
@@ -401,7 +404,7 @@ class ConversationFolding:
         return True
 
     async def _run_and_record_failure(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
-        """Run work of a strategy. Its failure is recorded and never fails a turn."""
+        """Run work of a strategy. A failure is recorded, and the turn goes on."""
         try:
             await work()
         except HelixError as error:
@@ -416,7 +419,7 @@ class DraftFolding(ConversationFolding):
     """Admits what arrives, without asking models or starting folds."""
 
     def start_folds_after_turn(self) -> None:
-        """Do nothing: searching after each turn of a long history would read all earlier turns again."""
+        """Do nothing. In a long history, a search after each turn would read all earlier turns again."""
 
 
 def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:

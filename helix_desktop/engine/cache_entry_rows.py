@@ -20,8 +20,9 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries are shown; by default all. Times are in seconds since 1970 and sizes
-    in bytes; 0 means no limit. `text` is searched in the tool's name and the source.
+    """Which entries are shown: all by default. `text` is searched in tool names and sources.
+
+    Times are in seconds since 1970, sizes in bytes, and 0 means no limit.
     """
 
     tool: str = ""
@@ -40,8 +41,8 @@ EVERYTHING = EntryFilter()
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One line of the catalogue. `kept`: its bytes on the disk; `recalled`: when it was last
-    recalled, or 0; `gone`: the content was removed and only this line is left.
+    """One row of the list of entries. `kept`: bytes on disk. `recalled`: when last, or 0. `gone`:
+    only this description is left.
     """
 
     stored: Stored

@@ -1,8 +1,8 @@
-"""Recall: brings back originals that were folded, by hash, range, pattern, search or fold.
+"""Brings back originals that were folded: by hash, range, pattern, words or fold.
 
-These are plain coroutines on the ports that return text for a model. They must not know
-views or policies. Everything comes in pages, and a page is shorter than what admission holds
-back. Otherwise a recall would itself be folded, and the agent would recall in circles.
+These coroutines use only the ports and return text for a model. They must not know views or
+policies. Everything comes in pages, each below the size at which outputs are shortened. Otherwise a
+recall would be shortened itself, and the agent would recall in circles.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
 LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
 COMPACTED_TOKENS = 3_500
 # Lines shown around a hit, the most hits shown that way, and the most characters of these lines.
-AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
+LINES_AROUND_HIT, MOST_SHOWN_HITS, LONGEST_LINES_OF_HIT = 12, 3, 1_600
 PAGE_BYTES = 24_000
-SHORT = 12  # Lists of results show this many digits of a hash.
+SHORT_HASH = 12  # Lists of results show this many digits of a hash.
 FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 COMPACT_BYTES = 2 << 20
 COMPACT_SECONDS = 120.0
 MOST_HITS = 50
-SNIPPET = 300
-_HEX = re.compile(r"[0-9a-f]{4,64}")
-_WHOLE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-_LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
+SNIPPET_CHARACTERS = 300
+_HASH_BEGINNING = re.compile(r"[0-9a-f]{4,64}")
+_WHOLE_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_LINE_RANGE = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 
 # A function that finds a pattern in content and returns the matching lines as text.
 # Its arguments are the pattern, the content in pieces, and the number of context lines.
@@ -52,7 +52,7 @@ Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
 async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> CacheEntry:
-    """Return the entry with this hash, or this unique beginning of one, and so many of its first bytes."""
+    """Return the entry with this hash, or unique beginning of a hash, and so many of its first bytes."""
     digest = await resolve_entry_name(cache, name)
     try:
         return await cache.describe_entry(digest, beginning)
@@ -63,11 +63,11 @@ async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> Cach
 
 
 async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
-    """Return the digest for a name. A whole hash may be that of no entry."""
+    """Return the digest that a name means. For a whole hash, there may be no entry."""
     name = name.strip().strip("\"'`").lower()
-    if whole := _WHOLE.search(name):  # The model may have copied the hash with some text of the marker.
+    if whole := _WHOLE_HASH.search(name):  # The model may have copied the hash with some text of the marker.
         name = whole.group()
-    if not _HEX.fullmatch(name):
+    if not _HASH_BEGINNING.fullmatch(name):
         raise InvalidInput(
             f"{name[:80]!r} is not a hash.", remedy="A hash has 64 hexadecimal digits. Give at least the first 4."
         )
@@ -140,14 +140,14 @@ def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
 
 
 async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: CacheEntry) -> str:
-    """Return an entry's beginning, and an outline of the rest with lines to ask for."""
+    """Return an entry's beginning, and an outline of the rest whose lines can be asked for."""
     stored = entry.stored
     taken = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
     text, until = cut_to_page(tokens, taken, 1, BEGINNING_TOKENS)
     total = max(stored.lines, until)
     if until >= total:
         return cut_to_page(tokens, taken, 1)[0]
-    read = await cache.read_range(stored.digest, 0, min(PIECE, stored.size))
+    read = await cache.read_range(stored.digest, 0, min(PIECE_BYTES, stored.size))
     outline = await asyncio.to_thread(
         text_preview.outline_text, read.decode("utf-8", "replace"), until + 1, OUTLINE_TOKENS
     )
@@ -182,8 +182,8 @@ async def search_entries(
     for hit in hits:
         name = hit.digest.hex if hit.digest else f"message {hit.seq}"
         about = " ".join(part for part in (hit.about.tool, hit.about.source) if part)
-        shown = f"    {' '.join(hit.snippet.split())[:SNIPPET]}"
-        if cache is not None and hit.digest is not None and len(rows) < PASSAGES:
+        shown = f"    {' '.join(hit.snippet.split())[:SNIPPET_CHARACTERS]}"
+        if cache is not None and hit.digest is not None and len(rows) < MOST_SHOWN_HITS:
             shown = await _lines_around_hit(cache, hit.digest, hit.line) or shown
         rows.append(f"{name}  {about}  line {hit.line}\n{shown}")
     return "\n".join(rows) or f"[nothing in the cache contains {query}]"
@@ -193,11 +193,11 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
     """Return the lines around a hit, or nothing if the entry is gone or its lines are too long."""
     try:
         stored = (await cache.describe_entry(digest)).stored
-        lines = await read_entry_lines(cache, stored, max(1, line - AROUND), line + AROUND)
+        lines = await read_entry_lines(cache, stored, max(1, line - LINES_AROUND_HIT), line + LINES_AROUND_HIT)
     except NotFound:
         return ""
     text = "\n".join(lines)
-    return text if len(text) <= PASSAGE else ""
+    return text if len(text) <= LONGEST_LINES_OF_HIT else ""
 
 
 async def compact_entry(
@@ -263,7 +263,7 @@ async def _passages_in_messages(
         else:
             room -= fact.output.size
             text = await span_as_text.read_stored_text(cache, fact.output)
-            name = f'recall_cached_content("{fact.output.digest.hex[:SHORT]}"), {describe_output(branch, seq)}'
+            name = f'recall_cached_content("{fact.output.digest.hex[:SHORT_HASH]}"), {describe_output(branch, seq)}'
             texts.append((name, text.split("\n")))
     found = await asyncio.to_thread(text_passages.find_passages_in_texts, tokens, texts, words)
     rest = (
@@ -273,7 +273,7 @@ async def _passages_in_messages(
 
 
 def _is_recall(branch: ConversationBranch, seq: int) -> bool:
-    """Whether an output only repeats something, because a recall brought it."""
+    """Whether an output came from a recall and so only repeats something."""
     call = call_answered_by(branch, seq)
     return call is not None and call.name in RECALLS
 
@@ -327,7 +327,7 @@ def parse_line_range(words: str) -> tuple[int, int]:
     """Parse `10-40`, `10-` or `10` into first and last line; 0 means the end."""
     if not words.strip():
         return 1, 0
-    if (match := _LINES.fullmatch(words)) is None:
+    if (match := _LINE_RANGE.fullmatch(words)) is None:
         raise InvalidInput(f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10.")
     first = max(1, int(match[1]))
     last = int(match[3]) if match[3] else (0 if match[2] else first)
@@ -338,8 +338,8 @@ def parse_line_range(words: str) -> tuple[int, int]:
 
 async def read_in_pieces(cache: ContentCache, stored: facts.Stored) -> AsyncIterator[bytes]:
     """Yield the entry in pieces, each checked separately."""
-    for start in range(0, stored.size, PIECE):
-        yield await cache.read_range(stored.digest, start, min(PIECE, stored.size - start))
+    for start in range(0, stored.size, PIECE_BYTES):
+        yield await cache.read_range(stored.digest, start, min(PIECE_BYTES, stored.size - start))
 
 
 async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int, last: int) -> Sequence[str]:

@@ -184,7 +184,7 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
 
 
 def count_cached_tokens(state: Moment, model: str) -> int:
-    """Return the next request's first tokens that a model read in its last one, up to the first change."""
+    """Return the tokens at the start of the next request that a model read in its last one."""
     ledger = state.record.ledger
     billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
     if not answered or will_request_head_change(state):
@@ -209,7 +209,7 @@ def cache_refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Us
 
 
 def will_request_head_change(state: Moment) -> bool:
-    """Whether tools, system prompt or rules differ from the recorded ones, so the next request differs from its start."""
+    """Whether tools, system prompt or rules differ from the recorded ones."""
     now, recorded = state.settings, state.record.settings_at(state.seq)
     return now is not recorded and (now.tools.tools, now.settings_blocks) != (
         recorded.tools.tools,
@@ -218,7 +218,7 @@ def will_request_head_change(state: Moment) -> bool:
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
-    """Return what a choice not sent yet would rewrite: another model, other tools or rules. None: nothing, or no price."""
+    """Return what a choice not sent yet would rewrite, or None if nothing or without a price."""
     before, after = (one.settings.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state))
     if before is None or after is None or after.price_input <= 0:
         return None
@@ -232,7 +232,7 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
-    """Return the first message shown differently since the fact `newest_seq`; 0: prompt or tools; None: none."""
+    """Return the first message changed since the fact `newest_seq`. 0: prompt or tools; None: none."""
     changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
     places = (find_first_changed_fact(fact, state.branch.folds) for fact in changing)
     return min((place for place in places if place is not None), default=None)

@@ -40,7 +40,7 @@ LEAST_LEFT_OUT, LEAST_FACTS = 100, 20  # Of so many facts written together, outp
 
 
 class Conversation:
-    """One conversation's state. `append_facts` is atomic: all facts are in the journal and in the state, or none."""
+    """One conversation's state. `append_facts` writes all of the facts to journal and state, or none."""
 
     def __init__(self, journal: JournalPort, conversation: str, state: ConversationState) -> None:
         self.journal = journal
@@ -72,7 +72,7 @@ class Conversation:
         return written
 
     async def _write_facts_or_return_error(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
-        """Write facts, even if the caller is cancelled, and so return a failure of the store instead of raising it."""
+        """Write facts, even if the caller is cancelled. That is why an error is returned, not raised."""
         async with self._lock:
             first = self.state.last_seq + 1
             facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
@@ -86,7 +86,7 @@ class Conversation:
         return recorded
 
     async def wait_until_recorded(self) -> None:
-        """Wait until everything being appended is in the journal and listeners know. Cancelling stops only the wait."""
+        """Wait until all appends are on disk and listeners know. Cancelling stops only the wait."""
         async with self._lock:
             pass
 
@@ -224,10 +224,10 @@ class Conversation:
 
 
 class ConversationDraft(Conversation):
-    """One writer's way into the state, ahead of the journal (`Conversation.append_together`)."""
+    """Appends to the state ahead of the journal, for one writer (`Conversation.append_together`)."""
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """Append like a conversation, but without lock or task, as nothing that is written can be cut off."""
+        """Append without a lock or task of its own, as no write can be cut off here."""
         first, now = self.state.last_seq + 1, time.time()
         facts = [resolve_relative_cover(fact, first) for fact in make(first)]
         recorded = tuple(Recorded(self.id, seq, now, fact) for seq, fact in enumerate(facts, first))

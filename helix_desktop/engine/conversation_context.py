@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from helix_desktop.engine import context_usage, facts, request_building, turn_loop
 from helix_desktop.engine.ask_model import request_one_token
-from helix_desktop.engine.automatic_folding import TO_WRITE, ConversationFolding
+from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -19,14 +19,14 @@ from helix_desktop.engine.session_events import MeterChanged
 from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.state.request_digest import digest_of_request
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
-from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
+from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 
 FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share of the next request.
 
 
 class ConversationContext:
-    """Its figures are for the next request, with the choices made since the last one."""
+    """Shows and changes what the next request will contain, with the choices made since the last one."""
 
     def __init__(self, conversation: Conversation, services: SessionServices, folding: ConversationFolding) -> None:
         self._conversation, self._services, self._folding = conversation, services, folding
@@ -52,7 +52,7 @@ class ConversationContext:
         return chosen.model if costs else ""
 
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
-        """Return the approximate dollars for sending these words now, or 0.0. `instead_of`: a message they replace."""
+        """Return about what sending these parts now costs, or 0.0. `instead_of`: what they replace."""
         if (price := self.next_message_cost(instead_of)) is None:
             return 0.0
         tokens = sum(with_text_tokens(part, self._services.tokens).tokens for part in parts)
@@ -98,7 +98,7 @@ class ConversationContext:
         if client is not None and end is None:
             with suppress(HelixError, TimeoutError):
                 last = await self.rebuild_request(state.branch.steps[-1])
-                await self._conversation.append_facts(*await request_one_token(client, last, TO_WRITE))
+                await self._conversation.append_facts(*await request_one_token(client, last, WRITING_SECONDS))
         self._folding.watch_for_pause()
         self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 
@@ -151,7 +151,7 @@ class ConversationContext:
             piece = "".join(text[first - 1 : last]).encode()
             stored = await cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
             name = f"{name}:{first}-{last}"
-        sample = await cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
+        sample = await cache.read_range(stored.digest, 0, min(stored.size, SAMPLE_BYTES))
         count = self._services.tokens.count_tokens
         return facts.Attachment(
             name, stored, await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, count)

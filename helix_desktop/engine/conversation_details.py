@@ -22,21 +22,21 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
-SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
-BRIEF = 600  # In messages of the user with more characters, each sentence is searched for demands.
-NOD = 15  # A message with fewer characters and no rule only agrees, as in "yes, do that".
+LONGEST_SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
+BRIEF_MESSAGE = 600  # In messages of the user with more characters, each sentence is searched for demands.
+LONGEST_NOD = 15  # A message with fewer characters and no rule only agrees, as in "yes, do that".
 ERROR_LINE = 2_000
 COMMAND = 2_000
-TRIED, WORKS = 100, 150  # The most characters of a failed command, and of one that proves something.
-WORD = 8_000  # An address or path of more characters than this is cut.
-MESSAGE = 100_000  # Only this many characters at the beginning of a user's message are kept.
-FAILURES = 12  # Only this many of the newest failures without a solution are kept.
+FAILED_COMMAND, PROOF_COMMAND = 100, 150  # Characters kept of a command that failed, or that proves something.
+LONGEST_REFERENCE = 8_000  # An address or path of more characters than this is cut.
+LONGEST_MESSAGE = 100_000  # Only this many characters at the beginning of a user's message are kept.
+MOST_FAILURES = 12  # Only this many of the newest failures without a solution are kept.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
 REFERENCE_LIMIT = 2_000_000  # The most characters of a stored list of details. What it has no room for is discarded.
 LEAST_LINE = 10  # Characters of a line of that list, besides a detail's text.
-ALIKE = 40  # The most words of a text that differ only in digits. A log could contain millions.
+MOST_NUMBERED_WORDS = 40  # The most words of a text that differ only in digits. A log could contain millions.
 # Texts are searched in pieces of this many characters, because a search blocks other threads.
-PIECE = 1 << 16
+SEARCHED_PIECE = 1 << 16
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
 REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
@@ -174,8 +174,8 @@ class _AttemptedCall:
 class DetailCollector:
     """Collects details in one pass over the sources.
 
-    A failure waits for its solution and then becomes a lesson. Details for which an entry would
-    have no room are dropped on the way, because a command may print a million numbers.
+    A failure waits for its solution and then becomes a lesson. Details without room in an entry are
+    dropped at once, because a command may print a million numbers.
     """
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class DetailCollector:
         self._collect_from_answer()
         for tried in self._tried.values():
             self._collect_written_paths(tried)
-        for seq, failure in list(self._failures.values())[-FAILURES:]:
+        for seq, failure in list(self._failures.values())[-MOST_FAILURES:]:
             self._add_detail_line("failure", failure, seq)
         for seq, tasks in self._open.values():
             for text in tasks:
@@ -225,7 +225,7 @@ class DetailCollector:
         found, self.found = self.found, {}
         return _list_known_details(found)
 
-    def _add_detail_line(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
+    def _add_detail_line(self, kind: str, text: str, seq: int, limit: int = LONGEST_SENTENCE) -> None:
         line = text.strip()
         if "\n" in line or "\r" in line:
             line = " ".join(line.split())
@@ -246,40 +246,40 @@ class DetailCollector:
         self._acted = False
         text = source.text.strip()
         if text:
-            self.add_detail(Detail("message", text[:MESSAGE], source.seq))
-        confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
+            self.add_detail(Detail("message", text[:LONGEST_MESSAGE], source.seq))
+        confirmed = self._asked and len(text) < LONGEST_SENTENCE and _YES.match(text)
         demands = states_a_rule(text)
         if confirmed:
             answer = split_sentences(text)[0] if demands else text
             self._add_detail_line("decision", f"{self._asked} — {answer}", source.seq)
-        if len(text) > BRIEF:
+        if len(text) > BRIEF_MESSAGE:
             self._collect_demands(source)
-        elif demands or not (confirmed or len(text) < NOD or _RECORDED.fullmatch(text)):
+        elif demands or not (confirmed or len(text) < LONGEST_NOD or _RECORDED.fullmatch(text)):
             self._add_detail_line("rule", text, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
 
     def _collect_demands(self, source: DetailSource) -> None:
         """Collect a long message's demanding sentences, and pasted errors."""
-        for sentence in split_sentences(source.text[:MESSAGE]):
+        for sentence in split_sentences(source.text[:LONGEST_MESSAGE]):
             if states_a_rule(sentence):
                 self._add_detail_line("rule", sentence, source.seq)
             elif _states_a_limit(sentence):
                 self._add_detail_line("figure", sentence, source.seq)
             elif states_a_wish(sentence):
                 self._add_detail_line("wish", sentence, source.seq)
-            if _DECIDED.search(sentence) and len(sentence) < SENTENCE // 2:
+            if _DECIDED.search(sentence) and len(sentence) < LONGEST_SENTENCE // 2:
                 self._add_detail_line("decision", sentence, source.seq)
         for line in tool_call_outcomes.find_pasted_errors(source.text):
             self._add_detail_line("failure", line, source.seq)
 
     def _collect_from_assistant(self, source: DetailSource) -> None:
         self._collect_from_answer()
-        self._said = replace(source, text=source.text[:MESSAGE])
+        self._said = replace(source, text=source.text[:LONGEST_MESSAGE])
         if tasks := list(important_sentences.find_tasks_left_open(self._said.text)):
             self._open["said"] = (source.seq, tasks)
         said = split_sentences(source.text)
-        self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
+        self._asked = said[-1][: LONGEST_SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
     def _collect_from_answer(self) -> None:
         """Keep what is important in the assistant's last message if it called nothing."""
@@ -325,7 +325,7 @@ class DetailCollector:
         tried = self._tried.pop(self._answered, _AttemptedCall(source.seq, source.tool))
         subject, line = tried.subject, tried.line
         self._answered += has_call
-        label = line[:TRIED] or subject
+        label = line[:FAILED_COMMAND] or subject
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
             self._add_detail_line("written", f"{done} {change.path}", source.seq)
@@ -347,7 +347,7 @@ class DetailCollector:
                 worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
                 self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
         elif line and tool_call_outcomes.is_verifying_command(line):
-            self._add_detail_line("works", tool_call_outcomes.strip_here_documents(line), source.seq, WORKS)
+            self._add_detail_line("works", tool_call_outcomes.strip_here_documents(line), source.seq, PROOF_COMMAND)
 
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""
@@ -355,11 +355,11 @@ class DetailCollector:
         for text in cut_at_line_ends(source.text):
             words = dict.fromkeys(text.split())
             for url in dict.fromkeys(url for word in words if "://" in word for url in _URL.findall(word)):
-                self._add_detail_line("url", url, source.seq, WORD)
+                self._add_detail_line("url", url, source.seq, LONGEST_REFERENCE)
             named = (word for word in words if "/" in word or "." in word or "\\" in word)
             paths = dict.fromkeys(path for word in named for path in _PATH.findall(word))
             for path in paths:
-                self._add_detail_line("path", path, source.seq, WORD)
+                self._add_detail_line("path", path, source.seq, LONGEST_REFERENCE)
             numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
             for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
                 if name not in paths and self._is_rare_apart_from_digits(name):
@@ -370,7 +370,7 @@ class DetailCollector:
         if shape == word:
             return True
         self._shapes[shape] += 1
-        return self._shapes[shape] <= ALIKE
+        return self._shapes[shape] <= MOST_NUMBERED_WORDS
 
 
 def _entry_size(detail: Detail) -> int:
@@ -379,7 +379,7 @@ def _entry_size(detail: Detail) -> int:
 
 def _states_a_limit(sentence: str) -> bool:
     """Whether the sentence states a limit or goal: a figure with a comparing or demanding word."""
-    wanted = len(sentence) < SENTENCE // 2 and _FIGURE.search(sentence)
+    wanted = len(sentence) < LONGEST_SENTENCE // 2 and _FIGURE.search(sentence)
     return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
 
 
@@ -405,7 +405,7 @@ def _iterate_json_leaves(value: object) -> Iterator[str]:
 def cut_at_line_ends(text: str) -> Iterator[str]:
     start = 0
     while start < len(text):
-        end = start + PIECE
+        end = start + SEARCHED_PIECE
         if end < len(text):
             end = text.rfind("\n", start, end) + 1 or end
         yield text[start:end]
@@ -444,7 +444,7 @@ SECTION_OF: Mapping[str, str] = {
     "failure": "Current Issues", "lesson": "Technical Details", "report": "Completed Work",
     "written": "Completed Work", "works": "Completed Work", "artifact": "Completed Work",
 }  # fmt: skip
-ROOM: Mapping[str, float] = {  # Each kind's share of the tokens, so that none crowds out the others.
+SHARE_BY_KIND: Mapping[str, float] = {  # Each kind's share of the tokens, so that none crowds out the others.
     "rule": 0.5, "figure": 0.05, "todo": 0.1, "decision": 0.1, "failure": 0.15, "lesson": 0.1, "report": 0.1,
     "written": 0.15, "works": 0.1, "artifact": 0.1,
 }  # fmt: skip
@@ -461,12 +461,12 @@ def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
 
 
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
-    """Choose what fits: in each kind, newest and most repeated first. Unused room goes to other kinds."""
+    """Choose what fits: of each kind the newest and most repeated first; then others get the room."""
     taken: dict[int, Detail] = {}
     newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
     ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}
     left = room
-    for share in (ROOM, LEFTOVER_SHARES):
+    for share in (SHARE_BY_KIND, LEFTOVER_SHARES):
         for kind, details in ranked.items():
             kind_left = min(left, int(room * share[kind]))
             for detail in details:

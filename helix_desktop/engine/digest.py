@@ -9,7 +9,7 @@ SIZE = 32  # The number of bytes in a SHA-256 hash.
 
 @dataclass(frozen=True, slots=True, order=True)
 class Digest:
-    """An entry's address, of 32 bytes."""
+    """The SHA-256 of an entry's content, which is its address."""
 
     raw: bytes
 

@@ -1,4 +1,4 @@
-"""Facts as JSON text and back. The stored form: `{"fact": ..., "version": ..., fields}`; bytes that never change.
+"""Writes facts as JSON and reads them back: `{"fact": ..., "version": ..., fields}`. Stored bytes never change.
 
 Defaults are left out, so a field added later with a default reads from old journals and writes
 nothing new. A shape that changes otherwise raises its entry in VERSIONS and adds a step to UPGRADES.
@@ -52,7 +52,7 @@ def check_time(time: typing.Any) -> float:
 
 
 def check_amount(amount: typing.Any) -> int:
-    """A size, or another number of things, that comes from others. ValueError where SQLite would not store it."""
+    """Return a size or count from elsewhere. Raises ValueError if SQLite could not store it."""
     if not 0 <= amount < _AMOUNT_LIMIT:
         raise ValueError("a number is out of range")
     return int(amount)

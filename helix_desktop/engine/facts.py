@@ -34,7 +34,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file, image or oversized text the user put into a message; the content is in the cache."""
+    """A file, image or oversized text that the user attached. Its content is in the cache."""
 
     name: str
     stored: Stored
@@ -57,8 +57,8 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the JSON text as the model wrote it, malformed or not. `keep` was taken off it (admission).
-    `via`: the tool through which the model called this one, where it is found on demand; requests show it that way.
+    """`arguments`: JSON text as the model wrote it, valid or not, without `keep`, which says what to keep of
+    a long output. `via`: the tool through which the model called this one, as requests show it.
     """
 
     id: str
@@ -74,7 +74,7 @@ ReplyPart = Text | Reasoning | ToolCall
 
 
 class Stop(StrEnum):
-    """Why a reply ended. `CUT`: the stream broke or gave no reason; what came is kept and can be continued."""
+    """Why a reply ended. `CUT`: the stream broke or gave no reason, and the reply can be continued."""
 
     END = "end"
     CALLS = "calls"
@@ -89,7 +89,7 @@ HOUR_WRITE = 1.6  # Anthropic charges 2 times the input price for caching for an
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """As the provider reported it. `input` counts everything sent, the cached parts included. Zero: not reported."""
+    """Tokens as the provider reported them; 0: not reported. `input` includes the cached ones."""
 
     input: int = 0
     cache_read: int = 0
@@ -101,7 +101,7 @@ class Usage:
 
     @property
     def priced_cache_write(self) -> float:
-        """`cache_write` as tokens at the usual price of writing."""
+        """Return `cache_write` in tokens at the usual price of writing."""
         return self.cache_write + (HOUR_WRITE - 1) * self.cache_write_hour
 
     @property
@@ -111,7 +111,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as offered to the model. `schema` is a JSON schema as text, so that facts stay hashable and exact."""
+    """A tool as offered to the model. `schema` is text, so that facts stay hashable and exact."""
 
     name: str
     description: str
@@ -132,7 +132,7 @@ class FoldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartRef:
-    """One part of one fact: the `part`-th of a message, or part 0 of a ToolReturned (its output)."""
+    """One part of one fact: a message's part by its index, or an output (part 0 of a ToolReturned)."""
 
     seq: int
     part: int = 0
@@ -151,7 +151,7 @@ Cover = Span | PartRef
 
 @dataclass(frozen=True, slots=True)
 class DetailsKept:
-    """What became of the details a fold covers: found = kept by the model + added by the program + in the entry."""
+    """How many details of a fold the model kept, how many the program added, and how many are in the entry."""
 
     found: int = 0
     kept: int = 0
@@ -161,7 +161,7 @@ class DetailsKept:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """`cover` is shown to the model as `text`. Folds made together carry the same `batch`: one prefix change."""
+    """The model is shown `text` in place of `cover`. Folds of one `batch` change the prefix only once."""
 
     fold: str
     kind: FoldKind
@@ -202,7 +202,7 @@ class DocumentEdited:
 
 @dataclass(frozen=True, slots=True)
 class FoldFailed:
-    """A strategy gave up. Three of a kind in a row open the breaker until `BreakerClosed` or a success."""
+    """A strategy failed. Three failures in a row open its breaker until `BreakerClosed` or a success."""
 
     kind: FoldKind
     why: str
@@ -225,7 +225,7 @@ class Unpinned:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The user took a part out of the view; the program shows a short note in its place where a law needs one."""
+    """The user took a part out of the view. Where a provider's rules need one, a note replaces it."""
 
     ref: Cover
 
@@ -282,7 +282,7 @@ class FileChanged:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """`head` is the output itself when it is short (up to 2,000 characters), for display and search alone."""
+    """`head`: the output itself if it is short (up to 2,000 characters), only for display and search."""
 
     call: str
     output: Stored
@@ -329,7 +329,7 @@ class ChangeKept:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A permission decision, kept for the record; no summary carries it and it authorises nothing by itself."""
+    """A permission decision, for the record. No summary repeats it, and it authorises nothing."""
 
     call: str
     allowed: bool
@@ -344,7 +344,7 @@ class TodoSet:
 
 
 class Purpose(StrEnum):
-    """What a model is asked for. A word that a later version wrote reads as OTHER."""
+    """What a model is asked for. A word from a later version is read as OTHER."""
 
     STEP = "step"
     HANDOVER = "handover"
@@ -364,7 +364,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A request outside the conversation's own steps: admission, a summary, a compaction."""
+    """What a request besides the steps cost: to shorten outputs, write a summary or compact an entry."""
 
     purpose: Purpose
     model: str
@@ -382,7 +382,7 @@ class TurnEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """`cause`: of a failure, what a way on can be offered by: key, credit, model, window, busy, connection, store; or nothing."""
+    """`cause`: what failed, to offer a way on: key, credit, model, window, busy, connection or store."""
 
     reason: TurnEnd
     why: str = ""
@@ -391,8 +391,9 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """The view continues as it was at `to`; the facts after it stay in the journal and are shown collapsed.
-    `again`: to get another answer to a message, or to return to one; the user can choose between the answers.
+    """The view goes on from `to`. Later facts stay in the journal and are shown collapsed.
+
+    `again`: the user wants another answer to a message, or returns to one; all answers can be chosen.
     """
 
     to: int
@@ -401,7 +402,7 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The program another history comes from, its name for the session, the file, and the program's version."""
+    """Where an imported history is from: the program, its session, the file and the program's version."""
 
     kind: str = ""
     session: str = ""
@@ -456,8 +457,9 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
-    """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again. `copy`:
-    as in `ConversationStarted`. `choice`: an option of the foreign agent and what the user chose for it, as `ID=VALUE`.
+    """What changed is not None. `model`: the conversation's own main model, or empty for the workspace's.
+
+    `copy`: as in `ConversationStarted`. `choice`: the user's choice for a foreign agent, as `ID=VALUE`.
     """
 
     title: str | None = None
@@ -477,7 +479,7 @@ class SystemSet:
 
 @dataclass(frozen=True, slots=True)
 class RulesSet:
-    """A trusted rules file, word for word; an empty text takes it out again."""
+    """A trusted rules file, word for word. An empty text removes it."""
 
     path: str
     text: str
@@ -486,7 +488,7 @@ class RulesSet:
 
 @dataclass(frozen=True, slots=True)
 class ToolsOffered:
-    """`withheld`: how many definitions are not sent and have to be searched for, with what they would take, about."""
+    """`withheld`: how many definitions must be searched for instead, and about how large these are."""
 
     tools: tuple[ToolSpec, ...]
     tokens: int
@@ -496,14 +498,14 @@ class ToolsOffered:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """The preset and every value that differs from it."""
+    """The policy's preset, and every value that differs from it."""
 
     preset: str
     values: tuple[tuple[str, float | int | str | bool], ...] = ()
 
 
 class ModelRole(StrEnum):
-    """What a model is chosen for: the steps, the small jobs, what fits no other window."""
+    """What a model is used for: the steps, small jobs, or what fits no other window."""
 
     MAIN = "main"
     FAST = "fast"
@@ -512,9 +514,9 @@ class ModelRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before it
-    answers, "low", "medium" or "high"; empty: as it is used to. `temperature`, `top_p`: None: the
-    provider's own. `cache_seconds`: how long its provider's cache lives after a request; 0: not known.
+    """Prices are in dollars per million tokens; 0: unknown. `effort`: how long to think ("low",
+    "medium", "high"; empty: the default). `temperature`, `top_p`: None: the provider's default.
+    `cache_seconds`: how long the provider caches a request; 0: unknown.
     """
 
     role: ModelRole
@@ -533,7 +535,7 @@ class ModelSet:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The tombstone of a purge: what was removed is not named, only counted."""
+    """Records that something was removed for good. What it was is counted, not named."""
 
     entries: tuple[Digest, ...] = field(default=())
     facts: int = 0
@@ -551,7 +553,7 @@ Fact = (
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A fact in its place: the conversation, its number there, and the time (since 1970, UTC)."""
+    """A fact with its conversation, its number there, and its time (seconds since 1970)."""
 
     conversation: str
     seq: int

@@ -1,9 +1,8 @@
-"""Writes the document of a fold over a span. This is the second of
-three phases; no lock is held, so the conversation goes on meanwhile.
+"""Writes the document of a fold over a span: the second of three phases. Meanwhile, the conversation goes on.
 
-It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An
-attempt that fails, hangs, or returns nothing or too little is followed by the next. Apart from that,
-what a model wrote is never rejected: it is shortened, completed, and given the details it left out.
+It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. The next
+is tried if one fails, hangs, or returns too little. What a model wrote is otherwise never rejected:
+it is shortened, completed, and given the details it left out.
 """
 
 import asyncio
@@ -38,12 +37,12 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LARGEST = 6_000  # A document that replaces history never has more tokens than this.
-WINDOW_SHARE = 8  # A document takes at most one eighth of the window.
-FRAME = 260  # The tokens for a document's header and headings.
-ANSWER = 4_000  # The most tokens a writer may produce, and never more than a quarter of its window.
-SMALLEST = 400  # A document of fewer tokens would say too little to be useful.
-STRETCH = 0.002  # After computing for this many seconds, a short pause lets other threads run.
+MOST_DOCUMENT_TOKENS = 6_000  # A document that replaces history never has more tokens than this.
+WINDOW_DIVISOR = 8  # A document takes at most one eighth of the window.
+FRAME_TOKENS = 260  # The tokens for a document's header and headings.
+MOST_ANSWER_TOKENS = 4_000  # The most tokens a writer may produce, and never more than a quarter of its window.
+LEAST_DOCUMENT_TOKENS = 400  # A document of fewer tokens would say too little to be useful.
+LONGEST_STRETCH = 0.002  # After computing for this many seconds, a short pause lets other threads run.
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
@@ -52,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DocumentMaterial:
-    """The result of phase one: all the writing needs, read without a pause. `seq` is the newest fact at that time."""
+    """All that the writing needs, read at once in phase one. `seq`: the newest fact at that time."""
 
     plan: FoldPlan
     situation: FoldSituation
@@ -162,7 +161,7 @@ class FoldDocumentWriter:
                 with suppress(HelixError):
                     await self.conversation.append_facts(*spent)
                 raise
-            if made.tokens <= limit + FRAME:
+            if made.tokens <= limit + FRAME_TOKENS:
                 took = self.clock.current_time() - started
                 folded = self._build_document_fold(reading, making, made, rung.client.model_name, took)
                 if claims:
@@ -178,7 +177,7 @@ class FoldDocumentWriter:
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
-        if self._document_limit_tokens(reading) >= SMALLEST:
+        if self._document_limit_tokens(reading) >= LEAST_DOCUMENT_TOKENS:
             return ""
         return f"Folding {reading.shown:,} tokens would save less than a tenth of them."
 
@@ -202,7 +201,7 @@ class FoldDocumentWriter:
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write the last resort: without a model, and short enough that the next request fits."""
-        limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), SMALLEST)
+        limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), LEAST_DOCUMENT_TOKENS)
         found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
@@ -213,8 +212,8 @@ class FoldDocumentWriter:
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
         """Return the most tokens with which the fold still saves something."""
         policy, window = reading.situation.policy, reading.situation.meter.window
-        progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
-        return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
+        progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME_TOKENS
+        return min(progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS))
 
     async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, SourceTexts]:
         """Return the details a document may name, inherited and new, the entry of all, and everything that a document
@@ -230,8 +229,8 @@ class FoldDocumentWriter:
                 before += entry
         collecting = DetailCollector()
         known = SourceTexts().with_sources([DetailSource(each.seq, "user", each.text) for each in before])
-        for at in range(0, len(seqs), span_as_text.AT_ONCE):
-            some = seqs[at : at + span_as_text.AT_ONCE]
+        for at in range(0, len(seqs), span_as_text.BATCH):
+            some = seqs[at : at + span_as_text.BATCH]
             sources = await read_detail_sources(reading.branch, some, self.cache)
             stored = list(details_of_stored_entries(reading.branch, some))
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
@@ -252,7 +251,7 @@ class FoldDocumentWriter:
         return [DetailSource(0, "output", text) for text in (*texts, *names)]
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
-        """Return the details of the document in this place; None for messages, or if its entry is gone."""
+        """Return the details of an earlier document, or None for a message or a lost entry."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
@@ -343,7 +342,7 @@ class FoldDocumentWriter:
             sent = request_building.build_request(view, await self.contents.read_view_contents(view))
             request = append_question(sent, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
-            if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
+            if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS:
                 # Instead of a summary, the model wrote the next message of the conversation.
                 raise ModelFailed("The model's reply was not a handover document.")
             return text
@@ -354,7 +353,7 @@ class FoldDocumentWriter:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
             request = build_material_request(material, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
-            text, limit = text[: ANSWER * 8], room // 2
+            text, limit = text[: MOST_ANSWER_TOKENS * 8], room // 2
             count = self.tokens.count_tokens(text)
             text = text if count <= limit else text[: len(text) * limit // count]
         return text
@@ -389,14 +388,14 @@ def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
 
 
 def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
-    return min(ANSWER, _role_window_tokens(situation, role) // 4)
+    return min(MOST_ANSWER_TOKENS, _role_window_tokens(situation, role) // 4)
 
 
 def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
     """Return the window's free tokens after the fold, not counting what stays of the span."""
     meter, state = reading.situation.meter, reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
-    return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME
+    return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME_TOKENS
 
 
 def _collect_with_pauses(
@@ -418,14 +417,14 @@ def _combine_details(
 
 
 class _InterpreterPauses:
-    """Pauses as long as the work before took, because other threads need the interpreter."""
+    """Pauses as long as the work before it took, so that other threads can run."""
 
     def __init__(self) -> None:
         self._begun = time.thread_time()
 
     def sleep_after_long_stretch(self) -> None:
         took = time.thread_time() - self._begun
-        if took > STRETCH:
+        if took > LONGEST_STRETCH:
             time.sleep(took)
             self._begun = time.thread_time()
 
@@ -465,7 +464,9 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def format_details_entry(found: Iterable[Detail]) -> str:
-    """Format all details as lines, critical ones first and the index last, with a note on what is left out."""
+    """Format all details as lines, critical ones first and the index last, with a note on what was
+    left out.
+    """
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1

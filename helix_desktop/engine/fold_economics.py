@@ -1,19 +1,19 @@
-"""When saving context pays: clearing old parts, and handing over. Plain functions on plain numbers.
+"""Decides when saving context pays: clearing old parts, and handing over. Plain functions of numbers.
 
-The unit of every price and cost is one fresh input token: a cost of 12,000 is what 12,000 uncached input
-tokens cost. Tokens are those of the meter; shares of the window are for the caller to turn into tokens.
+All prices and costs are in fresh input tokens: a cost of 12,000 is what 12,000 uncached input tokens
+cost. Callers turn shares of the window into tokens.
 
-One idea answers all questions. A provider's cache makes a carried token cheap (`read`) and a rewritten one
-dear (`write`), so a fold trades one rewrite now for less rent on every later step. Where the context grows
-steadily the cheapest moment is when the rent paid so far equals the price of acting. Nobody knows how long a
-session will go on: as many steps are expected as there were, and a fold must have paid within half of them.
+A provider's cache makes a carried token cheap (`read`) and a rewritten one dear (`write`). So a fold
+costs one rewrite now and makes every later step cheaper, as buying ends a rent. If the context grows
+steadily, the best moment is when the rent paid equals the price. Nobody knows how long a session will
+go on, so as many steps are expected as there were, and a fold must pay for itself within half of them.
 
-What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and
-where they take all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes
-many small or much used parts away costs more than it saves: what the agent wrote itself stays until a handover.
+Recalls cost, too (`FoldExperience`): each reads the whole context again. They are deducted from what
+folds save, and once they cost as much, nothing is folded for gain. So many small or often used parts
+stay, and what the agent wrote itself stays until a handover.
 
-`resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies
---traces DIR` measures them, beside other systems' policies and under four price tables.
+`resources/help/savings.md` has the figures. `python -m tests.benchmarks.policies --traces DIR`
+measures them, beside other systems' policies and with four price tables.
 """
 
 import math
@@ -61,7 +61,7 @@ def relative_prices_of(
 
 
 class ClearablePart(NamedTuple):
-    """One part of the view, in its order. `frees`: tokens a marker in its place would save; 0: it stays."""
+    """One part of the view. `frees`: the tokens that a marker in its place would save, or 0 to keep it."""
 
     tokens: int
     frees: int = 0
@@ -69,8 +69,8 @@ class ClearablePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoldExperience:
-    """What a conversation has shown so far. `recalled`: what its recalls cost, as a share of what its folds saved; `steps`:
-    how many there were, and as many are expected to come; `recall`: what the recall that a fold may lead to would cost now.
+    """What a conversation has shown so far. `recalled`: the cost of its recalls as a share of what its folds
+    saved. `steps`: their number; as many are expected to come. `recall`: what the next recall would cost.
     """
 
     recalled: float = 0.0
@@ -87,7 +87,7 @@ NO_EXPERIENCE = FoldExperience()
 
 
 def recall_share(saved: float, recalls: float) -> float:
-    """Return the cost of recalls as a share of what folds saved, weighed with what is usual."""
+    """Return the cost of recalls as a share of savings, weighed with the usual share."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
 
@@ -100,10 +100,10 @@ def recall_cost(context: int, calls: int, price: RelativePrices) -> float:
 def clearing_threshold(
     rest: float, growth: float, price: RelativePrices, cold: float = 0.0, seen: FoldExperience = NO_EXPERIENCE
 ) -> float:
-    """The tokens a clearing must free to pay, when `rest` tokens are written anew behind the first part it clears.
+    """Return how many tokens a clearing must free to pay for itself.
 
-    `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step
-    (mean of the last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
+    `rest`: tokens that stay after the first cleared part and must be cached again. `growth`: clearable tokens
+    added per step. `cold`: the chance that the provider's cache has expired at the next request.
     """
     rent_per_token = (price.read * (1 - cold) + price.write * cold) * seen.net_share
     rewrite = (price.write - price.read) * (1 - cold)
@@ -149,7 +149,7 @@ def pays_to_clear_when_cold(freed: int, context: int, share: float = COLD_SHARE)
 
 @dataclass(frozen=True, slots=True)
 class HandoverPlan:
-    """What a handover now would take, in tokens."""
+    """What a handover now would need, in tokens."""
 
     context: int  # The tokens of the whole next request.
     stays: int  # The tokens after the document, which the provider must cache again.
@@ -157,8 +157,8 @@ class HandoverPlan:
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
-    """Return what one step pays to carry a part. Sums of this are kept per part and vanish
-    with it: what was paid for an output that is now a marker is no reason for a handover.
+    """Return what one step pays to carry a part. A part's sum ends when a marker replaces it: what
+    a cleared output has cost is no reason for a handover.
     """
     return price.read * tokens
 
@@ -166,10 +166,10 @@ def carrying_cost(tokens: int, price: RelativePrices) -> float:
 def handover_cost(
     plan: HandoverPlan, price: RelativePrices, writer: RelativePrices | None = None, *, scale: float = 1.0
 ) -> float:
-    """The price of handing over now.
+    """Return what a handover now would cost.
 
-    Without `writer` the main model writes over its own cached prefix; a writer reads the context uncached at its
-    own prices, whose input costs `scale` times ours. Then the document and what stays enter the main model's cache.
+    Without `writer`, the main model reads its cached prefix. A writer reads everything uncached at its own
+    prices, whose input costs `scale` times ours. Then the document and what stays must be cached.
     """
     if writer is None:
         writing = price.read * plan.context + price.write * QUESTION_TOKENS + price.output * plan.summary
@@ -179,8 +179,8 @@ def handover_cost(
 
 
 def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Whether to buy instead of rent: the rent paid so far for what would be
-    removed has reached the cost, and each step's saving repays it in time.
+    """Return whether to buy instead of rent: carrying what would go has cost as much as the
+    handover, and each later step saves enough to repay it in time.
     """
     return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
@@ -201,7 +201,7 @@ def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float
 def least_context_for_handover(window: int, tokens: int, share: float) -> float:
     """Return the context below which no handover is made for gain.
 
-    The tokens are less than the share of the usual window, so a larger window never makes a session dearer.
+    A larger window never makes a session dearer: above a certain size, tokens count and not the share.
     """
     return min(tokens, share * window)
 
@@ -216,9 +216,8 @@ CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at 
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
     """Return up to how many tokens a recalled entry is returned whole.
 
-    What follows a first page of `least` tokens is needed half of the time. Returned
-    at once, it is written and carried even if not needed; otherwise, another
-    request reads the `context` again. As many steps are expected as there were.
+    What follows a first page of `least` tokens is needed half of the time. If it comes at once, it is cached
+    and carried even if not needed; if not, another request reads the whole `context` again.
     """
     another_request = price.read * context + price.output * ASKING_TOKENS
     each_token = price.write + price.read * min(steps, CARRIED_STEPS)

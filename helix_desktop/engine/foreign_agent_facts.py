@@ -1,7 +1,7 @@
-"""Turns what a foreign agent says and receives into facts of a conversation here, so that its context can be folded.
+"""Records what a foreign agent says and receives as facts, so that its context can be folded.
 
-A replay follows a recording and the gateway follows a live client. Both call the same
-methods in the same order. This module must not know where the messages come from.
+A replay follows a recording and the gateway follows a live client. Both call the same methods in
+the same order. This module must not know where the messages come from.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -45,13 +45,13 @@ class AgentReply:
 
 
 async def await_directly(work: Awaitable[Any]) -> Any:
-    """Await the work. A replay instead passes a function that also measures the time."""
+    """Await the work. A replay passes another function, which also measures the time."""
     return await work
 
 
 @dataclass(eq=False)
 class AgentFollower:
-    """`waiting` wraps each wait that delays the agent. `stored` is called for each output stored."""
+    """`waiting` wraps every wait that delays the agent. `stored` is called for each stored output."""
 
     conversation: Conversation
     folding: ConversationFolding

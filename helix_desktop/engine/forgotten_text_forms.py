@@ -1,8 +1,9 @@
-r"""Finds a text in every form it may be stored in, so that forgetting leaves none.
+"""Finds a text in every form in which it may be stored, so that forgetting leaves none.
 
-Tools write JSON, whose strings hold JSON, whose strings hold URLs: instead of a list of forms there is one pattern, which
-reads each character in all the ways it can be escaped, at any depth: JSON, `\x`, percent signs, entities, quotes of a shell.
-The same pattern is made for UTF-16 and UTF-32. Base64 and hexadecimal numbers are found where they stand on one line.
+Tools write JSON whose strings hold JSON whose strings hold URLs. So there is no list of forms: one
+pattern reads each character in all the ways it can be escaped, at any depth: by JSON, hexadecimal
+codes, percent signs, entities or the quotes of a shell. The same is done for UTF-16 and UTF-32.
+Base64 and hexadecimal digits are found if they are on one line.
 """
 
 import base64
@@ -14,19 +15,19 @@ from html.entities import codepoint2name
 from itertools import groupby
 from typing import AnyStr, Generic, cast
 
-DEEPEST = 64  # The most backslashes in a row that are recognised, as in JSON nested six levels deep.
-_WIDE = 48  # The most characters that escaping may turn a single character into.
+BACKSLASHES = 64  # The most backslashes in a row that are recognised, as in JSON nested six levels deep.
+_LONGEST_ESCAPE = 48  # The most characters that escaping may turn a single character into.
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-_LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Encodings tried only if the text is not ASCII.
+_LEGACY_ENCODINGS = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Encodings tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped only with one of these.
+_ESCAPE_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped only with one of these.
 _SHORTEST_CORE = 5
 Escape = Callable[[str], str]
 
 
 class TextForms:
-    """What to look for. `overlap`: how many bytes of a piece to examine again with the next one."""
+    """The forms of one text. `overlap`: how many bytes of a piece to search again with the next one."""
 
     def __init__(self, text: str) -> None:
         self._spelled = [*dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])]
@@ -34,11 +35,11 @@ class TextForms:
             _FormPattern(re.compile(_pattern_of_text(each, re.escape)), _SearchHint(each, re.escape), each)
             for each in self._spelled
         ]
-        self._codecs = _CODECS if text.isascii() else _CODECS + _LEGACY
+        self._codecs = _CODECS if text.isascii() else _CODECS + _LEGACY_ENCODINGS
         self._cores = tuple(dict.fromkeys(core for each in self._spelled for core in _encode_in_base64_and_hex(each)))
         self._cores_bytes = tuple(core.encode() for core in self._cores)
         self._core = re.compile("|".join(f"[\\w+/-]?{re.escape(core)}[\\w+/-]?=*" for core in self._cores))
-        self.overlap = max(map(len, self._spelled)) * _WIDE * 4
+        self.overlap = max(map(len, self._spelled)) * _LONGEST_ESCAPE * 4
 
     @cached_property
     def _byte_patterns(self) -> "list[_FormPattern[bytes]]":
@@ -53,7 +54,7 @@ class TextForms:
         )
 
     def blank_out(self, text: str, blank: str) -> str:
-        """Blank out every form of it, leaving the text around it readable."""
+        """Blank out every form of the text. What is around it stays readable."""
         for form in self._text:
             if form.occurs_within(text):
                 text = form.pattern.sub(blank, text)
@@ -70,7 +71,7 @@ class _SearchHint(Generic[AnyStr]):
         pattern = f"(?:{'|'.join([escape(run), spread, *codes])})" if run else ""
         self.found: re.Pattern[AnyStr] = re.compile(cast("AnyStr", pattern.encode("latin-1") if codec else pattern))
         self.always = not run
-        signs = [run, *_SIGNS] if codec in {"", "utf-8"} else [run, "\\", "%", "&"]
+        signs = [run, *_ESCAPE_SIGNS] if codec in {"", "utf-8"} else [run, "\\", "%", "&"]
         self.signs: list[AnyStr] = [cast("AnyStr", sign.encode(codec) if codec else sign) for sign in signs]
 
 
@@ -80,7 +81,7 @@ class _FormPattern(Generic[AnyStr]):
     def __init__(self, pattern: re.Pattern[AnyStr], hint: _SearchHint[AnyStr], text: str, width: int = 1) -> None:
         self.pattern: re.Pattern[AnyStr] = pattern
         self._hint: _SearchHint[AnyStr] = hint
-        self._around = len(text) * _WIDE * width
+        self._around = len(text) * _LONGEST_ESCAPE * width
 
     def occurs_within(self, content: AnyStr) -> bool:
         if self._hint.always:
@@ -111,10 +112,10 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
 
 
 def _pattern_of_text(text: str, escape: Escape) -> str:
-    """Match every character in all its forms, and one before it that would stay as half an escape."""
+    """Match each character in all its forms, with the escape before it, or half of that would stay."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
-    before = f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""
+    before = f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}" if text[:1] in 'bfnrtuxU"/' else ""
     return before + _nul_padding_pattern(escape).join(signs)
 
 
@@ -124,16 +125,18 @@ def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
 
 
 def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
-    """Match a character so many times. Backslashes form one run, which each nesting doubles."""
+    """Match a character repeated `times` times. Each nesting doubles a run of backslashes."""
     if sign == "\\":
-        run = f"{_single_backslash_pattern(escape)}{{{times},{times * DEEPEST}}}"
+        run = f"{_single_backslash_pattern(escape)}{{{times},{times * BACKSLASHES}}}"
         return [f"(?:{run}|(?:{'|'.join(_escapes_of_character(sign, escape))}){{{times}}})"]
-    plain = [escape(sign)] if sign.isalnum() else [f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}{escape(sign)}"]
+    plain = (
+        [escape(sign)] if sign.isalnum() else [f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}{escape(sign)}"]
+    )
     return [f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_character(sign, escape)])})"] * times
 
 
 def _backslashes_pattern(escape: Escape) -> str:
-    return f"{_single_backslash_pattern(escape)}{{1,{DEEPEST}}}"
+    return f"{_single_backslash_pattern(escape)}{{1,{BACKSLASHES}}}"
 
 
 def _single_backslash_pattern(escape: Escape) -> str:

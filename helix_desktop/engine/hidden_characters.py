@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-LONG = 1_000  # Lines of more characters than this continue on the next displayed line.
+LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
-_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
+_MARKED_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
 # This invisible mark keeps text in order after right-to-left words.
 # If a value itself contains this mark, the mark is shown as a code.
 _APART = "\u200e"
@@ -73,14 +73,14 @@ def count_marks(text: str) -> int:
 
 
 def _mark_trailing_space(line: str) -> str:
-    return line[:-1] + _SPACE if line.endswith(" ") else line
+    return line[:-1] + _MARKED_SPACE if line.endswith(" ") else line
 
 
 def _break_long_line(line: str) -> Iterator[str]:
-    """Break a long line, never inside a mark."""
+    """Break a long line, but never within a mark."""
     start = 0
-    while len(line) - start > LONG:
-        end = start + LONG - 1  # Leaves room for the left-to-right mark.
+    while len(line) - start > LONGEST_LINE:
+        end = start + LONGEST_LINE - 1  # Leaves room for the left-to-right mark.
         opened = line.rfind("⟨", end - 12, end)
         end = opened if opened >= 0 and line.find("⟩", opened, end) < 0 else end
         yield line[start:end] + GOES_ON
@@ -100,7 +100,7 @@ def _mark_suspect_characters_of_line(text: str) -> str:
 
 
 def _keep_left_to_right(line: str) -> str:
-    """Keep a line's words in the order of the text, even if it begins with a Hebrew or Arabic letter."""
+    """Keep the words of a line in order even if it begins with a Hebrew or Arabic letter."""
     return _APART + line if _RIGHT_TO_LEFT.search(line) else line
 
 
@@ -161,7 +161,7 @@ def _is_suspect(sign: str) -> bool:
 
 
 def _is_invisible(sign: str) -> bool:
-    """Whether a character shows nothing: controls, formats, unusual spaces, surrogates, private and unassigned ones."""
+    """Whether a character shows nothing: a control, a format, an unusual space or an unassigned one."""
     invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
     return invisible or (sign != " " and not sign.isprintable())
 
@@ -194,7 +194,7 @@ def _is_combining(sign: str) -> bool:
 
 
 def _is_usual_combination(text: str, at: int) -> bool:
-    """Whether a combining mark is on a letter of a script that uses it, in the one usual order."""
+    """Whether a combining mark follows a letter of a script that uses it, in the usual order."""
     base = at - 1
     while base > max(0, at - _MOST_CARRIED) and _is_combining(text[base]):
         base -= 1

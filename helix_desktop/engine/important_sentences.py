@@ -1,22 +1,21 @@
-"""Finds the sentences of an agent that are worth keeping: findings,
-results, causes and open tasks. It works on plain text only.
+"""Finds the sentences of an agent that are worth keeping: findings, results, causes and open tasks.
 
-Before a call an agent says what it found and what it will do next. The second part is not worth
-keeping. A final answer is mostly a report. Measured on sessions marked by hand
-(tests/benchmarks/marked_details.py): single words such as "because" are weak evidence.
+Before a call, an agent says what it found, which is worth keeping, and what it will do next, which
+is not. A final answer is mostly a report. Sessions marked by hand
+(tests/benchmarks/marked_details.py) show that single words such as "because" prove little.
 """
 
 import re
 from collections.abc import Iterator
 
 # A remark before a change is kept if its findings have at least this many characters.
-FOUND = 80
-LOOKS = 160  # A remark before any other call is kept if its findings have at least this many characters.
-LONGEST = 1_000  # A text of more characters before a call is taken for an answer, not a remark.
-# An answer of at least ANSWER characters counts as a report; its first REPORTED characters are kept.
-ANSWER, REPORTED = 100, 600
-HEADING = 100  # A line that introduces a list has fewer characters than this.
-SHORT = 25  # A sentence with fewer characters than this says nothing by itself.
+LEAST_REMARK_OF_CHANGE = 80
+LEAST_REMARK = 160  # A remark before any other call is kept if its findings have at least this many characters.
+LONGEST_REMARK = 1_000  # A text of more characters before a call is taken for an answer, not a remark.
+# An answer of at least SHORTEST_REPORT characters counts as a report; its first LONGEST_REPORT characters are kept.
+SHORTEST_REPORT, LONGEST_REPORT = 100, 600
+LONGEST_HEADING = 100  # A line that introduces a list has fewer characters than this.
+SHORTEST_SENTENCE = 25  # A sentence with fewer characters than this says nothing by itself.
 SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _NEXT = re.compile(
     r"\W*(?:(?:good|perfect|great|ok(?:ay)?|now|next|then|so|and|also|wait|ah|yes|alright|excellent|gut|jetzt|und)\b\W*)*"
@@ -46,16 +45,16 @@ def split_sentences(text: str) -> list[str]:
 
 
 def reports_finding(text: str, *, changes: bool) -> bool:
-    """Whether the agent says what it found, not only what it does next. `changes`: the next call writes a file."""
-    if len(text) > LONGEST:
+    """Whether the agent says what it found. `changes`: the next call writes a file."""
+    if len(text) > LONGEST_REMARK:
         return False
-    found = sum(len(each) for each in split_sentences(text) if len(each) >= SHORT and not _NEXT.match(each))
-    return found >= (FOUND if changes else LOOKS)
+    found = sum(len(each) for each in split_sentences(text) if len(each) >= SHORTEST_SENTENCE and not _NEXT.match(each))
+    return found >= (LEAST_REMARK_OF_CHANGE if changes else LEAST_REMARK)
 
 
 def extract_report(text: str) -> str:
-    """Return the beginning of an answer that reports what was done, or nothing for short answers and data."""
-    return text[:REPORTED] if len(text) >= ANSWER and not _DATA.search(text) else ""
+    """Return the beginning of an answer that reports what was done. Short answers and data report nothing."""
+    return text[:LONGEST_REPORT] if len(text) >= SHORTEST_REPORT and not _DATA.search(text) else ""
 
 
 def find_conclusions(text: str) -> Iterator[str]:
@@ -73,4 +72,4 @@ def find_tasks_left_open(text: str) -> Iterator[str]:
         elif item and remains:
             yield item.group(1)
         elif not item and line.strip():
-            remains = len(line) < HEADING and bool(_REMAINS.match(line))
+            remains = len(line) < LONGEST_HEADING and bool(_REMAINS.match(line))

@@ -1,7 +1,7 @@
-"""Stores and excerpts what arrives too large: outputs, user messages and attachments.
+"""Stores what arrives too large (outputs, user messages, attachments), and shows excerpts of it.
 
-This asks the models; `strategies/output_excerpts.py` has the questions and handles the
-answers. After any failure, and at the latest after `admission_wait`, the preview is kept.
+This module asks the models; `strategies/output_excerpts.py` has the questions and reads the answers.
+After a failure, and at the latest after `admission_wait` seconds, a preview is shown.
 """
 
 import asyncio
@@ -26,8 +26,9 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-SAID, ASKED = 500, 2_000  # The most characters quoted of the text before a call and its arguments.
-COMPACTION = 1_500  # The most tokens in a compaction of an output.
+# A model that chooses what to keep sees why the call was made, up to this many characters of each.
+QUOTED_WORDS, QUOTED_ARGUMENTS = 500, 2_000
+COMPACTED = 1_500  # In tokens. A compaction that is longer than twice this is cut.
 QUESTION_OUTPUT = 1_000
 
 
@@ -42,7 +43,7 @@ class LargeOutput:
 
 @dataclass(slots=True)
 class LargeOutputShortener:
-    """Decides how much of what arrives in one conversation is shown."""
+    """Decides how much is shown of what arrives in one conversation."""
 
     conversation: Conversation
     cache: ContentCache
@@ -53,8 +54,9 @@ class LargeOutputShortener:
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """Return the facts to append after the batch's own, in one transaction:
-        excerpts, and the cost of asking. `seqs`: the first results, if already recorded.
+        """Return the facts to append with the batch in one transaction: excerpts, and the cost of asking.
+
+        `seqs`: the first results, if they are already recorded.
         """
         policy = self.conversation.policy
         if policy.admission == "off":
@@ -104,7 +106,7 @@ class LargeOutputShortener:
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
-        """Whether the agent reads again what it can no longer see, for which an excerpt would be useless."""
+        """Whether the agent reads again what was folded. An excerpt would not help it."""
         if not returned.repeat_of or returned.tokens > most or output_excerpts.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
@@ -119,7 +121,7 @@ class LargeOutputShortener:
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
         said = [part.text for part in parts if isinstance(part, facts.Text)]
-        return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
+        return f"{' '.join(said)[-QUOTED_WORDS:]} {call.arguments[:QUOTED_ARGUMENTS] if call else ''}"
 
     # --- Outputs: how much of a large one is shown to the model
 
@@ -138,7 +140,7 @@ class LargeOutputShortener:
         policy: Policy,
         asking: ModelInquiry,
     ) -> dict[int, tuple[str, str]]:
-        """Return text and instructions by output, without outputs to show in full."""
+        """Return text and instructions by output. Outputs that are shown in full are left out."""
         shown = {one.index: (one.preview, "") for one in held}
         compactions: dict[int, str] = {}
         full: list[int] = []
@@ -204,24 +206,24 @@ class LargeOutputShortener:
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return
-        question = output_excerpts.compaction_question(one.call, keep, COMPACTION)
+        question = output_excerpts.compaction_question(one.call, keep, COMPACTED)
         material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
-        request = build_material_request(material, question, facts.Purpose.COMPACTION, COMPACTION * 2)
+        request = build_material_request(material, question, facts.Purpose.COMPACTION, COMPACTED * 2)
         try:
             text = await asking.ask_for_text(client, request, self.conversation.policy.admission_wait)
         except ModelFailed:
             return
         if text:
-            done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTION * 2 else text[: COMPACTION * 6]
+            done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTED * 2 else text[: COMPACTED * 6]
 
     def _cut_for_model_window(self, text: str, keep: str, client: ModelClient) -> str:
-        """Return as much text as the model's window takes: its beginning, parts with the words of `keep`, its end."""
+        """Return what fits into the model's window: the beginning, parts with words of `keep`, the end."""
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(
             facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
         )
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # Only two characters per token, to be safe.
+        room = max(2_000, window - COMPACTED * 2 - 1_000) * 2  # Only two characters per token, to be safe.
         if len(text) <= room:
             return text
         lines = text.removesuffix("\n").split("\n")
@@ -270,7 +272,7 @@ def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> 
 
 
 def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:
-    """Return the last message with a word in place of results that are held back."""
+    """Return the last message with a note in place of results that are held back."""
     parts = tuple(
         replace(part, text=shown.get(part.call, "(done)"), ok=True) if isinstance(part, ToolResult) else part
         for part in message.parts

@@ -1,4 +1,4 @@
-"""What lists show of a workspace: its conversations, and agents below one."""
+"""The rows of lists in a workspace: conversations, and the sub-agents of one conversation."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -11,7 +11,7 @@ USUAL_WINDOW = 128_000
 
 @dataclass(frozen=True, slots=True)
 class ConversationListRow:
-    """`updated`: seconds since 1970. `parts`: its window's tokens by kind. `cost`: dollars, as far as prices are known."""
+    """`updated`: seconds since 1970. `parts`: the window's tokens by kind. `cost`: known dollars."""
 
     id: str
     title: str
@@ -33,7 +33,7 @@ class ConversationListRow:
 
 @dataclass(frozen=True, slots=True)
 class SubagentRow:
-    """A sub-agent in the list. `used` and `window`: how full its context is, in tokens."""
+    """A sub-agent in a list. `used` and `window`: its context and its window in tokens."""
 
     id: str
     parent: str

@@ -1,4 +1,4 @@
-"""Replaces parts by markers, all of a batch in one transaction, with their content stored before."""
+"""Replaces parts by markers. Their content is stored first, and all folds of a batch are appended together."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +14,12 @@ from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 
-LONG = 500  # Above this many tokens, the marker tells the agent how to ask for a piece.
+LONG_ORIGINAL_TOKENS = 500  # Above this many tokens, the marker tells the agent how to ask for a piece.
 
 
 @dataclass(frozen=True, slots=True)
 class ShortenedPart:
-    """A part to be shown shorter: its present block, and its new text."""
+    """A part to be shortened: its present block and its new text."""
 
     ref: facts.PartRef
     block: Block
@@ -31,7 +31,7 @@ class ShortenedPart:
 
 @dataclass(slots=True)
 class PartShortener:
-    """Makes markers, and in panic excerpts, of single parts."""
+    """Replaces single parts by markers or, in panic, by excerpts."""
 
     conversation: Conversation
     cache: ContentCache
@@ -40,7 +40,7 @@ class PartShortener:
     async def clear_to_markers(
         self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[facts.Recorded, ...]:
-        """Show parts as markers, except those that have changed or would not get shorter."""
+        """Replace parts by markers, unless they have changed or would not get shorter."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
         n, total = len(made), sum(one.block.tokens for one in made)
         reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
@@ -49,7 +49,7 @@ class PartShortener:
         )
 
     async def shorten_to_excerpt(self, ref: facts.PartRef, why: str, tokens: int) -> tuple[facts.Recorded, ...]:
-        """Show a part as an excerpt, in panic. Even a user's text, which is stored first."""
+        """In panic, show only an excerpt of a part, even of a user's text. It is stored first."""
         if (block := self.find_block(ref)) is None:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)
@@ -68,7 +68,7 @@ class PartShortener:
             return await self._build_call_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
         about = markers.describe_output(self.conversation.state.branch, ref.seq)
-        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG)
+        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
         return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
 
     async def _build_call_marker(self, ref: facts.PartRef, block: Block, call: facts.ToolCall) -> ShortenedPart:
@@ -77,7 +77,7 @@ class PartShortener:
         stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
         lines = f"{format_things(stored.lines, 'line', 'lines')} · " if stored.lines else ""
         about = f"argument of {call.name} {short} · {lines}{markers.format_size(stored)}"
-        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG)
+        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
         tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))
         return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
 
@@ -94,7 +94,7 @@ class PartShortener:
         return ShortenedPart(ref, block, facts.FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
 
     def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
-        """Return the stored content of an output or attachment, whatever now replaces it."""
+        """Return the stored content of an output or attachment, whatever is shown of it now."""
         recorded = self.conversation.state.branch.message_at(ref.seq)
         part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
         if isinstance(part, facts.Attachment):

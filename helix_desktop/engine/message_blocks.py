@@ -1,7 +1,7 @@
-"""Renders a message's parts as blocks: raw, folded or taken out. Pure, and never changes.
+"""Renders the parts of a message as blocks: as they are, folded or left out. A pure function of facts.
 
-This ensures the rules for single parts: a call's arguments are a JSON object, and its name is
-one that every provider accepts, whatever the model wrote. The fact itself stays unchanged.
+Here single parts become legal: a call's arguments are a JSON object, and its name is one that every
+provider accepts, whatever the model wrote. The fact itself stays unchanged.
 """
 
 import json
@@ -25,12 +25,12 @@ MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
 
 def parts_of(fact: MessageFact) -> tuple[facts.UserPart | facts.ReplyPart | facts.Stored, ...]:
-    """Return the parts a `PartRef` counts: of an output, first its text, then its pictures."""
+    """Return the parts in the order of `PartRef`. An output's text comes before its pictures."""
     return (fact.output, *fact.images) if isinstance(fact, facts.ToolReturned) else fact.parts
 
 
 def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]) -> Block:
-    """Return the original part `ref` of a fact. `ids`: calls' ids where the model's own are empty or not unique."""
+    """Return the unfolded part `ref`. `ids`: new ids of calls whose own is empty or not unique."""
     fact, part = recorded.fact, ref.part
     if isinstance(fact, facts.UserSaid):
         said = fact.parts[part]
@@ -73,7 +73,7 @@ def exclude_block(block: Block) -> Block | None:
 
 
 def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
-    """Return the call as every provider accepts it: with an id, a plain name and an object of arguments."""
+    """Return the call as all providers accept it: with an id, a plain name and an object."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
     arguments = call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
     if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):

@@ -23,7 +23,7 @@ BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote
 
 
 class MessageQueue(list[QueuedMessage]):
-    """A conversation's waiting messages. Its listeners are told of changes."""
+    """The waiting messages of a conversation. Listeners are told of every change."""
 
     def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class MessageQueue(list[QueuedMessage]):
 
 
 class TurnRunner:
-    """`last_end`: how the last turn ended, even if not recorded. While `is_held`, no turn begins."""
+    """Runs turns. `last_end`: how the last one ended. While `is_held`, none begins."""
 
     def __init__(
         self, conversation: Conversation, services: SessionServices, folding: ConversationFolding, queue: MessageQueue
@@ -102,7 +102,7 @@ class TurnRunner:
             self.task.add_done_callback(partial(self._reset_unstarted_turn, set_activity))
 
     def _reset_unstarted_turn(self, set_activity: SetActivity, turn: asyncio.Task[None]) -> None:
-        """Reset a task that was cancelled before its first step, and so did not run its end."""
+        """Reset a task that was cancelled before its first step, as its `finally` did not run."""
         if self.task is turn:
             self.task, self.last_end = None, self._build_stopped_end()
             set_activity(ConversationActivity.IDLE)
@@ -111,7 +111,7 @@ class TurnRunner:
         return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self, ask: AskUser, set_activity: SetActivity) -> None:
-        """Run turns until the queue is empty. A bug ends the turn with a sentence, and its task reports it."""
+        """Run turns until the queue is empty. A bug ends its turn with a sentence and is logged."""
         ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
         try:
             while True:
@@ -130,7 +130,7 @@ class TurnRunner:
             set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
-        """Run one turn, which answers the next message. An error that can't be recorded becomes its end's reason."""
+        """Run the turn for the next message. Its end says why if an error could not be recorded."""
         try:
             async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
@@ -152,7 +152,7 @@ class TurnRunner:
             self._talking = None
 
     async def _record_next_message(self) -> None:
-        """Record the next message. If stopped before that, or too large, it is queued again."""
+        """Record the next message. If it is stopped before that, or is too large, it waits again."""
         if not self._queue:
             return
         waiting = self._queue.take_next_message()
@@ -193,7 +193,7 @@ class TurnRunner:
         return found
 
     async def _ask_stop_hooks(self) -> None:
-        """Let hooks make the agent continue, at most a few times."""
+        """Let hooks make the agent continue, but only a few times."""
         if self._queue or self._sent_on >= MOST_SENT_ON:
             return
         heard = await self._services.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})
@@ -205,9 +205,9 @@ class TurnRunner:
     def _build_message_facts(
         self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
-        """Return what to record with a message, from this number on: after a kill, all or none of it.
+        """Return all facts of a message, as after a kill there must be all or none.
 
-        The very first message gives the conversation its title.
+        The first message also gives the conversation its title.
         """
         lead: list[facts.Fact] = [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
         if not self._conversation.state.title:

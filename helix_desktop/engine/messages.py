@@ -1,7 +1,7 @@
-"""Defines what a view consists of and what a model is asked. These are plain values, the same for every provider.
+"""Defines what a view consists of and what a model is asked: plain values, the same for every provider.
 
-`View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose content has been
-read from the cache and arranged into legal messages (request_building.py). All a provider has to do is translate it.
+A `View` is computed from facts (view.py) and refers to stored content. A `Request` has that content,
+in messages that every provider accepts (request_building.py). A provider only translates it.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One part of the view. `source` is the part it shows, or what the fold `fold` covers."""
+    """One part of the view. `source`: the part it shows, or what the fold `fold` replaces."""
 
     kind: ContextKind
     role: Role
@@ -49,8 +49,8 @@ class Block:
 class View:
     """What the model is sent at one moment.
 
-    `stable`: how many blocks at the start only a fold can change; cache breakpoints go after them.
-    `effort`, `temperature` and `top_p`: see ModelSet. `seq`: the newest fact the view includes.
+    `stable`: how many of the first blocks only a fold can change; cache marks follow them.
+    `effort`, `temperature` and `top_p`: see ModelSet. `seq`: the newest fact in the view.
     """
 
     blocks: tuple[Block, ...]
@@ -82,7 +82,7 @@ MessagePart = ReplyPart | Image | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`role` is USER (also of tool results) or ASSISTANT."""
+    """`role`: ASSISTANT, or USER, who also sends results."""
 
     role: Role
     parts: tuple[MessagePart, ...]
@@ -92,8 +92,8 @@ class Message:
 class Request:
     """A view ready to be sent.
 
-    `stable`: how many first messages the provider knows from the last request. `settled`: how many
-    there are up to the last one a fold changed. A cache mark follows each (prompt_cache_marks.py).
+    `stable`: how many first messages the last request had, too. `settled`: how many there are up to the
+    last one that a fold changed. A cache mark follows each of these places (prompt_cache_marks.py).
     """
 
     model: str
@@ -131,8 +131,8 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The client waits before a retry. The user sees this and may stop it; `wake` ends
-    the wait. `is_overload`: the provider is overloaded, or gets too many requests.
+    """The client waits before a retry, as the user sees. `wake` ends the wait. `is_overload`: the
+    provider is overloaded or gets too many requests.
     """
 
     why: str
@@ -143,7 +143,7 @@ class RetryDelay:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The end of a stream; the session counts its tokens. With `stop` CUT, the stream broke here."""
+    """The end of a stream. With `stop` CUT, the stream broke here."""
 
     parts: tuple[ReplyPart, ...]
     stop: Stop

@@ -1,6 +1,6 @@
-"""What the engine needs of the world, as Protocols. Each has one in-memory and one real implementation.
+"""What the engine needs from outside, as Protocols. Each has an implementation in memory and a real one.
 
-All calls are coroutines, since the real ones run on threads. Errors are those of `helix_desktop.errors`.
+The calls are coroutines, since the real ones run on threads. Errors are those of `helix_desktop.errors`.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class JournalPort(Protocol):
-    """The facts of one workspace. `append_to_journal` returns once all facts are on disk, or raises with none."""
+    """The facts of one workspace. Appending returns once all facts are on disk, or writes none."""
 
     async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
@@ -22,7 +22,7 @@ class JournalPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """Where content comes from: the tool, and its argument in short (a path, command or name)."""
+    """Where content comes from: the tool, and its main argument (a path, command or name)."""
 
     tool: str = ""
     source: str = ""
@@ -41,10 +41,10 @@ class CacheEntry:
 
 
 class ContentCache(Protocol):
-    """Content by the SHA-256 of its bytes. `store_content` returns after the content
-    is on the disk; putting twice is harmless, and `media_type` is that of this time.
+    """Content by its SHA-256. `store_content` returns once it is on disk. Content may be stored again.
 
-    Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotFound.
+    Every read is checked: it raises CacheCorrupt rather than return wrong bytes, and NotFound for
+    unknown content. `media_type` is that of the last time it was stored.
     """
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored: ...
@@ -52,7 +52,7 @@ class ContentCache(Protocol):
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        """Return those that exist and are intact, many at once, for distant stores."""
+        """Return those that exist and are intact. One call for many is faster with a distant store."""
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 
@@ -60,12 +60,12 @@ class ContentCache(Protocol):
         """Return an entry with so many of its first bytes, and its tokens if known."""
 
     async def resolve_prefix(self, prefix: str) -> Digest:
-        """Return the only entry whose hash begins so (4 digits or more), or raise NotFound or AmbiguousName."""
+        """Return the only entry whose hash begins so (4 digits or more)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """What a search found: an entry (`digest`) or a fact (`conversation`, `seq`)."""
+    """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`)."""
 
     snippet: str
     digest: Digest | None = None
@@ -77,7 +77,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSearchResult:
-    """`titles`: of conversations, by id. `behind`: there is more than the index knows."""
+    """`titles`: of conversations, by id. `behind`: the index lacks some content."""
 
     hits: Sequence[SearchHit] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class SearchIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:
-    """`conversations` have changed facts. `elsewhere`: places left to the user, in sentences."""
+    """`conversations`: those with changed facts. `elsewhere`: sentences on what the user must do."""
 
     entries: tuple[Digest, ...]
     facts: int
@@ -131,9 +131,9 @@ class Clock(Protocol):
 
 
 class ModelClient(Protocol):
-    """A configured model. `stream_reply` yields deltas and then one Reply, or raises ModelFailed.
+    """A configured model. `stream_reply` yields deltas and at last one Reply, or raises ModelFailed.
 
-    It retries by itself, which shows as RetryDelay. Cancelling the iteration closes the connection.
+    It retries by itself and yields a RetryDelay then. Cancelling closes the connection.
     """
 
     @property
@@ -144,7 +144,7 @@ class ModelClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """A tool call's outcome. Its output is already in the cache."""
+    """The outcome of a tool call, whose output is already in the cache."""
 
     output: Stored
     ok: bool = True
@@ -165,7 +165,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PermissionQuestion:
-    """A permission question: what would be done. `preview`: a command line, diff or URL."""
+    """Asks whether something may be done. `preview`: a command line, diff or URL."""
 
     call: ToolCall
     title: str
@@ -192,9 +192,10 @@ class PermissionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a tool can use while it runs: whom to ask, and where to show its live output.
-    `whole_tokens`: the size up to which to recall entries whole; 0: unknown. `note_begun` is called
-    once nothing delays the call. `is_shown`: whether an output with this content is whole in the view.
+    """What a tool can use while it runs, such as whom to ask and where to show live output.
+
+    `whole_tokens`: entries up to this size are recalled whole; 0: unknown. `note_begun` is called once
+    nothing delays the call. `is_shown`: whether the view has an output with this content in full.
     """
 
     conversation: str
@@ -208,14 +209,13 @@ class CallContext:
 class ToolSet(Protocol):
     """All tools of a conversation: built in, recall, sub-agents, the user's MCP servers.
 
-    `run_tool_call` asks for permission if needed. It never raises for a model's mistake
-    or a user's refusal: these are outcomes with `ok=False` and an explanation.
-    Cancelling it stops the tool and all it started; output so far may still be returned.
+    `run_tool_call` asks for permission if needed. A model's mistake or a user's refusal is no exception but
+    an outcome with `ok=False`. Cancelling stops the tool and all it started, and may return output so far.
     """
 
     def offered_specs(self) -> tuple[ToolSpec, ...]: ...
 
     def runs_alone(self, name: str) -> bool:
-        """Whether its calls begin only when earlier calls of the reply are done, and later ones wait."""
+        """Whether its calls wait for earlier calls of the reply, and later ones wait for them."""
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome: ...

@@ -1,4 +1,4 @@
-"""Names what changed in a request compared with an earlier one, and from where on: tools, system prompt, folds, edits."""
+"""Names what changed between two requests, and from which fact on: tools, system prompt, folds, edits."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.messages import Block
 from helix_desktop.fast_dataclass import dataclass
 
-NAMED = 3  # At most this many of the changed tools are named.
+MOST_NAMED = 3  # At most this many of the changed tools are named.
 
 
 class CauseKind(StrEnum):
@@ -33,7 +33,7 @@ class CauseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """`detail`: which fold, how long, which bytes."""
+    """Why tokens were sent as they were. `detail`: which fold, how long, which bytes."""
 
     kind: CauseKind
     detail: str = ""
@@ -45,7 +45,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlace:
-    """A change, its time, and the first fact shown differently, or below 1 for what precedes all messages."""
+    """A change, its time and the first fact shown differently. Below 1: what precedes all messages."""
 
     place: int
     cause: Cause
@@ -59,7 +59,7 @@ class ChangePlace:
 def find_changes(
     recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
 ) -> list[ChangePlace]:
-    """Return what facts after `after` up to `until` changed. `head`, `head_now`: tools offered before and now."""
+    """Return changes by the facts after `after` up to `until`. `head`, `head_now`: tools before and now."""
     found = list(_changed_tools(head, head_now))
     covers = {one.fact.fold: one.fact for one in recorded_facts[:until] if isinstance(one.fact, facts.Folded)}
     batches: dict[str, str] = {}
@@ -76,7 +76,7 @@ def find_changes(
 
 
 def first_fact_of(piece: Block | facts.ToolsOffered) -> int:
-    """Return the first fact in a piece of a request, at most 0 for tools and system prompt."""
+    """Return the first fact in a piece of a request. At most 0: tools and system prompt."""
     if isinstance(piece, facts.ToolsOffered):
         return -1
     return 0 if piece.role == "system" else _first_fact_in(piece.source)
@@ -89,13 +89,13 @@ def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[
 
 
 def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
-    """Name the tools that differ. If only keys or places are ordered differently, the order has changed."""
+    """Name the tools that differ. If only the order of keys or tools differs, say that."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
     if not differ:
         return Cause(CauseKind.ORDER, "of the tools")
-    signs = (("+" if name not in one else "−" if name not in other else "~") + name for name in differ[:NAMED])
-    more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
+    signs = (("+" if name not in one else "−" if name not in other else "~") + name for name in differ[:MOST_NAMED])
+    more = f" and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
     return Cause(CauseKind.TOOLS, ", ".join(signs) + more)
 
 

@@ -1,9 +1,9 @@
-"""Explains what each request read from the provider's cache, what was written anew, why, and what each part cost.
+"""Explains what each request read from the provider's cache, what was cached again and why, and the cost.
 
-A pure function of the facts. Each request is laid beside the last one to the same model: up to where both are equal the
-provider could read it; what was sent before and comes behind the first difference had to be written again, for the reasons
-that `request_changes.py` names. Where several reasons would each have been enough, they share the tokens. What the
-provider reports is believed: sizes are fitted to it, and the tokens of a request's causes add up to its input exactly.
+This is a pure function of facts. Each request is compared with the last one to the same model. Up to
+their first difference, the provider could read its cache. What was sent before and comes after that had
+to be cached again, for the reasons that `request_changes.py` names; several sufficient reasons share the
+tokens. Sizes are fitted to what the provider reports, so that the causes add up to the billed input.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ CACHE_UNIT = 128  # In tokens. Providers that need no cache marks cache in units
 LEAST_CACHED = 4_096  # All providers cache the beginning of a request if it has this many tokens.
 SHORTEST_LIFE = 300.0  # The assumed life of a cache in seconds, unless its provider states one.
 UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.
-LOOK_BACK = 20  # Providers search for cached text only in this many blocks before a cache mark.
-HIDDEN_HEAD = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
-FAR_READ = 0.25  # A provider that has read this share of the last request's messages still had them.
+LOOK_BACK_BLOCKS = 20  # Providers search for cached text only in this many blocks before a cache mark.
+HIDDEN_HEAD_SHARE = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
+FAR_READ_SHARE = 0.25  # A provider that has read this share of the last request's messages still had them.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
@@ -48,7 +48,7 @@ Prices = Callable[[str], ModelSet | None]
 
 @dataclass(frozen=True, slots=True)
 class CauseCost:
-    """Part of a request: why it was sent as it was, its input tokens, and dollars."""
+    """Part of a request: why it was sent as it was, its input tokens and dollars."""
 
     cause: Cause
     tokens: int
@@ -57,7 +57,7 @@ class CauseCost:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """A request, by the number of the fact that answered or paid for it. `tokens`: its input, the sum of its causes."""
+    """A request, by the fact that answered or paid for it. `tokens`: its input, the sum of all causes."""
 
     seq: int
     time: float
@@ -74,7 +74,7 @@ class RequestCost:
 
 @dataclass(slots=True)
 class _AskedRequest:
-    """A request to a model: what was sent, when, and where each piece ends."""
+    """A request to a model: what was sent, when, and where its pieces end."""
 
     reply: ModelReplied
     view: View
@@ -86,14 +86,14 @@ class _AskedRequest:
 
     @property
     def cached_tokens(self) -> int:
-        """Return what its provider said it has cached, or without such a report everything."""
+        """Return what the provider said it has cached, or everything if it reports none."""
         usage = self.reply.usage
         return usage.cache_read + usage.cache_write if usage.cache_write else usage.input
 
 
 @dataclass(slots=True)
 class RequestCostReader:
-    """Takes requests in order. `prices` finds prices of models if no fact has them."""
+    """Reads requests in order. `prices`: finds a model's prices if no fact has them."""
 
     facts: Sequence[Recorded]
     prices: Prices
@@ -126,7 +126,7 @@ class RequestCostReader:
         return cost
 
     def read_spent(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
-        """Return the causes for a request besides the steps. What it did not read is its own."""
+        """Return the causes of a request besides the steps. All that it did not read is its own."""
         usage, before = spent.usage, self._last.get(spent.model)
         if before and usage.cache_read:
             before.asked = max(before.asked, recorded.time)
@@ -137,7 +137,7 @@ class RequestCostReader:
         )
 
     def reader_for_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
-        """Return a reader for a fork's requests, which had been sent this conversation's part before."""
+        """Return a reader for a fork, which begins with this conversation's requests."""
         last = {model: replace(last, view=replace(last.view, seq=forked_at)) for model, last in self._last.items()}
         return replace(self, facts=facts, _last=last, _seen=forked_at, _brought_runs=None)
 
@@ -174,7 +174,7 @@ class RequestCostReader:
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
     def _count_readable(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
-        """Return how far the provider could read: to an earlier request's end before the first difference."""
+        """Return how far the provider could read: to the end of an earlier request before a difference."""
         if before is None or not same:
             return 0
         if same == len(before.pieces):
@@ -191,7 +191,7 @@ class RequestCostReader:
         always: tuple[Cause, ...],
         again: frozenset[tuple[object, ...]],
     ) -> Iterator[Segment]:
-        """Explain pieces after the cached ones: new, or cached again since something before them changed."""
+        """Explain the pieces after the cached ones: new, or sent again after a change before them."""
         shared = now.ends[same - 1] if same else 0
         if start < shared:  # These unchanged pieces come after the last cache mark.
             first = tuple(one.cause for one in changes if one.place == changes[0].place)
@@ -220,7 +220,7 @@ class RequestCostReader:
             return always
         if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < LEAST_CACHED:
             return (Cause(CauseKind.RULES, "too short"),)
-        if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK:
+        if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK_BLOCKS:
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
         if self.was_imported(now.view.seq) and not now.view.tools:
             return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
@@ -235,7 +235,7 @@ class RequestCostReader:
     def _price_request(
         self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None
     ) -> RequestCost:
-        """Split the dollars as billed: read, written, or neither. The reply has no input tokens."""
+        """Split the dollars as billed between tokens read, written and neither."""
         chosen = chosen or self.prices(model)
         rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
         written = min(usage.input, usage.cache_read + usage.cache_write)
@@ -312,8 +312,8 @@ def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[Re
 
 
 def explain_last_turn(state: ConversationState) -> list[RequestCost]:
-    """Explain the last turn's steps without reading the whole conversation: of earlier
-    requests, only the last one is read, unless it was made elsewhere, whose cache we never had.
+    """Explain the last turn's steps. Of earlier requests only the last is read, unless it was made
+    elsewhere and its cache was never ours.
     """
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
@@ -340,17 +340,17 @@ def describe_pause(seconds: float) -> str:
 
 
 def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
-    """Return a model's settings. Providers may answer under another name than the requested one."""
+    """Return a model's settings, also if the provider answers under another name."""
     return next((one for _, one in settings.models if one.model == model), None) or settings.model_for_role(
         ModelRole.MAIN
     )
 
 
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
-    """Return where pieces end in billed tokens: as billed up to the last request's end, then proportionally."""
+    """Return where pieces end in billed tokens: as billed before, then in proportion."""
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
-    if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD):
+    if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
         counted[0] = billed - sum(counted)  # The recording lacks its system prompt and tools.
     start, whole = known[-1] if known else 0, sum(counted)
     if known and billed - start < whole // 3:  # The provider now bills less for the same text.
@@ -361,7 +361,7 @@ def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same
 
 
 def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
-    """Return how many first pieces a provider reads as the same bytes."""
+    """Return how many of the first pieces are the same bytes for a provider."""
     pairs = zip(before, now, strict=False)
     different = (
         at
@@ -372,7 +372,7 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
 
 
 def _pieces_behind(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
-    """Return pieces of the last request after the first difference, which agents that edit history send again."""
+    """Return the pieces after the first difference. Agents that edit their history send them again."""
     return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
 
@@ -383,9 +383,9 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
 
 
 def _was_far_read(last: _AskedRequest, read: int) -> bool:
-    """Whether much of the messages was read, unlike after a change of thinking time. The head's end is estimated."""
+    """Whether the provider read many of the messages, and so had not lost them with the head."""
     head = last.ends[_count_head_pieces(last.pieces) - 1]
-    return read > head + (last.ends[-1] - head) * FAR_READ
+    return read > head + (last.ends[-1] - head) * FAR_READ_SHARE
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
@@ -394,7 +394,7 @@ def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
-    """Drop changes before the last equal piece, which changed nothing sent, such as a pin of something shown."""
+    """Return the changes that changed something sent: those after the last equal piece."""
     last = first_fact_of(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)

@@ -1,4 +1,4 @@
-"""Panic: shortens a request that would not fit, in several ways in turn; the last ones need no model."""
+"""Shortens a request that would not fit, in several ways in turn. The last ways need no model."""
 
 import asyncio
 import functools
@@ -8,7 +8,7 @@ from helix_desktop.engine.context_usage import estimate_billed_tokens, reserved_
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.fold_document_writer import (
-    SMALLEST,
+    LEAST_DOCUMENT_TOKENS,
     FoldDocumentWriter,
     WrittenDocument,
     gather_material,
@@ -21,16 +21,16 @@ from helix_desktop.engine.strategies import fold_strategy, markers, truncation
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
-LARGE = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
+LARGE_PART = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
 EXCERPT = 300  # The number of tokens in the excerpt that replaces a longer part.
-TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
+KEPT_STEPS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
 OVERFLOW_SHARE = 0.8  # After a refusal as too long, the request may have this share of its size.
 WHY = "the next request would not fit"
 
 
 @dataclass(frozen=True, slots=True)
 class ShortenerSupport:
-    """What `ConversationFolding` does for this. `wait_for_fold` returns False if the fold in flight had to be given up."""
+    """What `ConversationFolding` provides. `wait_for_fold` returns False if the fold was given up."""
 
     situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
@@ -70,7 +70,7 @@ class RequestShortener:
                 await self._conversation.append_facts(failed)
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
-        """Yield measures that lose least first: huge parts, markers, a summary, then what needs no model."""
+        """Yield measures in order of loss: huge parts, markers, a summary, then those without a model."""
         policy = self._conversation.policy
         window = self._conversation.current_meter().window
         if policy.truncation:
@@ -81,11 +81,11 @@ class RequestShortener:
             yield self._wait_for_fold_in_flight
             yield self._try_handover
         if policy.truncation:
-            yield functools.partial(self._excerpt_largest_parts, LARGE)
-            for steps in TAILS:
-                if steps == TAILS[-1] or self._truncation_may_suffice(steps):
+            yield functools.partial(self._excerpt_largest_parts, LARGE_PART)
+            for steps in KEPT_STEPS:
+                if steps == KEPT_STEPS[-1] or self._truncation_may_suffice(steps):
                     yield functools.partial(self._truncate_history, steps)
-                    yield functools.partial(self._excerpt_largest_parts, LARGE)
+                    yield functools.partial(self._excerpt_largest_parts, LARGE_PART)
 
     def _target_is_met(self) -> bool:
         return self._conversation.current_meter().used <= self._target
@@ -97,9 +97,11 @@ class RequestShortener:
         until = _first_seq_of_last_steps(situation, steps)
         words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
         standing = [block for item in branch.items_from_fact(until) for block in item.blocks]
-        shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
+        shown = sum(
+            EXCERPT if block.tokens > LARGE_PART and _is_excerptable(block) else block.tokens for block in standing
+        )
         fixed = state.settings.settings_tokens
-        return estimate_billed_tokens(fixed + words + SMALLEST + shown, state) <= self._target
+        return estimate_billed_tokens(fixed + words + LEAST_DOCUMENT_TOKENS + shown, state) <= self._target
 
     async def _clear_old_parts(self) -> None:
         situation = self._aid.situation()

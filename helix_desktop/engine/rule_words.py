@@ -1,8 +1,8 @@
-"""Words by which people state a rule, a limit or a preference, by language: one pack each, easy to add to.
+"""Words with which people state a rule, a limit or a preference. Each language has a list of its own.
 
-A sentence with such a word is kept word for word. `RULES` are words of demands; `WISHES` also stand
-in sentences that demand nothing, so what they find comes after the demands where there is little
-room. One sentence too many costs a few tokens, one too few loses a rule: so both are generous.
+A sentence with such a word is kept word for word. `RULES` are words of demands. `WISHES` also occur
+in other sentences, so they come second if there is little room. Both are generous: a sentence too
+many costs a few tokens, and a sentence too few loses a rule.
 """
 
 import re
@@ -115,7 +115,7 @@ def states_a_rule(sentence: str) -> bool:
 
 
 def states_a_wish(sentence: str) -> bool:
-    """Whether it may state a limit or preference, although its words have other meanings."""
+    """Whether the sentence may state a limit or preference, by words that also mean other things."""
     straight = _straighten_quotes(sentence)
     return bool(_WISHES.search(straight) or _WISHES_INSIDE.search(straight))
 

@@ -1,7 +1,7 @@
-"""The commands of one conversation. A window, a command line and a parent agent all use these.
+"""The commands of one conversation, for a window, a command line or a parent agent.
 
-`send_message` returns at once; the turn runs in a task of its own and reports everything as
-events. A command that changes the past is refused while a turn runs, with a sentence that says so.
+`send_message` returns at once: the turn runs in a task of its own and reports everything by events.
+A command that changes the past is refused, with a sentence, while a turn runs.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Session:
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:
-        """Stop the turn, its tools and questions. What happened is kept, and the queue waits. `why`: empty for the user."""
+        """Stop the turn with its tools and questions; the queue waits. `why`: empty for the user's stop."""
         for future in list(self._answers.values()):
             future.cancel()
         self.turns.cancel_turn(why)
@@ -103,7 +103,7 @@ class Session:
             future.set_result(answer)
 
     async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
-        """Run a call of the user's slash command. It asks like the agent's calls, but nothing is recorded."""
+        """Run a call of the user's slash command. It asks like an agent's call but is not recorded."""
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             return await self._ask_user(replace(question, command=command))
@@ -124,7 +124,7 @@ class Session:
         await self.conversation.wait_until_recorded()
 
     def preview_setup(self, setup: session_setup.ConversationSetup) -> None:
-        """Show what the next request will have with this setup, without recording it."""
+        """Show what the next request will have with this setup, without recording it yet."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
         turn_loop.set_expected_request_settings(self._services, self.conversation, setup)
@@ -136,7 +136,7 @@ class Session:
         await self.folding.fold_on_demand(kind, wish)
 
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
-        """Continue from `seq`. Later facts stay in the journal. Return a sentence for each change to files."""
+        """Continue from `seq`; later facts stay in the journal. Return a sentence per changed file."""
         self._refuse_while_running("rewind")
         # Results and file changes on abandoned branches too, because a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged
@@ -154,7 +154,7 @@ class Session:
         self.send_message(parts, rewinds_to=seq - 1)
 
     async def ask_again(self, seq: int = 0) -> None:
-        """Ask again for the answer at `seq`, or the last: rewind to the message before it. Earlier answers are kept."""
+        """Ask again for the answer at `seq`, or for the last one. Earlier answers are kept."""
         self._refuse_while_running("ask again")
         present = self.conversation.state.facts_on_path()
         said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
@@ -172,7 +172,7 @@ class Session:
 
     @asynccontextmanager
     async def pause_session(self) -> AsyncIterator[None]:
-        """Allow changes to recorded facts: no turn runs and no fact is added meanwhile. New messages wait."""
+        """Keep turns from running and facts from being added, so that recorded ones can be changed."""
         self._refuse_while_running("forget")
         self.turns.is_held = True
         try:
@@ -185,7 +185,7 @@ class Session:
             self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     async def finish_new_fork(self, title: str = "") -> None:
-        """Close a copy that ends within a turn, which has not failed, and correct its meter."""
+        """Close a copy that ends within a turn, and correct its meter."""
         is_running = self.conversation.state.branch.turn.running
         new_facts: list[facts.Fact] = [facts.TurnEnded(facts.TurnEnd.DONE)] if is_running else []
         new_facts += [facts.ConversationChanged(title=title)] if title else []
@@ -199,7 +199,7 @@ class Session:
         await self.conversation.append_facts(facts.ConversationChanged(archived=archived))
 
     async def set_trashed(self, *, trashed: bool = True) -> None:
-        """Move to the trash or back. What runs is stopped first."""
+        """Move to the trash or back. Whatever runs is stopped first."""
         if trashed:
             self.stop_turn()
             await self.wait_until_idle()

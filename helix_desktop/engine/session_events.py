@@ -1,7 +1,7 @@
-"""The events a session sends to its listeners: plain values, in order, on the event loop's thread.
+"""The events that a session sends to its listeners, in order, on the event loop's thread.
 
-A window, the command line and an MCP progress report are all listeners.
-Events are not stored. What must last is a fact and arrives as `FactAppended`.
+A window, the command line and an MCP progress report are listeners. Events are plain values and are
+not stored: what must last is a fact, which arrives as `FactAppended`.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ CLOSED = "The program stopped during this turn."
 
 
 class ConversationActivity(StrEnum):
-    """What a conversation is doing; the rail's dots and the composer's button follow it."""
+    """What a conversation is doing, as the rail's dots and the composer's button show."""
 
     IDLE = "idle"
     THINKING = "thinking"
@@ -31,7 +31,7 @@ class FactAppended:
 
 @dataclass(frozen=True, slots=True)
 class ReplyStreamed:
-    """A delta of the reply being written. The Reply itself comes as a fact."""
+    """A piece of the reply being written. The whole reply follows as a fact."""
 
     conversation: str
     delta: Delta
@@ -45,7 +45,7 @@ class ToolPrinted:
 
 
 class CallStage(StrEnum):
-    """How far a call is before its result is a fact. Results of parallel calls are recorded together."""
+    """How far a call is before its result is a fact. Parallel calls are recorded together."""
 
     IN_LINE = "in line"
     RUNNING = "running"
@@ -68,7 +68,7 @@ class ActivityChanged:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """Answer by `session.answer_question(number, PermissionAnswer(...))`."""
+    """To be answered by `session.answer_question(number, PermissionAnswer(...))`."""
 
     conversation: str
     number: int
@@ -83,7 +83,7 @@ class QuestionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FoldProgress:
-    """A fold is being made in the background (`why`: the rule, in a sentence) or, with `done`, no longer."""
+    """A fold is being made in the background, or with `done` no longer. `why`: the rule for it."""
 
     conversation: str
     kind: FoldKind
@@ -93,7 +93,7 @@ class FoldProgress:
 
 @dataclass(frozen=True, slots=True)
 class MessagesQueued:
-    """Messages that wait for the end of the turn or, if they steer, for the next step."""
+    """Messages that wait for the end of the turn, or if they steer for the next step."""
 
     conversation: str
     messages: tuple[tuple[UserPart, ...], ...]
@@ -101,14 +101,14 @@ class MessagesQueued:
 
 @dataclass(frozen=True, slots=True)
 class ConversationReplaced:
-    """Recorded facts have changed, because something was forgotten. Displays must start again."""
+    """Recorded facts have changed because something was forgotten: show everything again."""
 
     conversation: str
 
 
 @dataclass(frozen=True, slots=True)
 class MeterChanged:
-    """The next request was measured again, since the model, policy or tools may have changed."""
+    """The next request was measured again, as the model, policy or tools may have changed."""
 
     conversation: str
 

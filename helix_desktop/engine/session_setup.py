@@ -1,4 +1,4 @@
-"""What a session and its turns work with, and their limits. Contains no behaviour."""
+"""What a session and its turns work with, and their limits: values and functions only."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class TurnLimits:
     """When a turn stops by itself. Money is in dollars; 0 means no limit.
 
-    `repeats`: how often the same call may return the same output. `agents…`:
-    for all agents below one conversation together, at every depth.
+    `repeats`: how often the same call may return the same output. `agents…`: for all agents below
+    one conversation together, at every depth.
     """
 
     steps: int = 400
@@ -36,7 +36,7 @@ class TurnLimits:
 
 @dataclass(frozen=True, slots=True)
 class StandingNote:
-    """A text that holds word for word from some step on: a folder's rules, a skill, a plan. An empty text withdraws it."""
+    """A text that holds from some step on, such as a folder's rules, a skill or a plan. Empty withdraws it."""
 
     by: str
     text: str
@@ -45,7 +45,7 @@ class StandingNote:
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """Hooks' answer to an event: a reason to stop it, and text for the model."""
+    """What hooks answer to an event: a reason to stop it, and text for the model."""
 
     blocks: str = ""
     says: str = ""
@@ -72,7 +72,7 @@ class ConversationSetup:
 
 @dataclass(frozen=True, slots=True)
 class FileRestoration:
-    """The result of restoring files: one sentence per file, and the fact that records it."""
+    """What restoring files did: one sentence per file, and the fact that records it."""
 
     said: Sequence[str] = ()
     fact: facts.FilesChanged | None = None
@@ -99,7 +99,7 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class TurnCallbacks:
-    """A turn's connection to the user: questions and state out, steering messages in, or back without room."""
+    """What a turn calls to ask the user, show its state, and take or return steering messages."""
 
     ask: Callable[[ports.PermissionQuestion], Awaitable[ports.PermissionAnswer]]
     steering: Callable[[], Sequence[QueuedMessage]]
@@ -109,14 +109,14 @@ class TurnCallbacks:
 
 
 class TaskSpawner(Protocol):
-    """Starts a named, owned task; see concurrency.py."""
+    """Starts a task that has a name and an owner (see concurrency.py)."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoldServices:
-    """What folds are made with. `models` returns a role's client (main, fast, long) or None."""
+    """What folding needs. `models` returns the client for a role (main, fast, long) or None."""
 
     cache: ports.ContentCache
     tokens: ports.TokenCounter
@@ -129,10 +129,9 @@ class FoldServices:
 class SessionServices(FoldServices):
     """Everything a session works with.
 
-    `spent` returns the money spent today and in total. `restore` puts files back as they were
-    before the given facts, which are in the order they happened. `collect_file_changes` returns
-    changes in the folders that no result has reported. `withheld`: see `ToolsOffered`. `turn_lease`
-    is held during a turn; it raises ActionRefused while another machine works in the conversation.
+    `spent`: returns dollars spent today and in all. `restore`: makes files as they were before these facts.
+    `collect_file_changes`: returns changes in the folders that no result has reported. `withheld`: see
+    `ToolsOffered`. `turn_lease`: held during a turn; refuses while another machine works here.
     """
 
     index: ports.SearchIndex

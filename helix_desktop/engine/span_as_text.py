@@ -1,6 +1,7 @@
-"""Renders a part of the conversation as text: for a model's summary, the collector of details, or recall.
+"""Renders part of a conversation as text for a model's summary, for collecting details, or for a recall.
 
-Writers read what the view shows, so a summary costs no more than the context; the collector reads originals.
+A writer reads what the view shows, so a summary costs no more than the context. Details are
+collected from the originals.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 MOST_BYTES = 2 << 20  # Only the beginning and the end of an output with more bytes are read.
-AT_ONCE = 200  # How many messages are gathered before other tasks may run.
+BATCH = 200  # How many messages are gathered before other tasks may run.
 SHORT_BYTES = 8_000  # Outputs of up to so many bytes are read together.
 GONE = "[not available any more]"
 
@@ -31,7 +32,7 @@ class SpanText:
 
 
 async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
-    """Return an entry's text, at most its beginning and end, or a sentence if it is gone."""
+    """Return an entry's text, of a long one its beginning and end. A sentence replaces a lost one."""
     try:
         if stored.size <= MOST_BYTES:
             content = content_for_model(stored, await cache.read_content(stored.digest))
@@ -81,11 +82,11 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 
 
 async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
-    """Return the messages as said, with whole outputs, but without what the user excluded."""
+    """Return the messages as they were said, with whole outputs, but without what is excluded."""
     found: list[DetailSource] = []
-    for at in range(0, len(seqs), AT_ONCE):
+    for at in range(0, len(seqs), BATCH):
         await asyncio.sleep(0)  # Lets other tasks run.
-        messages = [branch.message_at(seq) for seq in seqs[at : at + AT_ONCE]]
+        messages = [branch.message_at(seq) for seq in seqs[at : at + BATCH]]
         texts = await read_short_outputs(messages, cache)
         for seq, fact in ((message.seq, message.fact) for message in messages):
             if isinstance(fact, facts.ToolReturned):
@@ -143,7 +144,7 @@ def sources_of_reply(branch: ConversationBranch, seq: int, fact: facts.ModelRepl
 
 
 def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> Iterator[Detail]:
-    """Yield every entry that the span's messages refer to, to be recalled by its hash."""
+    """Yield every entry that the span's messages refer to, so that it can be recalled by its hash."""
     for seq in seqs:
         fact = branch.message_at(seq).fact
         if isinstance(fact, facts.ToolReturned):

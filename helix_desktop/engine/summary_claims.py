@@ -1,7 +1,8 @@
-"""Finds what a summary claims that its sources do not say: files, names, figures, quotations, and demands of the user.
+"""Finds claims in a summary that its sources do not support: files, names, figures, quotations and orders.
 
-It goes by words alone. A file or a name has to stand there, a figure also rounded or in another unit, and an order must share words with
-a message of the user. What is found may still be true, so it is shown to a person, and its writer is asked again; nothing is removed.
+It compares words alone. A file or name must occur in the sources, a figure also rounded or in
+another unit, and an order must share words with a message of the user. A claim found may still be
+true. So it is shown to a person, and the writer is asked again; nothing is removed.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.fast_dataclass import dataclass
 
-STEM = 5  # Words that share this many first letters count as forms of one word.
-PIECE = 2_000  # Characters. Searching more at once would block other threads.
-COUNTED = 12  # Whole numbers up to this need no source, as the writer may have counted something.
-COMPARED = 200  # With more known figures than this, their differences are not computed.
-# How much of an order one message of the user must contain: ASKED if retold, otherwise SHARED.
-# COPIED is the share that a single line of any source may contain instead.
-ASKED, SHARED, COPIED = 0.15, 0.45, 0.5
+STEM_LETTERS = 5  # Words that share this many first letters count as forms of one word.
+SEARCHED_PIECE = 2_000  # Characters. Searching more at once would block other threads.
+COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
+MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differences are not computed.
+# How much of an order one message of the user must contain: RETOLD_SHARE if retold, otherwise ORDER_SHARE.
+# COPIED_SHARE is the share that a single line of any source may contain instead.
+RETOLD_SHARE, ORDER_SHARE, COPIED_SHARE = 0.15, 0.45, 0.5
 LEAST_WORDS = 3  # Part of a sentence with fewer words than this is not checked on its own.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
@@ -83,7 +84,7 @@ _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "te
 
 
 async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: ContentCache) -> Sequence[str]:
-    """Return a fold's sentences with claims that none of the covered messages of this branch supports."""
+    """Return a fold's sentences with claims that no covered message of this branch supports."""
     if not isinstance(span := fold.cover, Span):
         return []
     seqs = [seq for seq in branch.order if span.first <= seq <= span.last]
@@ -114,7 +115,7 @@ def find_unsupported_claims(
     """Return sentences with claims that no source supports, each after its claim."""
     known = _KnownWords((more or SourceTexts()).with_sources(sources))
     whole = split_sentences(_NO_CLAIM.sub("", summary))
-    sentences = (one[at : at + PIECE] for one in whole for at in range(0, len(one), PIECE))
+    sentences = (one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE))
     claims = ((one, list(dict.fromkeys(known.find_in_sentence(one)))) for one in sentences)
     return [one if found == [one] else f"{', '.join(found)} — {one}" for one, found in claims if found]
 
@@ -135,7 +136,7 @@ class _KnownWords:
     def _pieces(self) -> Iterator[str]:
         """Return their lines, long ones in parts, as a search in one blocks other threads."""
         lines = (line for text in self._sources.unpack_texts() for line in text.splitlines())
-        return (line[at : at + PIECE] for line in lines for at in range(0, len(line), PIECE))
+        return (line[at : at + SEARCHED_PIECE] for line in lines for at in range(0, len(line), SEARCHED_PIECE))
 
     def find_in_sentence(self, sentence: str) -> Iterator[str]:
         quoted = ("".join(found) for found in _QUOTATION.findall(sentence))
@@ -166,7 +167,7 @@ class _KnownWords:
         return any(name in piece and inside.search(piece) for piece in map(str.casefold, self._pieces()))
 
     def _has_name(self, name: str) -> bool:
-        """Whether it occurs, also in part if long, without plural, as abbreviation, or as a month's number."""
+        """Whether a name occurs, also without plural, as abbreviation, as a month's number or in part."""
         shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)
         return shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name)
 
@@ -175,27 +176,31 @@ class _KnownWords:
         return bool({word, word.removesuffix("s")} & self._words or (month and month.lastindex in self._numbers))
 
     def _has_abbreviation(self, name: str) -> bool:
-        """Whether its beginning or initials occur in capitals."""
+        """Whether the name's beginning or its initials occur in capitals."""
         letters, initials = name.upper().replace(" ", ""), "".join(word[0] for word in name.split())
         return name.istitle() and any(
             letters.startswith(code) or (initials[1:] and code.startswith(initials)) for code in self._codes
         )
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
-        """Whether it occurs, counted, as a file's next number, rounded, converted, or as share or difference."""
+        """Whether a figure occurs: rounded, converted, or as share or difference of known ones, too."""
         value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
-        if value in known or (value <= COUNTED and not digits and not unit) or (text[0] == "0" and value - 1 in known):
+        if (
+            value in known
+            or (value <= COUNTABLE and not digits and not unit)
+            or (text[0] == "0" and value - 1 in known)
+        ):
             return True
         tried = [known, *({each / by for each in known} for by in UNITS if unit and unit != "%")]
         if unit == "%":
             tried.append({100 * each / whole for each in known for whole in beside if whole})
-        if digits > 1 and len(known) <= COMPARED:
+        if digits > 1 and len(known) <= MOST_COMPARED_FIGURES:
             tried.append({abs(one - other) for one, other in combinations(known, 2)})
         return any(-0.5000001 <= (each - value) * 10**digits < 1 for each in chain(*tried))
 
     def _has_demand(self, text: str) -> bool:
-        wanted, least = _stems_of(text), ASKED if _RETOLD.search(text) else SHARED
-        enough = COPIED * len(wanted)
+        wanted, least = _stems_of(text), RETOLD_SHARE if _RETOLD.search(text) else ORDER_SHARE
+        enough = COPIED_SHARE * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
         return any(len(wanted & _stems_of(said)) >= least * len(wanted) for said in self._sources.said) or any(
             len(wanted & _stems_of(piece)) >= enough for piece in near
@@ -203,7 +208,7 @@ class _KnownWords:
 
 
 def _demand_parts(sentence: str) -> list[str]:
-    """Return a sentence's parts that state an order, or all of it. What has not happened yet is none."""
+    """Return the parts of a sentence that state an order, or all of it. A part about plans is none."""
     if _STATE.search(sentence) or not _ORDERED.search(sentence):
         return []
     parts = [part for part in _PARTS.split(sentence) if _ORDERED.search(part) and len(_stems_of(part)) >= LEAST_WORDS]
@@ -224,7 +229,7 @@ def _casefolded_words(text: str) -> set[str]:
 
 def _stems_of(text: str) -> set[str]:
     words = (word for word in _casefolded_words(text) if not _COMMON.fullmatch(word))
-    return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM] for word in words}
+    return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM_LETTERS] for word in words}
 
 
 def _casefolded_base_name(file: str) -> str:

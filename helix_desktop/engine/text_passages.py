@@ -1,8 +1,8 @@
-"""The passages of a text that hold some words: the lines as they are, where they stand, and where else to look.
+"""Finds passages of a text with certain words, and says where else the words are.
 
-What comes back from a recall is carried on every step that follows, so a passage is shorter than a
-page. A passage is chosen by the words that are rare in the text, and a word that is not there does no
-harm. What was shown once is not shown again: a file that was read five times has each line five times.
+A recalled passage is sent again with every later step, so it is shorter than a page. Passages are
+chosen by the words that are rare in the text; a word that does not occur changes nothing. No line is
+shown twice, even if a file was read five times.
 """
 
 import math
@@ -13,26 +13,27 @@ from itertools import accumulate
 
 from helix_desktop.engine.ports import TokenCounter
 
-TOKENS = 500  # The most tokens that all passages of one search result take.
-AROUND = 10  # A passage shows at most this many lines around a hit.
-NEAR, NEAR_WORTH = 3, 0.6  # Words this many lines from a hit raise its rank, and how much: less with each line.
-IN_ONE_TEXT, IN_ALL = 2, 4  # The most passages shown from one text, and from several.
-WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed.
-MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
-LINE = 1_000  # Longer lines, in characters, are cut to the part around the match.
+PASSAGES_TOKENS = 500  # All passages of one result together, as every later step sends them again.
+MOST_LINES_AROUND = 10  # More lines around a hit would take the room of other passages.
+# Other searched words up to this many lines away raise a hit's rank, by this factor less for each line.
+NEARBY_LINES, NEARBY_WORTH = 3, 0.6
+MOST_IN_ONE_TEXT, MOST_IN_ALL_TEXTS = 2, 4  # Further hits are only listed with their lines.
+WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed, too.
+MOST_WORDS, MOST_HITS, MOST_OTHER_HITS = 16, 2_000, 12
+LONGEST_LINE = 1_000  # In characters. A longer line is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]+")
 
 Span = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
 Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words in the line, and how rare each is.
 
 
-def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
+def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS) -> str:
     """Return the best passages in order, a whole short text, or nothing if no word occurs."""
     if not (hits := _lines_with_words(lines, words)):
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
         return "\n".join(lines)
-    spans = _choose_passages(tokens, lines, hits, lambda _: (1, len(lines)), limit, IN_ONE_TEXT)
+    spans = _choose_passages(tokens, lines, hits, lambda _: (1, len(lines)), limit, MOST_IN_ONE_TEXT)
     shown = "\n".join(
         _passage_with_name(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits) for span in spans
     )
@@ -40,9 +41,9 @@ def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit:
 
 
 def find_passages_in_texts(
-    tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS
+    tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = PASSAGES_TOKENS
 ) -> str:
-    """Return the best passages of several texts, with their names. The first text wins ties."""
+    """Return the best passages of several texts with the texts' names. The first text wins ties."""
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
     hits = _lines_with_words(lines, words)
@@ -53,7 +54,7 @@ def find_passages_in_texts(
         return name, ends[at] - len(text) + 1, ends[at]
 
     found = []
-    for span in _choose_passages(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit, IN_ALL):
+    for span in _choose_passages(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit, MOST_IN_ALL_TEXTS):
         name, begin, end = text_of(span[0])
         first, last, whole = (number - begin + 1 for number in (*span, end))
         found.append(_passage_with_name(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits))
@@ -96,9 +97,9 @@ def _rank_hits(hits: Hits) -> list[int]:
 
     def worth(number: int) -> float:
         best: dict[str, float] = dict(hits[number])
-        for away in range(1, NEAR + 1):
+        for away in range(1, NEARBY_LINES + 1):
             for word, rare in (*hits.get(number - away, {}).items(), *hits.get(number + away, {}).items()):
-                best[word] = max(best.get(word, 0), rare * NEAR_WORTH / (1 + away / 2))
+                best[word] = max(best.get(word, 0), rare * NEARBY_WORTH / (1 + away / 2))
         return sum(best.values())
 
     worths = {number: worth(number) for number in hits}
@@ -109,10 +110,10 @@ def _rank_hits(hits: Hits) -> list[int]:
 def _fit_passage(  # Tries to fit one more passage into the room that is left.
     tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
 ) -> Span | None:
-    """Return as many lines around a hit as fit, none chosen before. The best hit is always shown."""
+    """Return as many lines around a hit as there is room for. The best hit is always shown."""
     first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
     last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
-    for around in (AROUND, AROUND // 2, AROUND // 4, 0):
+    for around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
         span = max(first, hit - around), min(last, hit + around)
         if tokens.count_tokens("\n".join(_passage_lines(lines, span, {}))) <= limit:
             return span
@@ -124,11 +125,11 @@ def _passage_lines(lines: Sequence[str], span: Span, hits: Hits) -> list[str]:
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:
-    """Return a line, or of a very long one the part around a word, and its position."""
-    if len(line) <= LINE:
+    """Return a line, or of a very long one its part around a word, with the position."""
+    if len(line) <= LONGEST_LINE:
         return line
-    at = max(0, min((line.casefold().find(word) for word in words), default=0) - LINE // 2)
-    return f"[characters {at + 1:,}-{at + LINE:,} of {len(line):,}] {line[at : at + LINE]}"
+    at = max(0, min((line.casefold().find(word) for word in words), default=0) - LONGEST_LINE // 2)
+    return f"[characters {at + 1:,}-{at + LONGEST_LINE:,} of {len(line):,}] {line[at : at + LONGEST_LINE]}"
 
 
 def _passage_with_name(name: str, lines: Sequence[str], span: Span, hits: Hits) -> str:
@@ -138,6 +139,6 @@ def _passage_with_name(name: str, lines: Sequence[str], span: Span, hits: Hits) 
 def _describe_other_hits(hits: Iterable[int], chosen: Sequence[Span]) -> str:
     """Say where else the words are, and how to ask for these lines."""
     rest = [number for number in sorted(hits) if not any(first <= number <= last for first, last in chosen)]
-    more = f", … {len(rest) - OTHERS} more" if len(rest) > OTHERS else ""
-    also = f"also in lines {', '.join(map(str, rest[:OTHERS]))}{more}; " if rest else ""
+    more = f", … {len(rest) - MOST_OTHER_HITS} more" if len(rest) > MOST_OTHER_HITS else ""
+    also = f"also in lines {', '.join(map(str, rest[:MOST_OTHER_HITS]))}{more}; " if rest else ""
     return f'[{also}go on with lines="{max(last for _, last in chosen) + 1}-"]'

@@ -1,4 +1,4 @@
-"""Runs and records the calls of one reply, and makes sure that none stays without a result."""
+"""Runs the calls of one reply and records their results. No call stays without a result."""
 
 import asyncio
 import itertools
@@ -17,11 +17,11 @@ from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, Pe
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
-from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
+from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.fast_dataclass import dataclass
 
-LATELY = 12  # Repeated calls are detected among this many of the latest ones.
-HEAD = 2_000  # A result's fact keeps up to this many characters of its output for display.
+LATEST_CALLS = 12  # Repeated calls are detected among this many of the latest ones.
+HEAD_CHARACTERS = 2_000  # A result's fact keeps up to this many characters of its output for display.
 # A call's result, further facts to record with it, and what the call asked to keep.
 Result = tuple[ToolReturned, Sequence[Fact], str]
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
@@ -41,11 +41,12 @@ class ToolCallRunner:
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     # The ids of calls that have actually started to run.
     _begun: set[str] = field(default_factory=set, init=False)
-    _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATELY), init=False)
+    _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATEST_CALLS), init=False)
 
     async def run_reply_calls(self, reply: Reply) -> None:
-        """Run calls, some in parallel, some in sequence. Results are recorded
-        before the next group. What is shown of outputs is decided for all together.
+        """Run calls in parallel or, where they change files, one after another.
+
+        Results are recorded before the next group. How much is shown of outputs is decided for all together.
         """
         calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
         groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
@@ -77,7 +78,7 @@ class ToolCallRunner:
             raise
 
     def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Group calls that can run in parallel. A change of files is its own group."""
+        """Group calls that can run in parallel. A call that changes files is a group of its own."""
         groups: list[list[ToolCall]] = []
         alone = True
         for call in calls:
@@ -92,7 +93,7 @@ class ToolCallRunner:
             self.conversation.notify_listeners(CallStageChanged(self.conversation.id, call.id, stage))
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
-        """Run a call and measure it, without the time the user took for an answer."""
+        """Run a call and time it, without the time the user took for an answer."""
         now, waits = self.services.clock.current_time, list[float]()
         started = now()
         outcome = await (
@@ -146,14 +147,14 @@ class ToolCallRunner:
     async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
         size, content = outcome.output.size, outcome.content
         if content is None:
-            content = await self.services.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+            content = await self.services.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
         given = size, content, self.services.tokens.count_tokens
         if len(content) > 1 << 15:
             tokens = await asyncio.to_thread(estimate_entry_tokens, *given)
         else:
             tokens = estimate_entry_tokens(*given)
-        head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
-        return head if len(head) <= HEAD else "", tokens
+        head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD_CHARACTERS else ""
+        return head if len(head) <= HEAD_CHARACTERS else "", tokens
 
     async def _record_results(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
         beside = [fact for _, more, _ in results for fact in more]
@@ -161,7 +162,7 @@ class ToolCallRunner:
         return [one.seq for one in recorded[: len(results)]]
 
     async def _record_remaining_results(self, results: Sequence[Result], recorded_seqs: Sequence[int]) -> None:
-        """Record results without a seq and all excerpts in one transaction. If stopped, results stay whole."""
+        """Record the other results and all excerpts together. After a stop, results stay whole."""
         last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
         try:
             folds = await self.folding.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
@@ -188,8 +189,9 @@ class ToolCallRunner:
         return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
 
     def most_repeated_tool(self) -> tuple[str, int]:
-        """Return the tool most often called with the same arguments and result, and how often.
-        New calls in between reset this, as checking after each step of work is no repetition.
+        """Return the tool called most often with equal arguments and results, and how often.
+
+        A new call in between resets this, as checking again after each step of work is no repetition.
         """
         if not self._lately:
             return "", 0
@@ -204,13 +206,13 @@ def _user_refused_any(results: Sequence[Result]) -> bool:
 
 
 def _find_torn_call(reply: Reply) -> ToolCall | None:
-    """Return the call in whose arguments the reply reached its length limit."""
+    """Return the call whose arguments were cut off as the reply reached its length limit."""
     last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
     return last if isinstance(last, ToolCall) and not is_json_object(last.arguments) else None
 
 
 def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
-    """Return further facts of a call: who decided, a new to-do list, changed files."""
+    """Return other facts of a call: who decided, a new to-do list, changed files."""
     facts: list[Fact] = []
     if outcome.decided_by:
         facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))

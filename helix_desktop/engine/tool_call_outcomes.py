@@ -1,8 +1,8 @@
-"""Finds out what a call did from its arguments and output: which files it made, why it failed, what it proves.
+"""Finds out from a call's arguments and output what it did: which files it made, why it failed.
 
-Recorders and tools report success differently, so a command's output is read as
-well as its exit code. A line that merely mentions an error, in a file or a log,
-is not a failure. The patterns are therefore those with which programs end.
+Recorders and tools report success in different ways, so a command's output is read as well as its
+exit code. A line that only mentions an error, in a file or a log, is no failure. So the patterns are
+those with which programs end.
 """
 
 import json
@@ -12,47 +12,49 @@ from collections.abc import Iterator, Mapping
 
 from helix_desktop.json_values import object_at, parse_json_or_none
 
-TAIL = 20_000  # Why a program stopped is looked for in only this many last characters of its output.
-SUBJECT, SOURCE = 4_000, 200  # The most characters searched for a call's subject, and those of an output's name.
-LINE, SAID = 200, 3  # The most characters in a line that gives a reason, and the most such lines.
-FAILED = 12  # At most this many lines of an error message that the user pasted are kept.
-_EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
-_LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
-_SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
+# All lengths are in characters. Programs say at the end of their output why they stopped.
+SEARCHED_TAIL = 20_000
+SEARCHED_ARGUMENTS = 4_000  # A call's subject is looked for in this much of its arguments.
+LONGEST_SOURCE = 200  # The name of an output's entry is cut to this length.
+LONGEST_REASON, MOST_REASONS = 200, 3  # Longer lines are data, and more lines would repeat the reason.
+MOST_PASTED = 12  # Of an error that the user pasted, this many last lines are kept.
+_EDIT_TOOL = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
+_READING_TOOL = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
+_SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
 _PATH_KEYS = (
     "path", "file_path", "filename", "file_name", "file", "notebook_path", "new_path",
     "destination", "target",
 )  # fmt: skip
 # The names of arguments whose values are text to be written into a file.
-_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
+_TEXT_ARGUMENT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _SUBJECT_VALUE = re.compile(f'"({"|".join(_SUBJECT_KEYS)}){_VALUE}')
 _FIRST_VALUE = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
-_TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
-_CHANGES = (
-    re.compile(rf"(?<![<>&\d=-])>>?\s*(?!/dev/|&){_TARGET}"),
+_TARGET_PATH = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
+_CHANGING_COMMANDS = (
+    re.compile(rf"(?<![<>&\d=-])>>?\s*(?!/dev/|&){_TARGET_PATH}"),
     re.compile(
-        rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:''\s+)?(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET}"
+        rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:''\s+)?(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET_PATH}"
     ),
-    re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET}"),
+    re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET_PATH}"),
 )
-_HERE = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
 _LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
 # Such a tool may also only show a file, so its arguments must contain a text to write.
 _SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
-_WHY = re.compile(
+_FAILURE = re.compile(
     r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
     r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
     r"^.{0,200}: Permission denied$|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+|^SyntaxError: .+|"
     r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
     re.MULTILINE,
 )
-_PLACE = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
-_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_MADE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
-_PROOF = re.compile(
+_POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
+_COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_MADE_FILE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
+_VERIFYING_COMMAND = re.compile(
     r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
     r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
     r"git (?:-C \S+ )?(?:init|commit|push|merge|rebase)|gh \w+ create)"
@@ -66,17 +68,18 @@ def parse_call_arguments(arguments: str) -> Mapping[str, object]:
 
 def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> str:
     """Return the command line that a call runs, or nothing."""
-    if not _SHELL.search(tool) or (_path_argument(values) and "command" in values):
+    if not _SHELL_TOOL.search(tool) or (_path_argument(values) and "command" in values):
         return ""
     line = next((str(values[key]) for key in _COMMAND_KEYS if isinstance(values.get(key), str)), "")
     return line or ("" if values else arguments)
 
 
 def find_call_subject(arguments: str) -> tuple[str, str]:
-    """Return what a call is about: its path, command, query, or else first text;
-    and for a search or an editor's command, where. The arguments may be cut off.
+    """Return a call's path, command, query or first text; and where, for a search or an edit.
+
+    The arguments may be cut off.
     """
-    looked_at = arguments[:SUBJECT]
+    looked_at = arguments[:SEARCHED_ARGUMENTS]
     values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
     found = {key: _unescape_json(values[key]) for key in _SUBJECT_KEYS if key in values}
     path = next((found[key] for key in _PATH_KEYS if key in found), "")
@@ -89,10 +92,10 @@ def find_call_subject(arguments: str) -> tuple[str, str]:
 
 
 def describe_call_as_source(arguments: str) -> str:
-    """Return how an output's entry describes its call."""
+    """Return the source that an output's entry names: a short form of its call."""
     words = " ".join(find_call_subject(arguments)).strip() or arguments
     storable = words.replace("\0", " ").encode("utf-8", "replace").decode()
-    return " ".join(storable.split())[:SOURCE]
+    return " ".join(storable.split())[:LONGEST_SOURCE]
 
 
 def _unescape_json(text: str) -> str:
@@ -110,7 +113,7 @@ def find_changed_paths(tool: str, values: Mapping[str, object], command: str) ->
         line = strip_here_documents(command[:4_000])
         yield from dict.fromkeys(
             found
-            for pattern in _CHANGES
+            for pattern in _CHANGING_COMMANDS
             for found in pattern.findall(line)
             if found.strip("./~") and not found.isdigit()
         )
@@ -118,9 +121,9 @@ def find_changed_paths(tool: str, values: Mapping[str, object], command: str) ->
     verb = values.get("command")
     doing = f"{tool} {verb if isinstance(verb, str) else ''}"
     path = _path_argument(values)
-    looks = isinstance(verb, str) and _LOOKS.match(verb)
-    edits = _EDITS.search(doing) and not _LOOKS.match(tool)
-    writes = any(_TEXT.fullmatch(key) for key in values) or not _SHOWS_AND_CHANGES.search(tool)
+    looks = isinstance(verb, str) and _READING_TOOL.match(verb)
+    edits = _EDIT_TOOL.search(doing) and not _READING_TOOL.match(tool)
+    writes = any(_TEXT_ARGUMENT.fullmatch(key) for key in values) or not _SHOWS_AND_CHANGES.search(tool)
     if path and edits and writes and not looks:
         yield path
 
@@ -131,32 +134,34 @@ def _path_argument(values: Mapping[str, object]) -> str:
 
 def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
     """Return the last lines that say why a call failed, or nothing if it did not."""
-    ended = _COLOUR.sub("", text[-TAIL:])
+    ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
-        return ended.strip() if len(text) <= LINE and _WHY.fullmatch(ended.strip()) else ""
-    if lines := _WHY.findall(ended):
-        return "; ".join(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines[-SAID:]))
+        return ended.strip() if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip()) else ""
+    if lines := _FAILURE.findall(ended):
+        return "; ".join(dict.fromkeys(" ".join(line.split())[:LONGEST_REASON] for line in lines[-MOST_REASONS:]))
     if ok:
         return ""
     said = [line.strip() for line in ended.splitlines() if line.strip()]
     if not said:
         return "it failed and said nothing"
-    return said[-1][:LINE] if command else " ".join(said)[:LINE]
+    return said[-1][:LONGEST_REASON] if command else " ".join(said)[:LONGEST_REASON]
 
 
 def find_pasted_errors(text: str) -> list[str]:
-    """Return the last pasted lines that report a failure, as at a program's end or with file and position."""
-    lines = (line.strip()[:LINE] for line in text[-TAIL:].splitlines())
-    return list(dict.fromkeys(line for line in lines if _WHY.fullmatch(line) or _PLACE.match(line)))[-FAILED:]
+    """Return the last pasted lines that report a failure or begin with a position in a file."""
+    lines = (line.strip()[:LONGEST_REASON] for line in text[-SEARCHED_TAIL:].splitlines())
+    return list(dict.fromkeys(line for line in lines if _FAILURE.fullmatch(line) or _POSITION.match(line)))[
+        -MOST_PASTED:
+    ]
 
 
 def find_created_files(text: str) -> list[str]:
-    """Return the files an output reports as created, for example by git commit or an editor."""
-    return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
+    """Return the files that an output reports as created, as git commit and editors do."""
+    return [commit or file for commit, file in _MADE_FILE.findall(text[-SEARCHED_TAIL:])]
 
 
 def is_verifying_command(command: str) -> bool:
-    return bool(_PROOF.search(strip_here_documents(command)))
+    return bool(_VERIFYING_COMMAND.search(strip_here_documents(command)))
 
 
 def strip_here_documents(command: str) -> str:
@@ -164,7 +169,7 @@ def strip_here_documents(command: str) -> str:
     for line in _LONE_WORD.finditer(command):
         ends.setdefault(line[0], []).append(line.end())
     kept, at = [], 0
-    for opening in _HERE.finditer(command):
+    for opening in _HERE_DOCUMENT.finditer(command):
         possible = ends.get(opening[1], [])
         nearest = bisect_right(possible, opening.end())
         if opening.start() >= at and nearest < len(possible):
@@ -174,7 +179,7 @@ def strip_here_documents(command: str) -> str:
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
-    """Return the open tasks in the list that a call sends; None if it sends no list."""
+    """Return the open tasks that a call sets. None: it sets no list of tasks."""
     listed = next((values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)), None)
     if not isinstance(listed, list):
         return None

@@ -1,4 +1,4 @@
-"""Identifies the calls in progress and the turn they belong to."""
+"""Parses calls as models write them, and finds the calls in progress and the turn they belong to."""
 
 import json
 import math
@@ -22,7 +22,7 @@ PATH_KEYS = ("path", "file_path", "filename", "file")
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call in progress: the model's id for it, its id in requests, and its part."""
+    """A call in progress: the model's id for it, the id in requests, and its part."""
 
     id: str
     shown: str
@@ -32,7 +32,7 @@ class PendingCall:
 
 @dataclass(slots=True)
 class CurrentTurn:
-    """The running or last turn. `words`: the user's message that began it, and those that steered it."""
+    """The running or last turn. `words`: the user's message that began it and those that steered it."""
 
     words: list[int] = field(default_factory=list)
     before: int = 0  # The number of the fact that began the previous turn.
@@ -44,8 +44,9 @@ class CurrentTurn:
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
-    """Return the called tool, without remains of the model's own format: `functions.read:0`,
-    `read<|channel|>commentary`. A name that is not offered is unchanged.
+    """Return the called tool without remains of the model's own format.
+
+    Such are `functions.read:0` and `read<|channel|>commentary`. A name that is not offered is unchanged.
     """
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
     alike = [one for one in offered if one.lower() == plain]
@@ -53,7 +54,7 @@ def match_tool_name(name: str, offered: Sequence[str]) -> str:
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """Return the call made through `call_tool` under its real name, or unchanged if unclear."""
+    """Return the call that `call_tool` was to make. An unclear one is returned unchanged."""
     values = parse_arguments(call.arguments) if call.name == CALL_TOOL else None
     name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
     if isinstance(inner, str):
@@ -74,7 +75,7 @@ def restore_call_as_made(call: ToolCall) -> ToolCall:
 
 
 def parse_strict_json(arguments: str, *, strict: bool = False) -> Any:
-    """Parse JSON without NaN and too large numbers, which some servers refuse. `strict`: no line breaks in strings."""
+    """Parse JSON without NaN and too large numbers. `strict`: also without raw line breaks."""
     return (_STRICT if strict else _LENIENT).decode(arguments)
 
 
@@ -92,7 +93,7 @@ _LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse
 
 
 def parse_arguments(arguments: str) -> dict[str, Any] | None:
-    """Return the arguments' object, even with raw line breaks or as a string."""
+    """Return the arguments as an object, even if they have raw line breaks or are within a string."""
     try:
         value = parse_strict_json(arguments)
         value = parse_strict_json(value) if isinstance(value, str) else value

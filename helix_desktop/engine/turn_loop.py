@@ -1,4 +1,4 @@
-"""A turn's loop: ask the model, run its calls, show it the results, until nothing is left to do."""
+"""The loop of a turn: ask the model, run its calls, send it the results, until nothing is left to do."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ _CAUSES: Mapping[type[errors.HelixError], str] = {
 
 @dataclass(frozen=True, slots=True)
 class _PreparedRequest:
-    """A request, the newest fact in the view it was made from, and its digest."""
+    """A request, the newest fact in its view, and its digest."""
 
     request: Request
     saw: int
@@ -43,7 +43,7 @@ class _PreparedRequest:
 
 
 async def record_changed_settings(services: SessionServices, conversation: Conversation) -> None:
-    """Record what a request depends on besides its messages."""
+    """Record what the next request depends on besides messages, if it has changed."""
     setup = await services.setup()
     conversation.set_expected_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(services))
@@ -68,8 +68,9 @@ def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
 def build_note_facts(
     wanted: Iterable[StandingNote], services: SessionServices, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
-    """Return new or changed notes, said at the end and pinned: the prefix
-    stays, and folds don't shorten them. `before`: how many facts precede these.
+    """Return new or changed notes as pinned messages at the end.
+
+    So the cached prefix stays, and no fold shortens them. `before`: how many facts precede these.
     """
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:
@@ -88,7 +89,7 @@ def build_note_facts(
 
 
 class TurnLoop:
-    """One turn. `run_turn` records everything, including its end, and never leaves a call open."""
+    """One turn. `run_turn` records everything, also its end, and leaves no call without a result."""
 
     def __init__(
         self,
@@ -137,13 +138,13 @@ class TurnLoop:
         return end
 
     async def _record_end(self, end: facts.TurnEnded) -> None:
-        """Record the end, and files changed by a stopped step."""
+        """Record the end, and files that a stopped step has changed."""
         await self._conversation.append_facts(*await self._services.collect_file_changes(self._conversation.id), end)
 
     # --- Before a step: preparing and sending the request
 
     def _refuse_pins_over_window(self) -> None:
-        """Refuse a request that pins, which are never folded, make larger than the window."""
+        """Refuse a request if pinned parts, which are never folded, exceed the window."""
         state, meter = self._conversation.state, self._conversation.current_meter()
         if meter.used <= meter.window or not state.branch.pins:
             return
@@ -154,7 +155,7 @@ class TurnLoop:
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:
-        """Build the next request. It lacks what is appended meanwhile, as `saw` tells."""
+        """Build the next request. Facts appended meanwhile are not in it, as `saw` records."""
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
@@ -172,7 +173,7 @@ class TurnLoop:
         return client
 
     async def _ask_until_answered(self) -> Reply:
-        """Return a recorded reply. A request that is too long is folded and sent again, if that changed it."""
+        """Return a recorded reply. After a request that is too long, fold and ask again if that helped."""
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream_and_record_reply()
@@ -204,7 +205,7 @@ class TurnLoop:
         return await self._record_reply(reply or Reply((), facts.Stop.CUT), asked, started)
 
     async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
-        """Record a reply. A broken one keeps its words, but not its calls, which may be torn."""
+        """Record a reply. A broken one keeps its words, but not its calls, which may be cut off."""
         parts = reply.parts
         if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
             parts = tuple(part for part in parts if isinstance(part, facts.Text))
@@ -231,8 +232,10 @@ class TurnLoop:
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _prepare_retry(self, reply: Reply) -> None:
-        """Prepare a retry after a pause. Words of a broken stream stay in the journal but leave the
-        view, to repeat the request that failed. A reply that reached its limit is continued instead.
+        """Prepare a retry after a pause.
+
+        The words of a broken stream leave the view, so that the same request is sent again. A reply
+        that reached its length limit is continued instead.
         """
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
@@ -314,6 +317,6 @@ def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:
 def _build_digested_request(
     view: View, contents: Mapping[facts.Stored, str | Image]
 ) -> tuple[Request, Digest, tuple[int, ...]]:
-    """Return the request, its digest, and a number by message, to tell later what changed."""
+    """Return the request, its digest, and a number by message, which later shows what changed."""
     request = request_building.build_request(view, contents)
     return request, digest_of_request(request), tuple(map(hash, request.messages))

@@ -1,8 +1,8 @@
-"""What the model is sent, computed from the facts: `view(facts)`, pure, and `ConversationState.advance_state`, the same step by step.
+"""Computes what the model is sent from the facts. `ConversationState` does it fact by fact.
 
-A view is: the system prompt, the rules files, then the branch's messages in order, with the text of a fold
-in place of what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last;
-messages, folds, pins and exclusions follow the branch, so a rewind to `k` shows them as they stood at `k`.
+A view has the system prompt, the rules files, and the branch's messages in order, with a fold's text in
+place of what it covers. Settings (system prompt, rules, tools, policy, models) are always the newest.
+Messages, folds, pins and exclusions are those of the branch: a rewind to `k` shows them as they were then.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ MOST_DIGITS = 16
 
 
 class ConversationState(Moment):
-    """The facts of a conversation and their view. Only `advance_state` adds facts."""
+    """The facts of a conversation and their view. Only `advance_state` changes it."""
 
     branch: ConversationBranch
 
@@ -66,7 +66,7 @@ class ConversationState(Moment):
         return self.seq
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
-        """Add a fact, in constant time. A rewind costs its branch, which can be given."""
+        """Add a fact in constant time. A rewind costs its whole branch, which may be passed in."""
         self._shown = None
         self.record.facts.append(recorded)
         self.record.ledger.add_figures_of_fact(recorded)
@@ -93,7 +93,7 @@ class ConversationState(Moment):
         return ConversationBranch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
 
     def get_view(self) -> View:
-        """Return the current view. It shares blocks with earlier ones; nothing is computed twice."""
+        """Return the current view. It shares its blocks with earlier views."""
         if self._shown is None and self._original is not None:
             behind = self._original.get_view().blocks[len(self._original.settings.settings_blocks) :]
             self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
@@ -103,18 +103,18 @@ class ConversationState(Moment):
         return self._shown
 
     def with_settings(self, settings: RequestSettings) -> "ConversationState":
-        """Return this moment with other settings, to look at, not to advance."""
+        """Return a copy with other settings, only to look at."""
         other = copy(self)
         other.settings, other._shown, other._original = settings, None, self  # noqa: SLF001 -- a copy of this one
         return other
 
     def has_settings_of_fact(self, fact: Fact) -> bool:
-        """Whether this fact would not change the settings, and need not be appended."""
+        """Whether the settings are already as this fact sets them."""
         after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
         return after.comparable_settings == self.settings.comparable_settings
 
     def last_output_with_content(self, digest: Digest) -> int:
-        """Return the seq of the last output with this content, or 0."""
+        """Return the number of the last output with this content, or 0."""
         return self._returned.get(digest.raw, 0)
 
     def is_shown_whole(self, digest: Digest) -> bool:
@@ -155,7 +155,7 @@ class ConversationState(Moment):
             self._blocks.extend(item.blocks)
 
     def _remember_fact_of_any_branch(self, recorded: Recorded) -> None:
-        """Remember what matters of a fact on any branch."""
+        """Remember what counts on every branch, such as the highest number of a fold."""
         match recorded.fact:
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)

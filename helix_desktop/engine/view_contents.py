@@ -1,4 +1,4 @@
-"""Stored content as a model sees it: read once, and kept while a view needs it."""
+"""Stored content as a model sees it. It is read once and kept while a view needs it."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -8,18 +8,18 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import CacheCorrupt, NotFound
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-SAMPLE = 1 << 20  # An entry's tokens are estimated from this many of its first bytes.
+SAMPLE_BYTES = 1 << 20  # An entry's tokens are estimated from this many of its first bytes.
 
 
 class ViewContents:
-    """The content behind a view's references. A request only reads what the last view lacked."""
+    """The content that a view refers to. A request reads only what the last view lacked."""
 
     def __init__(self, cache: ContentCache) -> None:
         self._cache = cache
         self._kept: dict[Stored, str | Image] = {}
 
     async def read_view_contents(self, view: View) -> Mapping[Stored, str | Image]:
-        """Return everything the view refers to. A sentence replaces what can't be read."""
+        """Return all content of the view. A sentence replaces what cannot be read."""
         kept, wanted = self._kept, dict.fromkeys(_stored_references(view))
         found = {stored: kept[stored] for stored in wanted if stored in kept}
         lacking = [stored for stored in wanted if stored not in found]
@@ -61,5 +61,5 @@ def content_for_model(stored: Stored, content: bytes) -> str | Image:
 
 def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
     """Return an entry's tokens by its beginning. All count the same text, which counters remember."""
-    sample = beginning[:SAMPLE]
+    sample = beginning[:SAMPLE_BYTES]
     return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

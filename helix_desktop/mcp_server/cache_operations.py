@@ -87,7 +87,7 @@ async def search_content(served: ServedWorkspace, *, query: str, tool: str = "",
 
 
 def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
-    snippet = " ".join(hit.snippet.split())[: content_recall.SNIPPET]
+    snippet = " ".join(hit.snippet.split())[: content_recall.SNIPPET_CHARACTERS]
     about = {"tool": hit.about.tool, "source": hit.about.source}
     return {"sha256": hit.digest.hex if hit.digest else "", "line": hit.line, "snippet": snippet, **about}
 

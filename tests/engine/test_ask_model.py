@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.ask_model import TRIES, ModelInquiry, append_question, build_material_request
+from helix_desktop.engine.ask_model import MOST_TRIES, ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
 from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.errors import ModelFailed, ModelOverloaded
@@ -58,10 +58,10 @@ class Breaking:
 async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none() -> None:
     spent: list[Spent] = []
     asked = build_material_request("m", "q", Purpose.HANDOVER)
-    assert await ModelInquiry(spent.append).ask_for_text(Breaking(TRIES - 1), asked, 5) == "whole"
-    assert len(spent) == TRIES
+    assert await ModelInquiry(spent.append).ask_for_text(Breaking(MOST_TRIES - 1), asked, 5) == "whole"
+    assert len(spent) == MOST_TRIES
     with pytest.raises(ModelFailed, match="stopped in the middle"):
-        await ModelInquiry(spent.append).ask_for_text(Breaking(TRIES), asked, 5)
+        await ModelInquiry(spent.append).ask_for_text(Breaking(MOST_TRIES), asked, 5)
 
 
 @dataclass

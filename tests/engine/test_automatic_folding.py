@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.automatic_folding import TO_WRITE
+from helix_desktop.engine.automatic_folding import WRITING_SECONDS
 from helix_desktop.engine.facts import (
     BreakerClosed,
     ConversationStarted,
@@ -388,21 +388,21 @@ async def _left_alone(seconds: float, **values: Any) -> Keeping:
 
 def test_before_a_pause_outlives_the_providers_cache_what_pays_is_folded() -> None:
     async def leave() -> None:
-        kept = await _left_alone(COLD_AFTER - TO_WRITE)
+        kept = await _left_alone(COLD_AFTER - WRITING_SECONDS)
         assert [fold.kind for fold in kept.folds(FoldKind.HANDOVER)] == [FoldKind.HANDOVER]
         assert "after this pause" in kept.folds(FoldKind.HANDOVER)[0].why
         assert "another" in await kept.shown(), "the last turn stays as it is"
 
     async def come_back() -> None:
-        kept = await _left_alone(COLD_AFTER - 3 * TO_WRITE)
+        kept = await _left_alone(COLD_AFTER - 3 * WRITING_SECONDS)
         await kept.say("and another")
         await kept.step("short")
-        await asyncio.sleep(2 * TO_WRITE)
+        await asyncio.sleep(2 * WRITING_SECONDS)
         await kept.settled()
         assert kept.folds(FoldKind.HANDOVER) == [], "no pause outlived the cache"
 
     async def folds_nothing() -> None:
-        assert (await _left_alone(COLD_AFTER - TO_WRITE, handover="off")).folds(FoldKind.HANDOVER) == []
+        assert (await _left_alone(COLD_AFTER - WRITING_SECONDS, handover="off")).folds(FoldKind.HANDOVER) == []
 
     for work in (leave, come_back, folds_nothing):
         simulated_clock.run_on_jumping_loop(work())
@@ -679,8 +679,8 @@ async def _away(limit: float, lives: int, **chosen: Any) -> tuple[Trial, list[Sp
 async def _pass_lives(trial: Trial, lives: int) -> None:
     """In the loop's time; what is due at the end of each is done before the next begins."""
     for _ in range(lives):
-        trial.clock.time += LIFE - TO_WRITE
-        await asyncio.sleep(LIFE - TO_WRITE)
+        trial.clock.time += LIFE - WRITING_SECONDS
+        await asyncio.sleep(LIFE - WRITING_SECONDS)
         await asyncio.sleep(1)
 
 

@@ -142,7 +142,7 @@ async def test_no_more_is_read_than_a_page_needs() -> None:
     assert cache.taken <= 2 * content_recall.PAGE_BYTES
     cache.taken = 0
     assert await content_recall.read_entry_lines(cache, entry, 60_000, 60_000) == ["a line of some length"]
-    assert cache.taken < 3 * content_recall.PIECE
+    assert cache.taken < 3 * content_recall.PIECE_BYTES
     assert await content_recall.read_entry_lines(cache, entry, 400_001, 0) == []
 
 

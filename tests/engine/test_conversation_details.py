@@ -312,7 +312,7 @@ def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
     text = "x" * 100_000 + "\n" + "y" * 10
     assert "".join(conversation_details.cut_at_line_ends(text)) == text
     assert list(conversation_details.cut_at_line_ends("a\nb")) == ["a\nb"]
-    assert max(map(len, conversation_details.cut_at_line_ends("z" * 200_000))) == conversation_details.PIECE
+    assert max(map(len, conversation_details.cut_at_line_ends("z" * 200_000))) == conversation_details.SEARCHED_PIECE
 
 
 def test_details_that_an_entry_has_no_room_for_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def test_the_numbered_lines_of_a_log_are_no_details() -> None:
     log = DetailSource(2, "output", "\n".join(f"worker_{number} took task_{number}" for number in range(20_000)))
     found = collect_details([user("Never touch main.py!"), log])
     assert [detail.text for detail in found if detail.is_critical] == ["Never touch main.py!"]
-    assert len(found) <= 2 * conversation_details.ALIKE + 10
+    assert len(found) <= 2 * conversation_details.MOST_NUMBERED_WORDS + 10
 
 
 def test_figures_decisions_and_open_tasks() -> None:

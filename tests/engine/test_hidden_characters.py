@@ -63,4 +63,4 @@ def test_nothing_hidden_is_in_what_is_shown(text: str) -> None:
 def test_a_long_line_goes_on_in_the_next(text: str, times: int) -> None:
     shown = hidden_characters.mark_text(text * times)
     assert unmark_text(shown) == text * times
-    assert max(map(len, shown.split("\n"))) <= hidden_characters.LONG + len(hidden_characters.GOES_ON)
+    assert max(map(len, shown.split("\n"))) <= hidden_characters.LONGEST_LINE + len(hidden_characters.GOES_ON)

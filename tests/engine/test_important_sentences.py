@@ -36,7 +36,7 @@ def test_what_is_announced_is_no_finding_and_neither_is_a_line_or_an_essay(text:
 
 
 def test_the_beginning_of_an_answer_is_a_report() -> None:
-    assert important_sentences.extract_report(FOUND * 11) == (FOUND * 11)[: important_sentences.REPORTED]
+    assert important_sentences.extract_report(FOUND * 11) == (FOUND * 11)[: important_sentences.LONGEST_REPORT]
     assert important_sentences.extract_report("Done.") == ""
     assert important_sentences.extract_report('{\n  "reason": "' + FOUND + '"\n}') == ""
 

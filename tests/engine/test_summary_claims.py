@@ -82,7 +82,7 @@ def test_no_other_thread_waits_long_for_a_search() -> None:
     """A pattern that searches one text lets no other thread run, and an output can be one line of a megabyte."""
     texts = summary_claims.SourceTexts().with_sources([DetailSource(1, "output", "_-" * 500_000 + "\nend")])
     pieces = list(summary_claims._KnownWords(texts)._pieces())
-    assert max(map(len, pieces)) == summary_claims.PIECE
+    assert max(map(len, pieces)) == summary_claims.SEARCHED_PIECE
     assert pieces[-1] == "end"
 
 
@@ -119,4 +119,4 @@ def test_of_a_sentence_without_an_end_only_a_part_is_searched_at_once(piece: str
     """No other thread runs while a pattern searches."""
     claims = find_unsupported_claims(piece * 10_000 + " src/gone.py", [DetailSource(1, "user", "Go on.")])
     assert "src/gone.py" in claims[-1]
-    assert all(len(claim.rpartition(" — ")[2]) <= summary_claims.PIECE for claim in claims)
+    assert all(len(claim.rpartition(" — ")[2]) <= summary_claims.SEARCHED_PIECE for claim in claims)

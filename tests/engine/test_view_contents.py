@@ -8,7 +8,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored
 from helix_desktop.engine.messages import Block, ContextKind, Image, Role, View
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
+from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
 from helix_desktop.store.memory_stores import MemoryCache
 
 
@@ -76,8 +76,11 @@ async def test_what_is_forgotten_while_it_is_read_is_not_kept() -> None:
 
 
 def test_tokens_are_counted_in_the_first_megabyte_and_go_on_by_proportion() -> None:
-    text = b"word " * SAMPLE
+    text = b"word " * SAMPLE_BYTES
     assert estimate_entry_tokens(len(text), text, len) == len(text)
-    assert estimate_entry_tokens(len(text), text, lambda read: len(read) // 8) == SAMPLE // 8 * len(text) // SAMPLE
+    assert (
+        estimate_entry_tokens(len(text), text, lambda read: len(read) // 8)
+        == SAMPLE_BYTES // 8 * len(text) // SAMPLE_BYTES
+    )
     assert estimate_entry_tokens(5, b"word ", len) == 5
     assert estimate_entry_tokens(0, b"", len) == 0

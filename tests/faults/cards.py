@@ -90,7 +90,7 @@ def seen(text: str) -> str:
     told = hidden_characters.mark_text(text)
     if found := INVISIBLE.search(told.replace("\n", "")):
         raise ValueError(f"it shows {unicodedata.name(found[0], repr(found[0]))}")
-    if max(map(len, told.split("\n"))) > hidden_characters.LONG + len(hidden_characters.GOES_ON):
+    if max(map(len, told.split("\n"))) > hidden_characters.LONGEST_LINE + len(hidden_characters.GOES_ON):
         raise ValueError("a line is too long")
     return unmark_text(told)
 

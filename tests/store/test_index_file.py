@@ -28,7 +28,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
+from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.store import index_file as module
 from helix_desktop.store.cache_records import CacheRecord, EntryState
 from helix_desktop.store.index_file import IndexFile, StoreFeed, entries_used_by, searchable_texts
@@ -182,8 +182,8 @@ def test_a_large_entry_is_counted_by_the_text_a_turn_counts(tmp_path: Path, feed
     finish(index)
     tokens = column(index, "tokens")
     index.close()
-    assert counted == [content[:SAMPLE].decode()]
-    assert tokens == [estimate_entry_tokens(len(content), content[:SAMPLE], count)]
+    assert counted == [content[:SAMPLE_BYTES].decode()]
+    assert tokens == [estimate_entry_tokens(len(content), content[:SAMPLE_BYTES], count)]
 
 
 def test_uses_before_entries_are_counted_too(index: IndexFile, feed: ListFeed) -> None:

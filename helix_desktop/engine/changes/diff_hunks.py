@@ -93,9 +93,9 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) 
 
 
 CONTEXT = 3
-LOOKED_AT = 8_000  # As in git, a file with a zero byte among this many first bytes is binary.
+BINARY_CHECK_BYTES = 8_000  # As in git, a file with a zero byte among this many first bytes is binary.
 LONGEST_LINE = 2_000  # Changed words are not marked within lines of more characters than this.
-WORDS = 40  # Longer runs of words are not compared exactly, as repeated words would take minutes.
+MOST_WORDS = 40  # Longer runs of words are not compared exactly, as repeated words would take minutes.
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
@@ -132,7 +132,7 @@ class Hunk:
 
 
 def is_binary(*contents: bytes) -> bool:
-    return any(b"\0" in content[:LOOKED_AT] for content in contents)
+    return any(b"\0" in content[:BINARY_CHECK_BYTES] for content in contents)
 
 
 def split_into_lines(content: bytes) -> list[bytes]:
@@ -237,7 +237,7 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]],
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)
-    found = list(find_changed_lines(left, right, WORDS))
+    found = list(find_changed_lines(left, right, MOST_WORDS))
     common = len(old) - sum(len(word) for block in found for word in left[block.old : block.old_end])
     if common * 3 < max(len(old.strip()), len(new.strip())):
         return [], []

@@ -21,9 +21,9 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
-LEAST, MOST = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
+LEAST_RATE, MOST_RATE = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
-SAMPLES = 9  # The factor is learned from this many of the latest reports.
+REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
 _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
 Run = tuple[int, int]
@@ -71,7 +71,7 @@ class BillingReports:
     def last_proportions(self, seq: int) -> Iterator[tuple[int, float]]:
         """Yield the last proportions reported up to `seq`, each with its reply's number."""
         end = bisect_right(self.seqs, seq)
-        for row in range(max(0, end - SAMPLES), end):
+        for row in range(max(0, end - REPORTS_USED), end):
             yield self.seqs[row], self.billed[row] / self.counted[row]
 
 
@@ -126,7 +126,11 @@ class TokenLedger:
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
         told = known.last_proportions(seq) if known else ()
-        sound = [share for at, share in told if LEAST <= share <= MOST and not self._was_recorded_elsewhere(at, seq)]
+        sound = [
+            share
+            for at, share in told
+            if LEAST_RATE <= share <= MOST_RATE and not self._was_recorded_elsewhere(at, seq)
+        ]
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
     def add_figures_of_fact(self, recorded: facts.Recorded) -> None:
@@ -198,7 +202,7 @@ class TokenLedger:
         """Return the median tokens of the last replies reported, or 0 before the first."""
         row = bisect_right(self.requests, seq)
         column = self.sums["output"]
-        last = (column[at] - column[at - 1] for at in range(row, max(0, row - SAMPLES), -1))
+        last = (column[at] - column[at - 1] for at in range(row, max(0, row - REPORTS_USED), -1))
         known = [length for length in last if length]
         return round(_median(known)) if known else 0
 

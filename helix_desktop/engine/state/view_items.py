@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its parts.
 MARKER_TOKENS = 90  # The usual number of tokens in a marker.
 LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
-SHORT = 120  # Parts of fewer tokens are not replaced, because a marker would save too little.
+SHORT_PART_TOKENS = 120  # Parts of fewer tokens are not replaced, because a marker would save too little.
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class ViewItems:
 
 def is_worth_a_marker(block: Block) -> bool:
     """Whether this is a long enough raw output or call."""
-    if block.tokens <= SHORT or block.pinned or (block.fold and not isinstance(block.content, Text)):
+    if block.tokens <= SHORT_PART_TOKENS or block.pinned or (block.fold and not isinstance(block.content, Text)):
         return False
     if block.role is Role.ASSISTANT:
         return isinstance(block.content, ToolCall)

@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 NOTES = "Notes about the past, not instructions."
 NAMED = "Its newest outputs, as recall_cached_content finds them:"
 MOST_NAMED, HASH_DIGITS = 12, 12
-KEPT = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
+KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
@@ -83,14 +83,14 @@ def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
 
 def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, str], added: Sequence[Detail]) -> str:
     if not STRATEGIES[making.plan.kind].sections:
-        kept = [KEPT, *map(conversation_details.format_document_line, added)] if added else []
+        kept = [KEPT_HEADING, *map(conversation_details.format_document_line, added)] if added else []
         return "\n".join([format_document_header(making), *written.values(), *kept])
     pieces = [format_document_header(making), *filter(None, [named])]
     for name in handover.SECTIONS:
         belonging = (detail for detail in added if conversation_details.SECTION_OF[detail.kind] == name)
         mine = list(map(conversation_details.format_document_line, belonging))
-        said = written.get(name, "") or ("" if mine else handover.NOTHING)
-        lines = [f"## {name}", said, *([KEPT, *mine] if mine else [])]
+        said = written.get(name, "") or ("" if mine else handover.NOTHING_TO_REPORT)
+        lines = [f"## {name}", said, *([KEPT_HEADING, *mine] if mine else [])]
         pieces.append("\n".join(filter(None, lines)))
     return "\n\n".join(pieces)
 

@@ -17,14 +17,14 @@ SECTIONS = (
     "TODO Items",
     "User Preferences",
 )
-EXPECTED = 3_000  # The expected number of tokens in a document, until one has been written.
-EARLY = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
-BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
-NOTHING = "Nothing to report."
-CLAIMS = 30  # At most this many claims without a source are reported to the writer for correction.
+EXPECTED_TOKENS = 3_000  # The expected number of tokens in a document, until one has been written.
+SPARE = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
+SHARE_BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
+NOTHING_TO_REPORT = "Nothing to report."
+MOST_CLAIMS = 30  # At most this many claims without a source are reported to the writer for correction.
 
 FENCE = "```"  # Models often wrap a whole document in such fences, which are removed.
-_AROUND = " \t#*_:.()0123456789"  # Characters that models put around headings.
+_HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around headings.
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
@@ -51,14 +51,14 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
 def latest_start_tokens(situation: FoldSituation) -> float:
     """Return where a handover starts at the latest, before the next request would not fit."""
     meter = situation.meter
-    return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * EARLY)
+    return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
 
 
 def least_context_tokens(situation: FoldSituation) -> float:
     """Return the context below which no handover is made for gain; less before a pause."""
     policy, window = situation.policy, situation.meter.window
     floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
-    return min(floor, policy.handover_floor_tokens * BEFORE_PAUSE) if situation.is_pausing else floor
+    return min(floor, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE) if situation.is_pausing else floor
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
@@ -123,7 +123,7 @@ def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
 def expected_document_tokens(situation: FoldSituation) -> int:
     """Return the expected tokens of a document: the mean of earlier ones."""
     branch = situation.branch
-    mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED
+    mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED_TOKENS
     return min(mean, situation.meter.window // 10)
 
 
@@ -134,7 +134,7 @@ def handover_question(plan: FoldPlan, limit: int, tail: int) -> str:
         f"Write a handover document about this conversation up to number {plan.span.last}, which is all but its last {tail} "
         "steps, for a colleague who goes on with the work and sees only this document and these last steps. Do not "
         "call tools and do not go on with the work; answer with the document alone, in at most "
-        f"{min(limit, EXPECTED) * 3 // 5} words, with exactly these six headings:\n{names}\n"
+        f"{min(limit, EXPECTED_TOKENS) * 3 // 5} words, with exactly these six headings:\n{names}\n"
         "Be exact: paths, names, commands, values, error messages and decisions word for word. Give sources: the "
         "[number] of a message where numbers are shown, or a hash. State what the user demanded in the user's own "
         f"words. If there is an earlier summary, carry over what still holds.{plan.sentence_of_wish}"
@@ -149,7 +149,7 @@ def missing_sections_question(missing: Sequence[str]) -> str:
 
 def unsupported_claims_question(claims: Sequence[str]) -> str:
     """Return what to add if a first answer has unsupported claims."""
-    listed = "\n".join(f"- {claim[:300]}" for claim in claims[:CLAIMS])
+    listed = "\n".join(f"- {claim[:300]}" for claim in claims[:MOST_CLAIMS])
     return f"\nA first version claimed what stands nowhere in the conversation. Leave this out, or say what really stands there:\n{listed}"
 
 
@@ -187,7 +187,7 @@ def find_missing_sections(found: Mapping[str, str]) -> list[str]:
 
 
 def _section_of_heading(line: str) -> str:
-    said = line.strip(_AROUND).casefold()
+    said = line.strip(_HEADING_MARKS).casefold()
     return next((name for name in SECTIONS if name.casefold() == said), "")
 
 

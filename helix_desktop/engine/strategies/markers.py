@@ -25,12 +25,12 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
 COLD_AFTER = 300.0  # After this many seconds, the provider's cache is assumed to have expired.
-EXACT = 512  # This many of the newest items are examined one by one, older ones in groups.
-REMEMBERED = 200  # The share of parts that are recalled is learned from this many of the last steps.
+EXAMINED_ITEMS = 512  # This many of the newest items are examined one by one, older ones in groups.
+RECALL_STEPS = 200  # The share of parts that are recalled is learned from this many of the last steps.
 LEAST_SHARE = 0.015  # A part with a smaller share of the context is not replaced by a marker.
-LATELY = 20  # The growth of the context and the pauses are learned from this many of the last steps.
+RECENT_STEPS = 20  # The growth of the context and the pauses are learned from this many of the last steps.
 ASK = " · ask with find or lines"
-ARGUMENT = 100  # A marker's second line quotes at most this many characters of the arguments.
+LONGEST_ARGUMENT = 100  # A marker's second line quotes at most this many characters of the arguments.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
     """Return each part and where its message begins. Older ones are grouped, in sizes that grow with age."""
     branch, factor = situation.branch, situation.meter.factor
-    items = branch.items[-EXACT:]
+    items = branch.items[-EXAMINED_ITEMS:]
     exact = items[0].first if items else 0
     firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
     for first, tokens, freed in _sum_tokens_of_older_groups(branch, exact):
@@ -149,7 +149,7 @@ def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[Clearable
 def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
     """Return first message, tokens and clearable tokens of each group before `before`."""
     groups = []
-    stop, width = branch.message_position(before), EXACT
+    stop, width = branch.message_position(before), EXAMINED_ITEMS
     while stop > 0:
         start = max(0, stop - width)
         tokens, freed = branch.token_sums.sum_between(start, stop), branch.freed_sums.sum_between(start, stop)
@@ -191,7 +191,7 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
     branch, ledger = situation.branch, situation.state.record.ledger
     price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     saved = recalls = 0.0
-    for seq in branch.steps[-REMEMBERED:]:
+    for seq in branch.steps[-RECALL_STEPS:]:
         shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]
         calls = branch.calls_of_reply(seq)
         if calls and all(one.call.name in RECALLS for one in calls):
@@ -204,13 +204,13 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
     """Return the clearable tokens that a step adds: the mean of the last steps."""
-    recent = branch.clearable[-LATELY:]
+    recent = branch.clearable[-RECENT_STEPS:]
     return sum(recent) / len(recent) if recent else 0.0
 
 
 def chance_of_cold_cache(branch: ConversationBranch) -> float:
     """Return the learned chance that the provider's cache is cold at the next request."""
-    times = branch.step_times[-LATELY - 1 :]
+    times = branch.step_times[-RECENT_STEPS - 1 :]
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
 
@@ -273,9 +273,9 @@ def summarise_arguments(arguments: str) -> str:
         values = arguments
     elif isinstance(values, dict):
         shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
-        values = " ".join(text for text in shown if len(text) <= ARGUMENT) or " ".join(shown)
+        values = " ".join(text for text in shown if len(text) <= LONGEST_ARGUMENT) or " ".join(shown)
     text = " ".join(str(values).split())
-    return text if len(text) <= ARGUMENT else text[: ARGUMENT - 1] + "…"
+    return text if len(text) <= LONGEST_ARGUMENT else text[: LONGEST_ARGUMENT - 1] + "…"
 
 
 def format_size(stored: Stored) -> str:

@@ -14,14 +14,17 @@ from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
 
-READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
-STRETCH = 1 << 15  # Characters. Searching more at once would block other threads.
+NAMES_READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
+AT_ONCE = 1 << 15  # Characters. Searching more at once would block other threads.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
 def find_frequent_names(text: str, room: int) -> str:
     """Return the most frequent long identifiers and paths, in at most `room` characters."""
-    parts = (_LONG_NAME.finditer(text, at, min(at + STRETCH, READ)) for at in range(0, min(len(text), READ), STRETCH))
+    parts = (
+        _LONG_NAME.finditer(text, at, min(at + AT_ONCE, NAMES_READ))
+        for at in range(0, min(len(text), NAMES_READ), AT_ONCE)
+    )
     counts = Counter(found.group().rstrip("./-") for part in parts for found in part)
     taken: list[str] = []
     for name, _ in counts.most_common(200):
@@ -31,17 +34,17 @@ def find_frequent_names(text: str, room: int) -> str:
     return ", ".join(taken)
 
 
-PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
-HEAD, TAIL = 30, 20  # The first and the last lines may take these percentages of the preview.
-NAMES_SHARE = 30  # If a text has no useful lines, names may take this percentage of the preview.
+CHARACTERS_PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
+HEAD_PERCENT, TAIL_PERCENT = 30, 20  # The first and the last lines may take these percentages of the preview.
+NAMES_PERCENT = 30  # If a text has no useful lines, names may take this percentage of the preview.
 LINES_READ = 20_000
-MOST_SIGNATURES, SIGNATURE = 40, 90  # The most function signatures shown, and the most characters of each.
-LINE = 240  # Lines are cut to this many characters.
-WIDE = " " * 8  # Longer gaps in a line are shortened to this width.
-ERRORS = 12
+MOST_SIGNATURES, LONGEST_SIGNATURE = 40, 90  # The most function signatures shown, and the most characters of each.
+LONGEST_LINE = 240  # Lines are cut to this many characters.
+WIDE_GAP = " " * 8  # Longer gaps in a line are shortened to this width.
+MOST_ERRORS = 12
 IN_A_THREAD = 1 << 15  # Previews of texts with more characters are built in a thread.
-KEYS = 12
-RANGES = 8  # An outline of a text without headings lists this many ranges of lines.
+MOST_KEYS = 12
+MOST_RANGES = 8  # An outline of a text without headings lists this many ranges of lines.
 JSON_LIMIT = 1_000_000  # Parsing JSON texts of more characters would block other threads.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
 _NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # Words that this matches are names from code, not prose.
@@ -56,12 +59,12 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\
 
 def build_preview(text: str, tokens: int, purpose: str = "") -> str:
     """Return what is worth knowing of a text. `purpose`: the call's arguments, and what was said with it."""
-    room = int(tokens * PER_TOKEN)
+    room = int(tokens * CHARACTERS_PER_TOKEN)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
     first, last, count = _first_and_last_lines(cleaned, room)
     shape = _describe_structure(text)
-    head = _lines_that_fit(first, room * HEAD // 100)
-    tail = _lines_that_fit([*first[len(head) :], *last][::-1], room * TAIL // 100)[::-1]
+    head = _lines_that_fit(first, room * HEAD_PERCENT // 100)
+    tail = _lines_that_fit([*first[len(head) :], *last][::-1], room * TAIL_PERCENT // 100)[::-1]
     seen = {*head, *tail}
     left_out = count - len(head) - len(tail)
     pieces = [*([shape] if shape else []), *head]
@@ -77,7 +80,7 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
     """Return lines from the part that is left out: errors, the call's purpose, the structure; each once."""
     pieces: list[str] = []
-    errors = [_shorten_preview_line(line) for line in find_error_lines(text)][-ERRORS:]
+    errors = [_shorten_preview_line(line) for line in find_error_lines(text)][-MOST_ERRORS:]
     groups = (
         ("Lines that look like errors:", errors, 20),
         ("Lines about what was asked for:", list(_lines_about_purpose(text, purpose)), 15),
@@ -92,7 +95,7 @@ def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) 
 
 def _names_line(text: str, room: int) -> list[str]:
     """Return the names in a text without lines to show them in."""
-    named = find_frequent_names(text, room * NAMES_SHARE // 100)
+    named = find_frequent_names(text, room * NAMES_PERCENT // 100)
     return [f"Names in it: {named}"] if named else []
 
 
@@ -116,20 +119,20 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
     ]
     stride = max(1, len(found) // MOST_SIGNATURES)
     for number, line in found[::stride]:
-        yield f"{number}: {_strip_line_number(line)[:SIGNATURE]}"
+        yield f"{number}: {_strip_line_number(line)[:LONGEST_SIGNATURE]}"
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
     """Return headings and signatures from line `first` on or, without many, the first lines of ranges."""
-    room = int(tokens * PER_TOKEN)
+    room = int(tokens * CHARACTERS_PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     named = [
-        f"{number}: {_strip_line_number(line)[:SIGNATURE]}"
+        f"{number}: {_strip_line_number(line)[:LONGEST_SIGNATURE]}"
         for number, line in enumerate(lines, 1)
         if number >= first and _SIGNATURE.match(line)
     ]
-    if len(named) < RANGES // 2:
-        size = max(1, -(-(len(lines) - first + 1) // RANGES))
+    if len(named) < MOST_RANGES // 2:
+        size = max(1, -(-(len(lines) - first + 1) // MOST_RANGES))
         starts = range(first, len(lines) + 1, size)
         named = [
             f"{at}-{min(at + size - 1, len(lines))}: {_first_words(lines[at - 1 : at - 1 + size])}" for at in starts
@@ -139,7 +142,7 @@ def outline_text(text: str, first: int, tokens: int) -> str:
 
 
 def _first_words(lines: Sequence[str]) -> str:
-    return next((_shorten_preview_line(line).strip()[:SIGNATURE] for line in lines if line.strip()), "")
+    return next((_shorten_preview_line(line).strip()[:LONGEST_SIGNATURE] for line in lines if line.strip()), "")
 
 
 def _strip_line_number(line: str) -> str:
@@ -166,13 +169,13 @@ def _first_and_last_lines(text: str, room: int) -> tuple[list[str], list[str], i
 
 
 def _shorten_preview_line(line: str) -> str:
-    plain = line[: LINE * 4]
+    plain = line[: LONGEST_LINE * 4]
     if not plain.isprintable():
         plain = _ESCAPES.sub("", plain)
     plain = plain.rstrip()
-    if WIDE in plain:
-        plain = re.sub(r" {8,}", WIDE, plain)
-    return plain if len(plain) <= LINE else f"{plain[: LINE - 20]}… ({len(line):,} characters)"
+    if WIDE_GAP in plain:
+        plain = re.sub(r" {8,}", WIDE_GAP, plain)
+    return plain if len(plain) <= LONGEST_LINE else f"{plain[: LONGEST_LINE - 20]}… ({len(line):,} characters)"
 
 
 def _lines_that_fit(lines: Sequence[str], room: int) -> list[str]:
@@ -203,8 +206,8 @@ def _describe_structure(text: str) -> str:
 
 def _outline_json(value: object, depth: int) -> str:
     if isinstance(value, dict):
-        keys = list(value)[:KEYS]
-        more = f", … {len(value) - KEYS} more" if len(value) > KEYS else ""
+        keys = list(value)[:MOST_KEYS]
+        more = f", … {len(value) - MOST_KEYS} more" if len(value) > MOST_KEYS else ""
         if depth == 0:
             return f"object of {len(value)}"
         return "{" + ", ".join(f"{str(key)[:60]}: {_outline_json(value[key], depth - 1)}" for key in keys) + more + "}"

@@ -11,7 +11,7 @@ from helix_desktop.engine.conversation_details import Detail
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies import handover, observation
-from helix_desktop.engine.strategies.fold_document import CUT_OFF, KEPT, DocumentPlan, build_fold_document
+from helix_desktop.engine.strategies.fold_document import CUT_OFF, KEPT_HEADING, DocumentPlan, build_fold_document
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from tests.engine.keeping import Quarters
 
@@ -47,7 +47,7 @@ def test_what_the_summary_left_out_is_added_under_its_section() -> None:
     assert "the work went on\n\nKept word for word:\n- created b.py [9]" in sections["Completed Work"]
     assert "- write the tests" in sections["TODO Items"]
     assert "- pytest failed: E assert 1 == 2 [12]" in sections["Current Issues"]
-    assert KEPT not in sections["User Preferences"]
+    assert KEPT_HEADING not in sections["User Preferences"]
     assert (made.kept.found, made.kept.kept, made.kept.added, made.kept.entry) == (4, 1, 3, 0)
     assert made.tokens == Quarters().count_tokens(made.text)
 
@@ -75,7 +75,7 @@ def test_the_newest_outputs_it_covers_are_named_so_that_each_can_be_recalled() -
 
 def test_a_section_with_nothing_to_say_says_so() -> None:
     text = build_fold_document(making(found=[]), {}, Quarters()).text
-    assert text.count(handover.NOTHING) == 6
+    assert text.count(handover.NOTHING_TO_REPORT) == 6
 
 
 def test_observations_are_one_list() -> None:

@@ -115,7 +115,7 @@ def test_a_document_is_expected_to_be_as_long_as_those_before() -> None:
 
 def test_the_question_names_the_six_sections_and_the_wish() -> None:
     text = handover_question(
-        FoldPlan(FoldKind.HANDOVER, Span(1, 90), "", wish="the table of results"), handover.EXPECTED, 8
+        FoldPlan(FoldKind.HANDOVER, Span(1, 90), "", wish="the table of results"), handover.EXPECTED_TOKENS, 8
     )
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
     assert "number 90" in text
