@@ -41,9 +41,7 @@ EVERYTHING = EntryFilter()
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One row of the list of entries. `kept`: bytes on disk. `recalled`: when last, or 0. `gone`:
-    only this description is left.
-    """
+    """One row of the list. `kept`: bytes on disk. `recalled`: when last, or 0. `gone`: no content left."""
 
     stored: Stored
     about: EntryOrigin

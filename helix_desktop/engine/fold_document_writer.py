@@ -464,9 +464,7 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def format_details_entry(found: Iterable[Detail]) -> str:
-    """Format all details as lines, critical ones first and the index last, with a note on what was
-    left out.
-    """
+    """Format details as lines, critical ones first and the index last, and note what is left out."""
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1

@@ -157,9 +157,7 @@ class HandoverPlan:
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
-    """Return what one step pays to carry a part. A part's sum ends when a marker replaces it: what
-    a cleared output has cost is no reason for a handover.
-    """
+    """Return what one step pays to carry a part. For a cleared part, the sum starts anew."""
     return price.read * tokens
 
 
@@ -179,9 +177,7 @@ def handover_cost(
 
 
 def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Return whether to buy instead of rent: carrying what would go has cost as much as the
-    handover, and each later step saves enough to repay it in time.
-    """
+    """Whether carrying it has cost as much as the handover, and later steps repay that in time."""
     return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
 

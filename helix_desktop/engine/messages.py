@@ -131,9 +131,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The client waits before a retry, as the user sees. `wake` ends the wait. `is_overload`: the
-    provider is overloaded or gets too many requests.
-    """
+    """A wait before a retry, shown to the user. `wake` ends it. `is_overload`: too many requests."""
 
     why: str
     seconds: float

@@ -1,4 +1,4 @@
-"""Compares two versions of a file by lines, splits the difference into hunks, and reverts some, byte for byte."""
+"""Compares two versions of a file by lines, splits the difference into hunks, and reverts some of them."""
 
 import hashlib
 import re
@@ -27,14 +27,14 @@ class MatchingLines:
 
 
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """Yield the common parts of two lists of lines (text or bytes). `exact`: how many lines to compare exactly."""
+    """Yield the common parts of two lists. `exact`: longer ones are compared less exactly."""
     return _matches_in_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
 def _matches_in_span(
     left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
-    """Yield, in order, what lines a to b of one text and c to d of the other have in common."""
+    """Yield, in order, what two ranges of lines have in common."""
     a, b, c, d = span
     start = a
     while start < b and start - a + c < d and left[start] == right[start - a + c]:
@@ -101,7 +101,7 @@ _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ChangedLines:
-    """Lines `old` to `old_end` of one version became lines `new` to `new_end` of the other; counted from 0."""
+    """Lines `old` to `old_end` became lines `new` to `new_end`; counted from 0."""
 
     old: int
     old_end: int
@@ -233,7 +233,7 @@ def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) ->
 
 
 def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return start and length of the differences in both lines, or nothing if they have little in common."""
+    """Return start and length of each difference, or nothing if the lines are too different."""
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)

@@ -1,8 +1,7 @@
-"""Describes a folder at a moment: each path and what is
-there. Also differences, and both as bytes for the cache.
+"""Describes a folder at a moment (each path and what is there) and differences, also as bytes for the cache.
 
-Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names of any
-bytes are held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
+A path is relative, with "/" and the number of its root before it: `0/src/main.c`. Names may be any bytes,
+held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
 """
 
 import json
@@ -21,10 +20,10 @@ _LENGTH = struct.Struct("<H")
 
 
 class PathKind(StrEnum):
-    """What a path is, in the order in which restoring can create them.
+    """What a path is, in the order in which restoring creates them.
 
-    TWIN: another name (a hard link) of the file whose path is its content. OTHER: a
-    socket, a pipe, a device or a file that was not read; its content is then its stamp.
+    TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe,
+    a device or a file that was not read; its content is then its stamp.
     """
 
     FOLDER = "d"
@@ -35,9 +34,7 @@ class PathKind(StrEnum):
 
 
 class TreeItem(NamedTuple):
-    """One entry of a folder state. `content`: the SHA-256 of a file, the target of
-    a link, or the other path of a twin; otherwise empty. `size` is that of a file.
-    """
+    """What is at a path. `content`: a file's SHA-256, a link's target or a twin's path. `size`: a file's."""
 
     kind: PathKind
     mode: int
@@ -94,7 +91,7 @@ def decode_manifest(content: bytes) -> dict[str, TreeItem]:
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
-    """Encode changes after the state `behind`. With that, the difference also represents the state after them."""
+    """Encode changes after the state `behind`. Both together represent the state after them."""
     return (_format_header("difference") + behind.raw) + b"".join(
         _with_length(_encode_path(path)) + _with_length(pack_item(before)) + _with_length(pack_item(after))
         for path, before, after in changes
@@ -111,7 +108,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 
 def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
-    """Return the entries to read first, in order, to get an entry's state."""
+    """Return the entries to read first, in order, to rebuild the state of an entry."""
     if content.startswith(b"{"):  # Checkpoints in the format of version 1 were written as JSON.
         body = json.loads(content)
         if body["checkpoint"] > 1:
@@ -124,7 +121,7 @@ def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
 
 
 def items_set_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
-    """Yield the paths that an entry sets in its state, with their new items."""
+    """Yield the paths that an entry changes in its state, with their new items."""
     if content.startswith(b"helix manifest "):
         yield from decode_manifest(content).items()
     elif content.startswith(b"helix difference "):
@@ -162,7 +159,7 @@ def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathCha
 
 
 def without_implied_changes(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Drop a folder whose contents also changed, because people count only the contents."""
+    """Drop a folder if its contents changed, too, because people count only these."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
     return [change for change in changes if not (_is_change_of_folder(change) and change.path in holding)]
 

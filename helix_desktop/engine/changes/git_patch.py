@@ -1,4 +1,4 @@
-"""Writes changes as a patch that `git apply` accepts: texts as hunks, binary files whole, links, modes, any name."""
+"""Writes changes as a patch for `git apply`: texts as hunks, binary files whole, links, modes and any name."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
 def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
-    """Format a file's change, given its item and content before and after. Empty if git cannot express it."""
+    """Format a change of a file, by its item and content before and after. Empty if git has no form for it."""
     if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)

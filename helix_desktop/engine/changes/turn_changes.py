@@ -1,4 +1,4 @@
-"""Groups what a conversation did to files by turn, for the Changes page and the command line, from facts alone."""
+"""Groups what a conversation did to files by turn, for the Changes page and the command line."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class UndoOutlook(StrEnum):
-    """What undoing a change would do: it is possible, already undone, or somebody else has changed the file since."""
+    """What an undo would do: restore, nothing (already undone), or a conflict with somebody's change."""
 
     RESTORE = "restore"
     ALREADY = "already"
@@ -30,7 +30,7 @@ class PlannedUndo:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSource:
-    """A fact about files. `what`: the tool's name; `step`: the number of the reply calling it."""
+    """A fact about files. `what`: the tool's name. `step`: the reply that called it."""
 
     conversation: str
     seq: int
@@ -42,7 +42,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class TurnOfChanges:
-    """A turn from message `seq` to fact `end`; turns undone together are one, up to `last`."""
+    """A turn from message `seq` to fact `end`. Turns undone together are one, up to `last`."""
 
     number: int
     seq: int
@@ -64,7 +64,7 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """`place` is for people. `by`: what changed it last. `broken`: somebody else changed it in between."""
+    """A change of one file. `place`: as shown. `by`: who changed it last. `broken`: somebody else did, too."""
 
     change: PathChange
     place: str
@@ -97,7 +97,7 @@ class UncoveredPath:
 
 
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Group changes by turn. Turns without changes are kept, because their sub-agents may have made some."""
+    """Group changes by turn, also turns without any: their sub-agents may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0
@@ -153,7 +153,7 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
 
 
 def undone_seqs(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
-    """Return the facts undone with these changes, including those an undo among them had undone."""
+    """Return the facts undone with these changes, and those that an undo among them had undone."""
     found: set[int] = set()
     for each in changed:
         if isinstance(each.fact, facts.FilesChanged) and each.conversation == conversation:

@@ -1,7 +1,7 @@
-"""The branch of facts the view goes on from: its messages, its folds, and what decisions need.
+"""The branch of facts that the view shows: its messages and folds, and figures for decisions.
 
-A rewind leaves a branch and goes on from an earlier point of it, so a branch never contains `Rewound`; `fact_tree.py`
-keeps the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
+A rewind leaves a branch and goes on from an earlier point, so a branch has no `Rewound`; `fact_tree.py`
+keeps the tree. Updates are cheap: a message costs its own blocks, and a fold the facts it covers.
 """
 
 from bisect import bisect_left, insort
@@ -26,7 +26,7 @@ CHANGES = (
 
 @dataclass(slots=True)
 class ConversationBranch(LiveFolds):
-    """Mutable. Only `advance_branch` changes it, and only by facts."""
+    """Changes only by `advance_branch`, and only by facts."""
 
     calls: dict[str, PendingCall] = field(default_factory=dict)  # Every call, by the id that requests use for it.
     # For the fact number of each result, on all branches: the call that it answers.
@@ -52,7 +52,7 @@ class ConversationBranch(LiveFolds):
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
-        """Apply a fact. Return its effect if it changed something shown; undoing nothing changes nothing."""
+        """Apply a fact. Return its effect if it changed something shown."""
         fact = recorded.fact
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
             self._add_message(recorded, fact)
@@ -179,7 +179,7 @@ class ConversationBranch(LiveFolds):
         return self._apply_effect(recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic)))
 
     def _is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
-        """Whether it covers something here, crosses no other fold, and is no longer than what it replaces."""
+        """Whether it covers something here, crosses no other fold, and makes the view no longer."""
         cover = fold.cover
         if isinstance(cover, facts.PartRef):
             if not self.has_message(cover.seq) or cover.part >= len(
@@ -194,16 +194,14 @@ class ConversationBranch(LiveFolds):
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def would_fold_nest(self, cover: facts.Cover) -> bool:
-        """Whether a fold of `cover` would contain, be inside, or lie beside every live
-        span. If it splits no item of the view, it contains whole outermost folds.
-        """
+        """Whether a fold of `cover` would contain, be inside, or be beside every live span."""
         low, high = self.item_positions(cover)
         first, last = first_and_last(cover)
         whole = low >= high or (first <= self.items[low].first and self.items[high - 1].last <= last)
         return whole or isinstance(cover, facts.PartRef) or all(covers_nest(cover, span) for span in self.by_span)
 
     def parts_kept_verbatim(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
-        """Yield parts that a longer fold leaves word for word: the turn's subject, and what users restored."""
+        """Yield parts that a longer fold keeps word for word: the turn's subject, and what users restored."""
         if isinstance(cover, facts.PartRef):
             return
         if self.turn.running:
@@ -223,7 +221,7 @@ class ConversationBranch(LiveFolds):
         return sum(block.tokens for block in blocks if block.source in wanted)
 
     def _covers_needed_reasoning(self, ref: facts.Cover) -> bool:
-        """Whether the model still needs its reasoning back, because its tool loop is open."""
+        """Whether the model still needs the reasoning, because some of its calls are open."""
         first, last = first_and_last(ref)
         for seq in self.covered_messages(facts.Span(first, last)):
             fact = self.message_at(seq).fact
@@ -258,8 +256,9 @@ class ConversationBranch(LiveFolds):
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
-        """Return the tokens of messages before `first_kept` times the steps that carried
-        them. Documents are left out, and a part that is now a marker counts as one.
+        """Return the tokens of messages before `first_kept`, each times the steps that sent it.
+
+        Documents are left out, and a part that is now a marker counts as one.
         """
         tail = [item for item in self.items_from_fact(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)
@@ -286,7 +285,7 @@ class ConversationBranch(LiveFolds):
         self.replace_items(low, high, list(self.build_items(span)))
 
     def count_pinned_tokens(self, *more: facts.Cover) -> int:
-        """Return the tokens of pinned parts word for word, with `more` pinned, too."""
+        """Return the tokens of pinned parts, with `more` pinned, too."""
         wanted = {part for ref in (*self.pins, *more) for part in self.parts_within(ref) if not self.is_excluded(part)}
         originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)

@@ -1,7 +1,7 @@
-"""The tree of a conversation's facts: what each goes on from, and which changed what is shown.
+"""The tree of a conversation's facts: which fact each one follows, and which changed what is shown.
 
-A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs
-of numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.
+A rewind is a fact, too, and the next facts follow the one it went back to. So the path to any fact is a few
+runs of numbers. What held there is found from the messages and changes on this path, without replaying them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Run = tuple[int, int]  # The fact numbers with which a run begins and ends.
 
 @dataclass(slots=True)
 class FactTree:
-    """Only appended to, so that other threads can read it."""
+    """Only grows, so that other threads can read it."""
 
     facts: list[Recorded] = field(default_factory=list)
     messages: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of messages on all branches.
@@ -41,7 +41,7 @@ class FactTree:
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:
-        """Return the facts that lead to `seq`, oldest first, without what rewinds left behind."""
+        """Return the path to `seq`, oldest first, without what rewinds left behind."""
         runs: list[Run] = []
         while seq > 0:
             last = bisect_right(self.rewinds, seq) - 1

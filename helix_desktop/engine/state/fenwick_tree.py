@@ -1,4 +1,4 @@
-"""Running sums over a list that changes anywhere. Every operation takes logarithmic time."""
+"""Running sums over a list whose numbers change anywhere. Every operation takes logarithmic time."""
 
 from array import array
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ class FenwickTree:
         return self.sum_before(end) - self.sum_before(first)
 
     def last_position_within(self, total: int) -> int:
-        """Return the last position before which the numbers, none negative, sum up to at most `total`."""
+        """Return the last position before which the numbers (none negative) add up to at most `total`."""
         place, step = 0, 1 << len(self).bit_length()
         while step := step >> 1:
             beyond = place + step

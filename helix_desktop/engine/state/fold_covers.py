@@ -34,5 +34,5 @@ def covers_nest(one: Cover, other: Cover) -> bool:
 
 
 def is_covered_by_any(refs: Collection[Cover], ref: PartRef) -> bool:
-    """Whether a part is in these covers (of pins or exclusions), alone or with facts around it."""
+    """Whether a part is in these covers (of pins or exclusions), alone or within a span."""
     return ref in refs or any(isinstance(span, Span) and cover_contains(span, ref) for span in refs)

@@ -1,7 +1,7 @@
-"""Which folds, pins and exclusions hold, and what is shown by them. The newest state and every past moment ask this.
+"""Which folds, pins and exclusions are in force, and what they show, now or at a past moment.
 
-Two folds over the same: the younger shows. A span inside another live span is hidden by it. A part that is taken
-out beats a pin, and a pin beats a fold; what a longer fold leaves word for word stands behind its document.
+Of two folds over the same facts, the newer one is shown, and a span within another live span is hidden. An
+exclusion beats a pin, and a pin beats a fold. What a longer fold keeps word for word follows its document.
 """
 
 from bisect import bisect_right, insort
@@ -42,7 +42,7 @@ Effect = tuple[int, Fact, tuple[PartRef, ...]]
 
 @dataclass(slots=True)
 class LiveFolds(ViewItems):
-    """`facts`: all of the conversation. `order`: those that are messages of this branch."""
+    """`facts`: those of the conversation. `order`: the messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
     ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
@@ -68,7 +68,7 @@ class LiveFolds(ViewItems):
         return at < len(self.order) and self.order[at] == seq
 
     def apply_fold_change(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
-        """Apply a change that is known to have an effect. Return what must be shown anew."""
+        """Apply a change that has an effect. Return what must be shown again."""
         match fact:
             case Folded(fold=name, cover=cover):
                 self.folds[name], self.ages[name], self.kept[name] = fact, len(self.ages), kept
@@ -159,7 +159,7 @@ class LiveFolds(ViewItems):
         return self.folds[left[-1]] if left else None
 
     def _folds_over(self, cover: Cover) -> list[str]:
-        """Return the live folds over exactly this, oldest first."""
+        """Return the live folds over exactly this cover, oldest first."""
         if isinstance(cover, PartRef):
             return self.by_part.setdefault(cover, [])
         return self.by_span.setdefault(cover, [])
@@ -184,7 +184,7 @@ class LiveFolds(ViewItems):
         return self._render_blocks(seq, fold_of)
 
     def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
-        """Return a message without folds. What is excluded stays so."""
+        """Return a message without folds. Exclusions still hold."""
         return self._render_blocks(seq, lambda _: None)
 
     def _render_blocks(self, seq: int, fold_of: Callable[[PartRef], Folded | None]) -> tuple[Block, ...]:
@@ -197,7 +197,7 @@ class LiveFolds(ViewItems):
         return sum(MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks)
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
-        """Build an item with the fold's text, followed by parts that stay word for word."""
+        """Build an item with a fold's text, followed by the parts that it keeps word for word."""
         kind = ContextKind.HANDOVER if fold.kind in DOCUMENTS else ContextKind.OBSERVATIONS
         originals = tuple(Stored(digest, 0) for digest in fold.entries)
         text = Text(fold.text, fold.tokens)

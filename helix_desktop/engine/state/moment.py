@@ -1,7 +1,7 @@
-"""What holds at a moment of a conversation: settings, folds, pins and exclusions, the view, what it counts and has cost.
+"""What holds at a moment: settings, folds, pins, exclusions, the view, its tokens and its cost.
 
-The newest state (`view.ConversationState`) and every earlier one (`PastMoment`) answer the same questions with the same code. A
-past moment is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
+The newest state (`view.ConversationState`) and earlier ones (`PastMoment`) answer the same questions
+with the same code. A past moment is not replayed: only the changes on its path are applied.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from helix_desktop.engine.state.token_ledger import Savings
 
 
 class Moment:
-    """`seq`: the newest fact then. `branch`, `settings` and the record's ledger have all else."""
+    """`seq`: the newest fact then. All else is in `branch`, `settings` and the record's ledger."""
 
     record: FactTree
     seq: int
@@ -43,7 +43,7 @@ class Moment:
         return self.branch.live_folds
 
     def find_fold(self, name: str) -> Folded | None:
-        """Return the fold, live or undone, with the user's wording if any, or None."""
+        """Return the fold, in force or undone, with the user's wording if there is any."""
         return self.branch.folds.get(name)
 
     def is_output_forgotten(self, fold: Folded) -> bool:
@@ -52,7 +52,7 @@ class Moment:
         return fold.kind in RECALLED and bool(fold.entries) and all(gone)
 
     def count_recallable_tokens(self) -> int:
-        """Return the tokens of originals behind markers and excerpts, without permanently removed ones."""
+        """Return the tokens of originals that markers and excerpts can bring back."""
         originals: dict[Cover, int] = {}
         for fold in map(self.branch.folds.__getitem__, self.branch.live):
             if fold.kind in RECALLED and not self.is_output_forgotten(fold):
@@ -60,7 +60,7 @@ class Moment:
         return sum(originals.values())
 
     def facts_on_path(self) -> list[Recorded]:
-        """Return the facts on which the view is based, oldest first, without those a rewind left behind."""
+        """Return the facts that lead to the view, oldest first."""
         return list(self.record.facts_leading_to(self.seq))
 
     def billed_per_counted_token(self) -> float:
@@ -78,7 +78,7 @@ class Moment:
         return self._view_of_blocks(tuple(blocks))
 
     def past_moment(self, seq: int, taken_out: Iterable[Cover] = ()) -> "Moment":
-        """`taken_out`: leave this out, although it was excluded only later."""
+        """Return an earlier moment. `taken_out`: leave this out although it was excluded later."""
         return PastMoment(self.record, seq, taken_out)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
@@ -89,7 +89,7 @@ class Moment:
         return View(blocks, tools.tools, tools.tokens, stable, main.effort, self.seq, main.temperature, main.top_p)
 
     def _count_blocks_since_open_calls(self) -> int:
-        """Return how many last blocks belong to an incomplete batch."""
+        """Return how many of the last blocks belong to calls without all results."""
         begun = self._reply_with_open_calls()
         count = 0
         for item in reversed(self.branch.items if begun else ()):
@@ -111,7 +111,7 @@ class Moment:
 
 
 class PastMoment(Moment):
-    """A past moment. It costs what is shown and what changed, whatever the history's length."""
+    """A past moment. Its cost depends on what it shows and on changes, not on the history's length."""
 
     def __init__(self, record: FactTree, seq: int, taken_out: Iterable[Cover] = ()) -> None:
         self.record = record

@@ -1,7 +1,7 @@
-"""The digest of a request: stored with the reply it got, so that "what the model saw" can be checked for ever.
+"""The digest of a request, stored with its reply, so that it can always be checked what the model saw.
 
-It covers what a model reads (system text, messages, tools, how long to think), each piece with its length
-before it; not which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
+It covers what a model reads: system text, messages, tools and how long to think, each with its length before
+it. It does not cover the model's name or cache marks. `store/FORMATS.md` describes the bytes.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What a request depends on besides messages: always what was set last, on any branch."""
+"""What a request depends on besides messages. What was set last holds, on whichever branch."""
 
 from dataclasses import replace
 from functools import cached_property

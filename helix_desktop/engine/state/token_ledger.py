@@ -1,10 +1,9 @@
-"""What a conversation counts and has cost: the tokens of the view after every fact, and one sum of savings.
+"""The tokens of the view after every fact, and what requests have cost and saved.
 
-A step's tokens are those the provider reported; where it reported nothing, what was counted, times the model's factor.
-What the same step would have been with the usual way out is estimated in the proportion of the two counted views: all
-is sent, and when the window is full a summary takes its place, so that what could not have been sent is never called
-saved. Where nothing is folded the two are equal. Everything is kept as running sums, so that each question about a
-moment is one look-up. What another program asked is no saving of ours, and teaches nothing about ours.
+A step's tokens are as reported by the provider, or else as counted here, times the model's factor. What it
+would have cost without folds is estimated in proportion: everything is sent, and once the window is full,
+a summary replaces it. So what could never have been sent is not called saved, and without folds both are
+equal. All are running sums, so each question is one look-up. Other programs' requests save us nothing.
 """
 
 from __future__ import annotations
@@ -32,15 +31,16 @@ COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary"
 
 
 def _median(values: Sequence[float]) -> float:
-    """Return the median. `statistics` would import so much that the program starts later."""
+    """Return the median. Importing `statistics` would delay the program's start."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Tokens and dollars. `without`: with a summary at the limit instead of folds. `sent` counts the requests of strategies
-    too; dollars are 0 where no price is known. `paid_before`: by another program, or by the conversation this one is a fork of.
+    """Tokens and dollars; 0 dollars if a price is unknown. `without`: with a summary instead of folds.
+
+    `sent` includes the requests that folds needed. `paid_before`: by other programs, or before a fork.
     """
 
     steps: int
@@ -69,7 +69,7 @@ class BillingReports:
     billed: array[int] = field(default_factory=lambda: array("q"))
 
     def last_proportions(self, seq: int) -> Iterator[tuple[int, float]]:
-        """Yield the last proportions reported up to `seq`, each with its reply's number."""
+        """Yield the last reported proportions up to `seq`, with the reply's number."""
         end = bisect_right(self.seqs, seq)
         for row in range(max(0, end - REPORTS_USED), end):
             yield self.seqs[row], self.billed[row] / self.counted[row]
@@ -77,7 +77,7 @@ class BillingReports:
 
 @dataclass(slots=True)
 class SummaryBaseline:
-    """The conversation without folds: everything is sent, or replaced by a summary if it does not fit."""
+    """The conversation without folds: everything is sent, or a summary if that does not fit."""
 
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
     _whole: int = 0  # How many tokens the last step would have had without any folds.
@@ -85,7 +85,7 @@ class SummaryBaseline:
     _in_cache: int = 0  # The last step's tokens by our count, cached by the provider.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
-        """Return a step's tokens, including a summary before it: in all, from the cache, new, and written."""
+        """Return a step's tokens, with a summary before it if needed: in all, cached, new and written."""
         if not shown or not whole:
             return {"without": sent, "old": 0, "new": sent, "summary": 0}
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
@@ -106,7 +106,7 @@ class SummaryBaseline:
 
 @dataclass(slots=True)
 class TokenLedger:
-    """Grows with the facts. `shown` and `whole` have the view's tokens after each fact."""
+    """Grows with the facts. `shown`, `whole`: the view's tokens after each fact, and without folds."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
     whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, if nothing had been folded.
@@ -149,7 +149,7 @@ class TokenLedger:
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
 
     def _was_recorded_elsewhere(self, at: int, seq: int) -> bool:
-        """Whether the fact `at` is known at `seq` to be another program's."""
+        """Whether it is known at `seq` that the fact `at` is another program's."""
         return any(first <= at < behind <= seq for first, behind in self.elsewhere)
 
     def append_view_tokens(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
@@ -175,7 +175,7 @@ class TokenLedger:
         return column[row] - column[row - 1] if row else 0
 
     def count_requests(self, seq: int) -> int:
-        """Return the number of requests up to `seq`, without other programs'."""
+        """Return the number of requests up to `seq`, without those of other programs."""
         return self._sum_paid_here(range(len(self.requests) + 1), seq)
 
     def count_steps(self, seq: int) -> int:
@@ -183,15 +183,15 @@ class TokenLedger:
         return self.sums["steps"][bisect_right(self.requests, seq)]
 
     def last_request_tokens(self, model: str, seq: int) -> int:
-        """Return the tokens a model read in its last reported request, which its provider may still have cached."""
+        """Return the tokens of a model's last reported request, which may still be cached."""
         return self._last_report(model, seq)[1]
 
     def last_billed_reply(self, model: str, seq: int) -> int:
-        """Return the number of a model's last reply that reported what it read, or 0."""
+        """Return a model's last reply with reported tokens, or 0."""
         return self._last_report(model, seq)[0]
 
     def _last_report(self, model: str, seq: int) -> tuple[int, int]:
-        """Return a model's last reply that reported what it read, and how much."""
+        """Return a model's last reply with reported tokens, and these."""
         reports = self.reports.get(model)
         row = bisect_right(reports.seqs, seq) if reports else 0
         if reports is None or not row or self._was_recorded_elsewhere(reports.seqs[row - 1], seq):
@@ -207,8 +207,9 @@ class TokenLedger:
         return round(_median(known)) if known else 0
 
     def savings_until(self, seq: int, prices: RelativePrices | None = None, *, per_million: float = 0.0) -> Savings:
-        """Return savings up to `seq`. `prices` are shares of the input price, which is `per_million`
-        dollars; without them, no money is reported. It is compared over steps that the provider reported.
+        """Return the savings up to `seq`, over the steps that the provider reported.
+
+        `prices`: shares of the input price, which is `per_million` dollars. Without them, there is no money.
         """
         at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
         paid_without = 0.0
@@ -219,7 +220,7 @@ class TokenLedger:
         return Savings(at["steps"], at["sent"], at["without"], at["read"], paid, paid_without, max(0.0, ever - paid))
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
-        """Return a running sum up to `seq`, without imports and what a fork copied."""
+        """Return a running sum up to `seq`, without imports and copied facts."""
         total = column[bisect_right(self.requests, seq)]
         for run in self._runs_paid_elsewhere():
             first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
@@ -227,7 +228,7 @@ class TokenLedger:
         return total
 
     def _runs_paid_elsewhere(self) -> list[Run]:
-        """Return the facts paid by another conversation or program, each once."""
+        """Return the runs of facts that another conversation or program paid for."""
         start = self.copied[-1][1] if self.copied else 0
         return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]
 
@@ -256,6 +257,6 @@ class TokenLedger:
 
 
 def newest_fact_seen_by(recorded: facts.Recorded) -> int:
-    """Return the newest fact in a reply's view. Version 0.1 stored 0 if unknown."""
+    """Return the newest fact that a reply's request had. Version 0.1 stored 0 if unknown."""
     saw = recorded.fact.saw if isinstance(recorded.fact, facts.ModelReplied) else 0
     return saw if 0 < saw < recorded.seq else recorded.seq - 1

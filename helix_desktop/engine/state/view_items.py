@@ -1,4 +1,4 @@
-"""The items of the view: each is a message, or the document of a fold over several messages."""
+"""The items of the view, each a message or the document of a fold over several messages."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -30,7 +30,7 @@ class ViewItem:
 
 @dataclass(slots=True)
 class ViewItems:
-    """The items in order. `order` has every message, `items` what is shown of them."""
+    """The items in order. `order` has every message, and `items` what is shown of them."""
 
     order: list[int] = field(default_factory=list)  # The fact numbers of messages, in their order.
     items: list[ViewItem] = field(default_factory=list)
@@ -45,7 +45,7 @@ class ViewItems:
         return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
 
     def tokens_by_kind(self, settings_tokens: int) -> tuple[int, ...]:
-        """Return the tokens of everything shown by `ContextKind`. Messages' own count as conversation."""
+        """Return all shown tokens by `ContextKind`. What messages add counts as conversation."""
         more = {ContextKind.SYSTEM: settings_tokens, ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages}
         return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
 
@@ -133,7 +133,7 @@ class ViewItems:
 
 
 def is_worth_a_marker(block: Block) -> bool:
-    """Whether this is a long enough raw output or call."""
+    """Whether this is an unfolded output or call that is long enough for a marker."""
     if block.tokens <= SHORT_PART_TOKENS or block.pinned or (block.fold and not isinstance(block.content, Text)):
         return False
     if block.role is Role.ASSISTANT:
@@ -142,7 +142,7 @@ def is_worth_a_marker(block: Block) -> bool:
 
 
 def count_clearable_tokens(blocks: Iterable[Block]) -> int:
-    """Return the tokens that markers would free: of outputs, and of arguments that are long by any rule."""
+    """Return the tokens that markers would free: of outputs and of long arguments."""
     return sum(
         block.tokens - MARKER_TOKENS
         for block in blocks

@@ -1,1 +1,1 @@
-"""The six ways of folding. Each plans folds; none appends them."""
+"""The ways of folding. Each module plans folds; none of them appends a fact."""

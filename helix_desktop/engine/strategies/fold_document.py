@@ -1,4 +1,4 @@
-"""Builds the text of a fold over a span: what was written, what must not be lost, and where the rest is."""
+"""Builds the text of a fold over a span: what a model wrote, details it left out, and where the rest is."""
 
 from collections.abc import Mapping, Sequence
 
@@ -45,7 +45,7 @@ class DocumentPlan:
 
 
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
-    """Build six sections for a handover or truncation, or one list for observations, with missing details."""
+    """Build the text: sections for a handover or truncation, a list for observations; and details."""
     room = min(making.critical, making.limit // 2)
     named = _list_entries(making, tokens)
     shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
@@ -60,7 +60,7 @@ def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens
 
 
 def format_document_header(making: DocumentPlan) -> str:
-    """Return the first lines: what this is, what it covers, and where the originals are."""
+    """Return the first lines: what this replaces, and how to get the originals."""
     span = making.plan.span
     sources = f'every message: recall_history("{making.fold}"); details: recall_cached_content("{making.entry.hex}")'
     strategy = STRATEGIES[making.plan.kind]
@@ -70,7 +70,7 @@ def format_document_header(making: DocumentPlan) -> str:
 
 
 def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
-    """List the newest outputs it replaces, each with as much of its hash as a recall needs."""
+    """List the newest outputs that it replaces, with as much of each hash as a recall needs."""
     if not STRATEGIES[making.plan.kind].sections:
         return ""
     stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]
@@ -96,7 +96,7 @@ def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, s
 
 
 def _shorten_sections(written: Mapping[str, str], limit: int, tokens: TokenCounter) -> dict[str, str]:
-    """Shorten sections to the limit: long ones keep their share, cut at a line's end."""
+    """Shorten sections to the limit. Long ones keep their share and end with a whole line."""
     written = {name: text[: limit * LONGEST_TOKEN] for name, text in written.items()}
     counts = {name: tokens.count_tokens(text) for name, text in written.items()}
     total = sum(counts.values())

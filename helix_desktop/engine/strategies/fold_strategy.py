@@ -1,7 +1,7 @@
-"""What every strategy looks at, and what it wants done.
+"""What every strategy looks at, and how it says what to fold.
 
-A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`.
-What a model must write is asked for and checked by `FoldDocumentWriter`, the same way for all.
+A strategy is a module with a `FoldStrategy` and a line in `all_strategies.py`. `FoldDocumentWriter`
+asks models and checks their answers in the same way for all.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this sha
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A moment between two steps. `is_pausing`: the provider's cache is about to expire."""
+    """A moment between two steps. `is_pausing`: the provider's cache expires soon."""
 
     state: ConversationState
     policy: Policy
@@ -45,14 +45,16 @@ class FoldPlan:
 
     @property
     def sentence_of_wish(self) -> str:
-        """Return the end of the writer's question."""
+        """Return the end of the question: what the user or agent asked to keep."""
         return f"\nThe user asks to keep in particular: {self.wish}" if self.wish else ""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldStrategy:
-    """A way of saving context by a model's text. `due` is pure, fast and asked before every step; `span`
-    is for folds on demand; `question` gets the plan, the answer's tokens and the steps that stay.
+    """A way of folding with a text that a model writes.
+
+    `due` is pure, fast and asked before every step. `span` is for folds on demand. `question` gets
+    the plan, the tokens for the answer and the steps that stay.
     """
 
     kind: FoldKind
@@ -68,8 +70,9 @@ class FoldStrategy:
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:
-    """Return the first message that stays: between turns the last turn's, or else the last steps'.
-    These never begin before the last turn, so a new turn does not lose what was just in reach.
+    """Return the first message that stays: the last turn's between turns, or else the last steps'.
+
+    The last steps never begin before the last turn, so that a new turn keeps what was just in reach.
     """
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
@@ -81,9 +84,7 @@ def first_seq_of_tail(situation: FoldSituation) -> int:
 
 
 def first_seq_kept_in_panic(situation: FoldSituation) -> int:
-    """Return the first message that stays in panic: whole steps, at least the
-    last, up to a quarter of the window, or less beside a large system prompt.
-    """
+    """Return the first message that stays in panic: a quarter of the window, but at least a step."""
     meter = situation.meter
     # Everything that folds can shorten. A large system prompt leaves little of the window for it.
     foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
@@ -92,7 +93,7 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
 
 
 def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:
-    """Return `first`, or the first of the last steps, at least one, that fit into `room`."""
+    """Return `first`, or the first of the last steps (at least one) that fit into `room`."""
     branch = situation.branch
     room /= situation.meter.factor
     if not branch.steps or sum(item.tokens for item in branch.items_from_fact(first)) <= room:
@@ -106,9 +107,9 @@ def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> in
 
 
 def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
-    """Return the facts a span may cover: from the first not barred to the last legal cut before the tail.
+    """Return the facts that a span may cover: from the first allowed one to a legal end before the tail.
 
-    `until`: a seq to use instead of the tail's first, in panic.
+    `until`: the first message that stays, if not that of the tail.
     """
     branch = situation.branch
     if not branch.order:
@@ -133,7 +134,7 @@ def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
 
 
 def _first_foldable_message(branch: ConversationBranch) -> int:
-    """Return the first message that no undone span bars. Live spans do not bar messages."""
+    """Return the first message that no undone span bars. Spans in force do not bar any."""
     first = branch.order[0]
     for cover in branch.barred:
         if isinstance(cover, Span) and not branch.is_inside_live_fold(cover):

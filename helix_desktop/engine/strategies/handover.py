@@ -1,4 +1,4 @@
-"""Handover: a document with six sections replaces what it covers. A later one updates an earlier one."""
+"""Handover: a document with six sections replaces what it covers. Later ones update earlier ones."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around hea
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
-    """Return a handover that the policy now wants, because it pays or the window is nearly full, or None."""
+    """Return a handover if the policy wants one now, because it pays or the window is almost full."""
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
@@ -49,7 +49,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
 
 
 def latest_start_tokens(situation: FoldSituation) -> float:
-    """Return where a handover starts at the latest, before the next request would not fit."""
+    """Return at which size a handover must start, before the next request would not fit."""
     meter = situation.meter
     return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
 
@@ -62,7 +62,7 @@ def least_context_tokens(situation: FoldSituation) -> float:
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
-    """Plan a handover once carrying what it would cover has cost as much as the handover would."""
+    """Plan a handover once carrying its span has cost as much as the handover would."""
     price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
@@ -90,8 +90,9 @@ def main_model_writes(situation: FoldSituation, span: Span) -> bool:
 
 
 def expected_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
-    """Return the cost of folding the span with its likely writer, in main model input tokens.
-    `of_transcript`: even the main model gets a transcript, which is not cached.
+    """Return the cost of folding the span, in fresh input tokens of the main model.
+
+    `of_transcript`: the main model gets a transcript, too, which is not cached.
     """
     by_main, by_fast = _costs_by_writer(situation, span, of_transcript=of_transcript)
     by_itself = by_fast is None or (not of_transcript and main_model_writes(situation, span))
@@ -121,14 +122,14 @@ def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
 
 
 def expected_document_tokens(situation: FoldSituation) -> int:
-    """Return the expected tokens of a document: the mean of earlier ones."""
+    """Return the mean size of the documents so far, or what is usual."""
     branch = situation.branch
     mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED_TOKENS
     return min(mean, situation.meter.window // 10)
 
 
 def handover_question(plan: FoldPlan, limit: int, tail: int) -> str:
-    """Return the writer's question, after the conversation or its transcript."""
+    """Return the question for the writer, which follows the conversation or its transcript."""
     names = "\n".join(f"## {name}" for name in SECTIONS)
     return (
         f"Write a handover document about this conversation up to number {plan.span.last}, which is all but its last {tail} "
@@ -148,13 +149,13 @@ def missing_sections_question(missing: Sequence[str]) -> str:
 
 
 def unsupported_claims_question(claims: Sequence[str]) -> str:
-    """Return what to add if a first answer has unsupported claims."""
+    """Return the question for a first answer that has unsupported claims."""
     listed = "\n".join(f"- {claim[:300]}" for claim in claims[:MOST_CLAIMS])
     return f"\nA first version claimed what stands nowhere in the conversation. Leave this out, or say what really stands there:\n{listed}"
 
 
 def split_handover_sections(text: str) -> dict[str, str]:
-    """Split a document into sections by name. Text without a known heading is Completed Work."""
+    """Split a document into its sections. Text without a known heading is Completed Work."""
     found: dict[str, list[str]] = {}
     name = ""
     for line in _strip_code_fence(text.splitlines()):
@@ -169,7 +170,7 @@ def split_handover_sections(text: str) -> dict[str, str]:
 
 
 def _strip_code_fence(lines: list[str]) -> list[str]:
-    """Remove the code fence that models put around documents. One without an end was cut off."""
+    """Remove a code fence around the document. One without an end was cut off."""
     begins = next((i for i, line in enumerate(lines) if _section_of_heading(line)), 0)
     fences = [i for i, line in enumerate(lines) if line.startswith(FENCE)]
     if not fences or fences[0] > begins:

@@ -1,6 +1,6 @@
-"""Caching: old outputs, and long arguments of old calls, are shown as markers.
+"""Shows old outputs, and long arguments of old calls, as markers.
 
-A marker's first line is `[CACHED] recall_cached_content("<sha256>")`, the second lets the model
+A marker's first line is `[CACHED] recall_cached_content("<sha256>")`. The second lets the model
 decide whether it needs the original. The text is kept in the fold's fact, so it never changes.
 """
 
@@ -35,10 +35,9 @@ LONGEST_ARGUMENT = 100  # A marker's second line quotes at most this many charac
 
 @dataclass(frozen=True, slots=True)
 class PlannedClearing:
-    """Everything from message `first` to before `end` that may become a marker, and the rule.
+    """What may become markers: messages from `first` to before `end`, and the rule for it.
 
-    `least`: shorter parts stay. The parts are only determined
-    when it is carried out, so merely asking costs nothing.
+    `least`: smaller parts stay. The parts are found when it is carried out, so a plan costs nothing.
     """
 
     first: int
@@ -75,7 +74,7 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
 
 
 def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
-    """Plan to clear everything from a place, if that is worth rewriting the provider's cache from there."""
+    """Plan to clear everything from a place, if caching the rest again costs less than it saves."""
     branch, meter = situation.branch, situation.meter
     end = first_seq_of_tail(situation)
     standing, firsts = _clearable_parts(situation, end)
@@ -105,7 +104,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
 
 
 def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedClearing | None:
-    """Plan to clear everything before `end`, since another fold rewrites the prefix anyway."""
+    """Plan to clear everything before `end`, as another fold changes the prefix anyway."""
     if not situation.branch.order:
         return None
     clearing = PlannedClearing(
@@ -120,7 +119,7 @@ def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> i
 
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
-    """Whether there is any part to clear, examining the newest first."""
+    """Whether there is any part to clear. The newest are examined first."""
     least = max(clearing.least, _least_size_of_clearable_part(situation))
     items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
     long_items = (item for item in reversed(items) if item.tokens >= least and not item.fold)
@@ -129,7 +128,7 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 
 
 def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
-    """Return each part and where its message begins. Older ones are grouped, in sizes that grow with age."""
+    """Return the parts, and where their messages begin. Older ones are in groups that grow with age."""
     branch, factor = situation.branch, situation.meter.factor
     items = branch.items[-EXAMINED_ITEMS:]
     exact = items[0].first if items else 0
@@ -209,7 +208,7 @@ def clearable_tokens_per_step(branch: ConversationBranch) -> float:
 
 
 def chance_of_cold_cache(branch: ConversationBranch) -> float:
-    """Return the learned chance that the provider's cache is cold at the next request."""
+    """Return the chance, learned from pauses, that the provider's cache has expired at the next request."""
     times = branch.step_times[-RECENT_STEPS - 1 :]
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
@@ -229,7 +228,7 @@ def seconds_until_cold(situation: FoldSituation) -> float:
 
 
 def cache_lifetime(state: ConversationState) -> float:
-    """Return for how long the main model's provider caches a prompt, in seconds. An agent may pay for an hour."""
+    """Return how many seconds the provider caches a prompt. An agent may pay for an hour."""
     main = state.settings.model_for_role(ModelRole.MAIN)
     last = state.facts[state.branch.steps[-1] - 1].fact if state.branch.steps else None
     if isinstance(last, ModelReplied) and last.usage.keeps_an_hour:
@@ -247,7 +246,7 @@ def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
 
 
 def describe_output(branch: ConversationBranch, seq: int) -> str:
-    """Return tool, short arguments, exit code, lines and size."""
+    """Describe an output: tool, short arguments, exit code, lines and size."""
     fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
     said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
@@ -261,13 +260,13 @@ def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
 
 
 def content_to_store(arguments: str) -> str:
-    """Return the arguments to store: the only long value as it is, or else all of them."""
+    """Return what to store of arguments: the only long value as it is, or all of them."""
     long = [value for value in parse_call_arguments(arguments).values() if is_long_value(value)]
     return long[0] if len(long) == 1 and isinstance(long[0], str) else arguments
 
 
 def summarise_arguments(arguments: str) -> str:
-    """Summarise the arguments in a few words, most telling first."""
+    """Summarise the arguments in a few words, the most telling first."""
     values = parse_json_or_none(arguments)
     if values is None:
         values = arguments

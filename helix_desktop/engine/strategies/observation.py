@@ -1,4 +1,4 @@
-"""Observation: raw history becomes a dense list of dated, prioritised facts, each with its source's seq."""
+"""Observation: a dense list of dated, prioritised facts replaces raw history. Each names its source."""
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.messages import ContextKind

@@ -1,4 +1,4 @@
-"""Admission: what is shown of a large output on arrival. Pure functions; `LargeOutputShortener` asks the models."""
+"""Decides what is shown of a large output. Pure functions; `LargeOutputShortener` asks the models."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -34,15 +34,17 @@ class OutputChoice:
 
 
 def is_command_output(returned: ToolReturned, tool: str) -> bool:
-    """Whether an output was printed by a command, and not read to be had whole."""
+    """Whether a command printed this output, which nobody asked to have in full."""
     return returned.exit_code is not None or bool(_COMMAND.search(tool))
 
 
 def find_command_outputs(
     batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int, head: int = 0
 ) -> list[int]:
-    """Return outputs with the limit for commands: none in a short conversation, which may end
-    before shortening repays its recall. `head`: system prompt and tools, which make none long.
+    """Return the outputs for which the limit for commands holds.
+
+    In a short conversation there are none: it may end before shortening pays for a recall. `head`:
+    the tokens of system prompt and tools, which do not make it long.
     """
     short = min(SHORT_CONTEXT, window // 4)
     if used - (head if head >= short else 0) < short:
@@ -53,9 +55,7 @@ def find_command_outputs(
 def find_outputs_to_hold(
     batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
 ) -> list[int]:
-    """Return the outputs that are too large: each above the limit, then the largest until
-    the batch is below its own. `commands`: outputs of commands, which have their own limit.
-    """
+    """Return the outputs above their limit, then the largest until the batch is below its own."""
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = large_output_tokens(window, policy.admission_tokens)
     of_command = min(limit, large_output_tokens(window, policy.admission_command_tokens))
@@ -71,7 +71,7 @@ def find_outputs_to_hold(
 
 
 def whole_limit_tokens(policy: Policy, window: int) -> int:
-    """Return up to how many tokens a batch is shown whole, whatever it contains."""
+    """Return how many tokens of any batch are shown whole."""
     if policy.admission == "off":
         return window
     tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
@@ -99,7 +99,7 @@ def output_choice_question(previews: Mapping[int, tuple[str, str]], may_be_full:
 
 
 def parse_output_choices(answer: str, numbers: Sequence[int], may_be_full: Sequence[int]) -> dict[int, OutputChoice]:
-    """Return the agent's choices. Unreadable or forbidden ones mean a preview."""
+    """Return the model's choices. An unreadable or forbidden one means a preview."""
     read = _choices_from_json(answer) or _choices_from_lines(answer)
     chosen = {number: read.get(number, OutputChoice(PREVIEW)) for number in numbers}
     return {
@@ -118,7 +118,7 @@ def _choices_from_lines(answer: str) -> dict[int, OutputChoice]:
 
 
 def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
-    """Parse choices in JSON, which models like: `{"1": "preview"}`, or a list of objects."""
+    """Parse choices in JSON, as some models answer: `{"1": "preview"}`, or a list of objects."""
     fenced = _FENCE.search(answer)
     value = parse_json_or_none(fenced.group(1) if fenced else answer)
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""The preview of a long text, for the one who asked for it: first and last lines, the lines that look like errors, those
-that speak of what the call was for, and the structure: keys, columns, headings, signatures with their line numbers.
+"""Builds a preview of a long text: first and last lines, errors, and lines about the call's purpose.
 
-About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces,
-NULs and escape codes. Names are listed only of a text without lines to show them in.
+It also shows the structure: keys, columns, headings, signatures with line numbers. It has about as
+many tokens as asked for, even of 5 MB in one line, a million spaces, NULs or escape codes. Names are
+listed only if there are no useful lines.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\
 
 
 def build_preview(text: str, tokens: int, purpose: str = "") -> str:
-    """Return what is worth knowing of a text. `purpose`: the call's arguments, and what was said with it."""
+    """Return what matters of a text. `purpose`: the call's arguments, and what was said before it."""
     room = int(tokens * CHARACTERS_PER_TOKEN)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
     first, last, count = _first_and_last_lines(cleaned, room)
@@ -78,7 +78,7 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 
 
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
-    """Return lines from the part that is left out: errors, the call's purpose, the structure; each once."""
+    """Return lines from the middle: errors, the call's purpose and structure, each once."""
     pieces: list[str] = []
     errors = [_shorten_preview_line(line) for line in find_error_lines(text)][-MOST_ERRORS:]
     groups = (
@@ -111,7 +111,7 @@ def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
 
 
 def _headings_and_signatures(text: str) -> Iterator[str]:
-    """Yield headings and signatures with line numbers, by which parts can be recalled. Long ones are cut."""
+    """Yield headings and signatures with line numbers, by which parts can be recalled."""
     found = [
         (number, line.rstrip())
         for number, line in enumerate(text.split("\n", LINES_READ)[:LINES_READ], 1)
@@ -123,7 +123,7 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
-    """Return headings and signatures from line `first` on or, without many, the first lines of ranges."""
+    """Return headings and signatures from line `first` on, or else the first lines of ranges."""
     room = int(tokens * CHARACTERS_PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     named = [
@@ -151,7 +151,7 @@ def _strip_line_number(line: str) -> str:
 
 
 async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> str:
-    """Build a preview, of a long text in a thread."""
+    """Build a preview, in a thread if the text is long."""
     if len(text) < IN_A_THREAD:
         return build_preview(text, tokens, purpose)
     return await asyncio.to_thread(build_preview, text, tokens, purpose)

@@ -1,4 +1,4 @@
-"""Truncation, the last measure. No model: details, the plan, and hashes to recall every dropped part."""
+"""Truncation, the last measure, without a model: details, the plan, and hashes for every dropped part."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None
 
 
 def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the sections a truncation can fill by itself. Details and entries are added like to any document."""
+    """Return the sections that need no model. Details and entries are added as to any document."""
     plan_lines = [f"- [{'x' if state == 'done' else ' '}] {text}" for text, state in todo]
     return {
         "Project Background": "No summary could be written; what follows was collected from the conversation itself.",
