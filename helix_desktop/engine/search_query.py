@@ -12,6 +12,7 @@ _ENDINGS = (
     "ations", "ungen", "ation", "ments", "ingly", "ment", "ness", "ings", "ung", "ing", "ies", "ied",
     "ern", "ers", "est", "ed", "er", "es", "en", "em", "ly", "e", "s", "n", "y",
 )  # fmt: skip
+_FIRST_PERSON = re.compile(r"\b(?:I|[Mm](?:y|e|ine|ir|ich|ein|eine[mnrs]?)|[Ii]ch)\b|我")
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -81,6 +82,12 @@ def stem_of_word(word: str) -> str:
     stem = low[: len(low) - len(ending)]
     doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2] and stem[-1] not in "ls"
     return stem[:-1] if doubled else stem
+
+
+def speakers_named_in(query: str) -> frozenset[str]:
+    """Return the words of a query in lower case, and `user` if the query says "I" or "my"."""
+    words = re.findall(r"\w+", query.casefold())
+    return frozenset(["user", *words] if _FIRST_PERSON.search(query) else words)
 
 
 def without_stop_words(words: list[str]) -> list[str]:

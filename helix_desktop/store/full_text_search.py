@@ -12,7 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import SearchHit
-from helix_desktop.engine.search_query import SearchFilters, split_filters, without_stop_words
+from helix_desktop.engine.search_query import SearchFilters, speakers_named_in, split_filters, without_stop_words
 from helix_desktop.errors import HelixError
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
@@ -26,6 +26,7 @@ WEIGHED = 120  # At least this many matching facts and pieces of entries are ran
 FILTERED = 10  # A filter drops results, so this many times the limit is read.
 RANKED = 5_000  # Only words that occur in fewer rows than this rank rows, which keeps it fast.
 BY_USER = 1.25  # The weight of the user's words, compared with the agent's.
+BY_SPEAKER = 1.8  # The weight of what was said by whom the query names. "I" and "my" name the user.
 SLICE = 1 << 20  # In bytes. Content is read in slices of about this size.
 FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
@@ -68,7 +69,7 @@ def search_full_text(
         found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
         places: list[FoundPlace] = []
         while len(places) < most and (rows := found.fetchmany(most)):
-            places += _read_found_places(source, rows, matching, filters)
+            places += _read_found_places(source, rows, matching, filters, speakers_named_in(query))
     return tuple(rank_places(places, matching.weigh_words())[:limit])
 
 
@@ -131,7 +132,11 @@ class MatchingRows:
 
 
 def _read_found_places(
-    source: StoresAccess, rows: Sequence[FoundRow], matching: MatchingRows, filters: SearchFilters
+    source: StoresAccess,
+    rows: Sequence[FoundRow],
+    matching: MatchingRows,
+    filters: SearchFilters,
+    speakers: frozenset[str],
 ) -> Iterator[FoundPlace]:
     """Yield the places of the rows, reading each entry and fact once."""
     pieces: dict[tuple[int, str, int], list[FoundRow]] = {}
@@ -148,6 +153,9 @@ def _read_found_places(
                     hit = SearchHit("", None, found.conversation, found.seq, 1)
                     if known := [word for row in each for word in matching.words_of_row(row[0], text)]:
                         worth = BY_USER if isinstance(fact, UserSaid) else 1.0
+                        said_by = text[:99].partition(":")[0].casefold()
+                        is_named = said_by in speakers or (worth > 1 and "user" in speakers)
+                        worth *= BY_SPEAKER if is_named else 1.0
                         yield FoundPlace(hit, text, 0, worth, known, found.time)
             elif found is not None:
                 for row, hit, piece in _pieces_of_entry(each, *found, filters):

@@ -6,6 +6,7 @@ chosen on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searchi
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ NEAR = {
     2: 0.1,
 }  # The weight of a neighbouring fact that was found, too. The answer counts most.
 TOGETHER, MOST_TOGETHER = 0.3, 8  # The weight of other matches in the conversation, and how many of its matches count.
+FITTING = 2.0  # The gain for a message in the conversation that fits the words best as a whole.
 LINE, LINES = 500, 30  # Characters read on each side of a word in a line, and lines read of a text.
 BY_FREQUENCY = 0.6  # The exponent of the rank by frequency, which favours short texts too much.
 IN_LINE = 10.0  # The gain for all words in one line; for a part of them, its square counts.
@@ -33,6 +35,8 @@ LEAST_SHARE = 0.5  # If a place has every word, places with less than this share
 OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
 COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists of other content.
 HANDOVER = "handover"  # The tool that `engine/fold_document_writer.py` names for its lists of details.
+BY_SHARE = 1.5  # The exponent of the share of the words that a place has.
+Stems = Mapping[str, re.Pattern[str]]
 _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 
 
@@ -53,29 +57,32 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     most words. `words`: with their weights, greater for rare ones, in the query's order.
     """
     places = _without_copies_in_forks(places)
-    stems = list(dict.fromkeys(map(stem_of_word, words)))
+    stems = {stem_of_word(word): search_words.pattern_of_word(word) for word in words}
     folded = [place.text.casefold() for place in places]
     held = [_stems_of_place(place, text, stems) for place, text in zip(places, folded, strict=True)]
     counts = Counter(stem for each in held for stem in each)
     rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
     whole = sum(rarity.values())
     shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
-    lines = [_find_best_line(text, each, rarity) for text, each in zip(folded, held, strict=True)]
+    found = [{stem: stems[stem] for stem in each} for each in held]
+    lines = [_find_best_line(text, each, rarity) for text, each in zip(folded, found, strict=True)]
     older = _find_older_outputs(places, shares)
-    starts = [at if at >= 0 else max(0, text.find(stems[0])) for text, (_, at) in zip(folded, lines, strict=True)]
+    first = next(iter(stems))
+    starts = [at if at >= 0 else max(0, folded[n].find(first)) for n, (_, at) in enumerate(lines)]
     copies = _find_copied_pages(places, folded, starts)
     mean = sum(map(len, folded)) / max(1, len(folded))
-    forms = {form(word): weight for word, weight in words.items() for form in (stem_of_word, str.casefold)}
     weights = [
         place.worth
-        * _rank_by_frequency(folded[at], held[at], forms, mean) ** BY_FREQUENCY
-        * share**2
+        * _rank_by_frequency(folded[at], found[at], words, mean) ** BY_FREQUENCY
+        * share**BY_SHARE
         * (1 + IN_LINE * (line / whole) ** 2)
         * (OLDER if at in older else 1)
         * (HISTORY if at in copies else _worth_of_origin(place))
         for at, (place, share, (line, _)) in enumerate(zip(places, shares, lines, strict=True))
     ]
-    ranks = _add_what_is_near(places, weights)
+    fits = _fit_of_conversations(places, held)
+    near = _add_what_is_near(places, weights)
+    ranks = [near[at] * fits.get(place.hit.conversation, 1.0) for at, place in enumerate(places)]
     least = LEAST_SHARE if any(len(each) == len(stems) for each in held) else 0.0
     order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
     best: dict[tuple[Digest | None, str, int], SearchHit] = {}
@@ -95,40 +102,42 @@ def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
     return [place for place in places if place.number or oldest[place.time, place.hit.seq] == place.hit.conversation]
 
 
-def _stems_of_place(place: FoundPlace, text: str, stems: list[str]) -> list[str]:
+def _stems_of_place(place: FoundPlace, text: str, stems: Stems) -> list[str]:
     known = set(map(stem_of_word, place.words))
     call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
-    return [stem for stem in stems if stem in known or stem in text or stem in call]
+    return [stem for stem, pattern in stems.items() if stem in known or stem in call or pattern.search(text)]
 
 
-def _rank_by_frequency(text: str, stems: Sequence[str], weights: Mapping[str, float], mean: float) -> float:
-    """Return BM25, with less weight for length. `weights` contains words and stems, so whole words count twice."""
+def _rank_by_frequency(text: str, stems: Stems, words: Mapping[str, float], mean: float) -> float:
+    """Return BM25, with less weight for length. A whole word counts twice: also as a stem."""
     length = 1.2 * (0.6 + 0.4 * len(text) / mean) if mean else 1.2
-    counts = ((weight, max(text.count(form), form in stems)) for form, weight in weights.items())
+    stem_weights = {stem_of_word(word): weight for word, weight in words.items()}
+    counts = [(weight, len(stems[stem].findall(text)) or 1) for stem, weight in stem_weights.items() if stem in stems]
+    whole_words = ((word.casefold(), weight) for word, weight in words.items())
+    counts += [(weight, text.count(word)) for word, weight in whole_words if word not in stem_weights]
     return sum(weight * count / (count + length) for weight, count in counts)
 
 
-def _find_best_line(text: str, stems: Sequence[str], rarity: Mapping[str, float]) -> tuple[float, int]:
+def _find_best_line(text: str, stems: Stems, rarity: Mapping[str, float]) -> tuple[float, int]:
     """Return the weight of the best line's words, more if they follow each other, and where its rarest one is."""
     best, place = 0.0, -1
     for rare in sorted(stems, key=rarity.__getitem__, reverse=True)[:2] if len(stems) > 1 else ():
-        at = text.find(rare)
+        match = stems[rare].search(text)
         for _ in range(LINES):
-            if at < 0:
+            if match is None:
                 break
+            at = match.start()
             begin, end = text.rfind("\n", max(0, at - LINE), at) + 1, text.find("\n", at, at + LINE)
             line = text[begin or max(0, at - LINE) : end if end >= 0 else at + LINE]
-            there = [stem for stem in stems if stem in line]
-            beside = (min(rarity[one], rarity[two]) for one, two in pairwise(there) if _are_adjacent(line, one, two))
+            there = {stem: it.end() for stem, pattern in stems.items() if (it := pattern.search(line))}
+            pairs = ((one, two, stems[two].search(line, there[one])) for one, two in pairwise(there))
+            beside = (
+                min(rarity[one], rarity[two]) for one, two, it in pairs if it and it.start() - there[one] <= BESIDE
+            )
             if (weight := sum(map(rarity.__getitem__, there)) + FOLLOWING * sum(beside)) > best:
                 best, place = weight, at
-            at = text.find(rare, end if end >= 0 else at + LINE)
+            match = stems[rare].search(text, end if end >= 0 else at + LINE)
     return best, place
-
-
-def _are_adjacent(line: str, one: str, two: str) -> bool:
-    end = line.find(one) + len(one)
-    return 0 <= line.find(two, end) - end <= BESIDE
 
 
 def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -> set[int]:
@@ -169,6 +178,19 @@ def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) ->
         others.setdefault(conversation, []).append(near[-1])
     beyond = {name: TOGETHER * sum(sorted(each)[-MOST_TOGETHER:-1]) for name, each in others.items() if name}
     return [weight + beyond.get(conversation, 0.0) for weight, (conversation, _) in zip(near, facts, strict=True)]
+
+
+def _fit_of_conversations(places: Sequence[FoundPlace], held: Sequence[Iterable[str]]) -> Mapping[str, float]:
+    """Return how well each conversation's matches together fit the words, 1 for the best."""
+    counts: dict[str, Counter[str]] = {}
+    for place, stems in zip(places, held, strict=True):
+        counts.setdefault(place.hit.conversation, Counter()).update(stems)
+    counts.pop("", None)  # Entries belong to no conversation.
+    having = Counter(stem for each in counts.values() for stem in each)
+    rarity = {stem: math.log(1 + (len(counts) + 1) / (count + 0.5)) for stem, count in having.items()}
+    sums = [sum(rarity[stem] * n / (n + 1) for stem, n in each.items()) for each in counts.values()]
+    best = max(sums, default=0) or 1.0
+    return {name: (1 + FITTING * fit / best) / (1 + FITTING) for name, fit in zip(counts, sums, strict=True)}
 
 
 def _show_line(place: FoundPlace, words: Iterable[str], at: int) -> SearchHit:

@@ -6,6 +6,7 @@ blanks. The index knows which words a row has and not where: that halves it. Whe
 """
 
 import codecs
+import functools
 import re
 import sqlite3
 import string
@@ -15,6 +16,7 @@ from contextlib import closing
 
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 
 SLICE = 1 << 16  # After decoding this many bytes, we let other threads run.
 PIECE = 64 * 1024  # Characters. The longest row. In short rows, matches are found fast.
@@ -134,9 +136,26 @@ def _query_of_term(term: str, plain: list[str], hidden: list[str], is_everywhere
     if not star and len(term) > LEAST_STEM and stem != term.casefold():
         ways.append(f'"{stem}"*')
         together.append(_BEGINS + re.escape(stem))
+    ways += [f'"{form}"' for form in _other_forms().get(term.casefold(), ())]
     expression = " OR ".join(f"({way})" for way in ways)
     several = max(len(plain), len(hidden)) > 1
     return AskedTerm(expression, re.compile("|".join(filter(None, together))) if several else None)
+
+
+@functools.cache
+def _other_forms() -> Mapping[str, Sequence[str]]:
+    """Return the forms of irregular words that the word's stem does not find."""
+    lines = (resources_folder() / "irregular_words.txt").read_text("utf-8").splitlines()
+    forms = [line.split() for line in lines if not line.startswith("#")]
+    return {word: [one for one in each if one != word] for each in forms for word in each}
+
+
+def pattern_of_word(word: str) -> re.Pattern[str]:
+    """Match, in a text in lower case, the word's stem where a word begins, or its other forms."""
+    stem, others = re.escape(stem_of_word(word)), _other_forms().get(word.casefold(), ())
+    # What stands before the word is checked behind it, because such a search is faster.
+    whole = (rf"{form}(?<![^\W_]{form})(?![^\W_])" for form in others)
+    return re.compile("|".join([rf"{stem}(?<![^\W_]{stem})", *whole]))
 
 
 def fold_like_index(text: str) -> str:

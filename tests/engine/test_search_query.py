@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.search_query import SearchFilters, split_filters, stem_of_word, without_stop_words
+from helix_desktop.engine.search_query import (
+    SearchFilters,
+    speakers_named_in,
+    split_filters,
+    stem_of_word,
+    without_stop_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +49,16 @@ def test_filters_are_taken_out_and_everything_else_stays() -> None:
     assert filters == SearchFilters("shell", "my log.txt", "user", "claude", 1770076800.0, 1767312000.0)
     for plain in ("file://etc", "note:this", "before:noon", "tool:", "xtool:y"):
         assert split_filters(plain) == (plain, SearchFilters())
+
+
+@pytest.mark.parametrize(
+    "query", ["Did I say so?", "my plan", "Wann war mein Termin?", "Was habe ich gesagt?", "我说过什么"]
+)
+def test_a_question_in_the_first_person_names_the_user(query: str) -> None:
+    assert "user" in speakers_named_in(query)
+
+
+@pytest.mark.parametrize("query", ["for i in range", "Melanie's plan", "meine_funktion", "myself.py"])
+def test_a_question_in_the_third_person_does_not(query: str) -> None:
+    assert "user" not in speakers_named_in(query)
+    assert "melanie" in speakers_named_in("Melanie's plan")

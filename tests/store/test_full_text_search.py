@@ -125,6 +125,36 @@ async def test_what_the_user_said_comes_before_the_same_words_of_the_agent(works
     assert (await workspace.index.search_index("blue lighthouse"))[0].conversation == "b"
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [("When was my lighthouse painted?", "user"), ("Welche Farbe hat mein lighthouse?", "user"),
+     ("What colour is Ann's lighthouse?", "ann"), ("What does the agent say of the lighthouse in blue?", "agent")],
+)  # fmt: skip
+async def test_whom_a_question_names_is_found_first(workspace: StoredWorkspace, query: str, first: str) -> None:
+    said: dict[str, list[Fact]] = {
+        "user": [UserSaid((Text("I painted a lighthouse in green, and a mill, and a barn, and a bridge"),))],
+        "ann": [ModelReplied((Text("Ann: I painted a lighthouse in red, and a mill, and a barn"),), "m", Stop.END)],
+        "agent": [ModelReplied((Text("The lighthouse is blue, and the lighthouse is old"),), "m", Stop.END)],
+    }
+    for conversation, facts in said.items():
+        await workspace.journal.append_to_journal(conversation, facts)
+    await workspace.index.wait_until_indexed()
+    assert (await workspace.index.search_index(query))[0].conversation == first
+
+
+async def test_the_conversation_that_fits_as_a_whole_comes_first(workspace: StoredWorkspace) -> None:
+    both = [UserSaid((Text(text),)) for text in ("the alpha is here", "a", "b", "c", "and the bravo is there")]
+    await workspace.journal.append_to_journal("both", both)
+    for name in ("one", "two", "three"):
+        only = [UserSaid((Text(text),)) for text in ("the alpha is here", "a", "b", "c", "and the alpha is there")]
+        await workspace.journal.append_to_journal(name, only)
+    for number in range(3):
+        await workspace.journal.append_to_journal(f"bravo {number}", [UserSaid((Text("and the bravo is there"),))])
+    await workspace.index.wait_until_indexed()
+    found = await workspace.index.search_index("alpha bravo")
+    assert [hit.conversation for hit in found[:2]] == ["both", "both"]
+
+
 async def test_accents_and_scripts_without_blanks(workspace: StoredWorkspace) -> None:
     await workspace.cache.store_content("café au lait, 東京タワー".encode(), SHELL)
     await workspace.index.wait_until_indexed()
@@ -176,6 +206,15 @@ async def test_other_forms_of_a_word_are_found_in_english_and_german(workspace: 
     await workspace.index.wait_until_indexed()
     for query in ("painting", "a mural painter", "Rechnung offen"):
         assert len(await workspace.index.search_index(query)) == 1, query
+
+
+async def test_irregular_forms_of_a_word_are_found_but_not_inside_other_words(workspace: StoredWorkspace) -> None:
+    for text in (b"she bought a lamp and ran home", b"er ging nach Hause", b"what was called is parent"):
+        await workspace.cache.store_content(text, SHELL)
+    await workspace.index.wait_until_indexed()
+    for query in ("buy lamp", "buying", "running", "runs home", "gehen Haus"):
+        assert len(await workspace.index.search_index(query)) == 1, query
+    assert not await workspace.index.search_index("lead rent")
 
 
 async def test_parts_of_identifiers_and_runs_of_chinese_signs_are_found(workspace: StoredWorkspace) -> None:
