@@ -249,9 +249,9 @@ class OpenAgentConversation:
             return facts.Attachment("block", stored, self.bench.token_counter.count_tokens(piece.text))
         return facts.Text(piece.text)
 
-    def build_agent_reply(self, replied: Replied) -> AgentReply:
+    def build_agent_reply(self, replied: Replied, *, is_side: bool = False) -> AgentReply:
         """Return the reply under the model name that the agent requests, under which things are learned."""
-        main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        main = None if is_side else self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         asked = main.model if main else replied.model
         usage = _price_usage(replied.usage, replied.model, asked)
         return AgentReply(parts_from_pieces(replied.pieces), asked, replied.stop, usage, replied.raw, replied.seconds)

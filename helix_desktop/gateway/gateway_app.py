@@ -88,6 +88,10 @@ class LastAgentRequest:
     client: httpx.AsyncClient
     room: AgentConversations
 
+    @property
+    def sender(self) -> tuple[str, str, AgentConversations]:
+        return self.request.arrival.agent, self.request.arrival.session, self.room
+
 
 class GatewayApp:
     """`use_conversations`: opens a workspace's conversations by name (empty: the default one)."""
@@ -195,11 +199,15 @@ class GatewayApp:
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
             room = await self._open_conversations_or_none(incoming, lasting) if request is not None else None
-            if request is None:
+            if request is None or request.is_side:
                 if len(incoming.content) >= SIDE_REQUEST_BYTES:
                     session = agent_identity.session_of_request(incoming.headers, {})
                     self._taken_out.refuse_if_anything_taken_out(session)
-                await sending.forward_without_reading()
+                conversation = self._find_conversation_beside(request, room)
+                if request is None or room is None or where.counts_tokens or not conversation:
+                    await sending.forward_without_reading()
+                else:
+                    await AgentRequestHandler(sending).forward_side_request(request, room, conversation)
             elif room is None:
                 handler = AgentRequestHandler(sending, taken_out=self._taken_out)
                 await handler.forward_unfolded_and_unrecorded(request)
@@ -211,6 +219,12 @@ class GatewayApp:
                 behind, taken_out = self._recording_behind, self._taken_out
                 handler = AgentRequestHandler(sending, remember, self._refused_conversations, behind, taken_out)
                 await handler.handle_request(request, room)
+
+    def _find_conversation_beside(self, request: ParsedRequest | None, room: AgentConversations | None) -> str:
+        """Return the conversation that last sent a request like this side request, or an empty string."""
+        sender = (request.arrival.agent, request.arrival.session, room) if request is not None else None
+        found = (name for name, last in reversed(self._last_requests.items()) if last.sender == sender)
+        return next(found, "")
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
         where = incoming.route

@@ -359,13 +359,15 @@ class LocalAgentConversations:
         if track is None or not ticket.live:
             return
         async with track.lock_once_recorded():
-            if not self._is_unchanged_since(track, ticket):
+            is_side = not ticket.messages  # It is beside the conversation.
+            if not (is_side or self._is_unchanged_since(track, ticket)):
                 return
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if replied is not None and not shown_key:
-                paid = follower.build_agent_reply(replied)
-                await conversation.append_facts(facts.Spent(facts.Purpose.STEP, paid.model, paid.usage))
+            if replied is not None and (is_side or not shown_key):
+                paid = follower.build_agent_reply(replied, is_side=is_side)
+                purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
+                await conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))
                 return
             if replied is not None:
                 await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])

@@ -300,9 +300,8 @@ class ReplyRelay:
         ]
         raw = orjson.dumps(answer.message.units).decode() if ours or self._hidden_before else ""
         seconds = time.monotonic() - self._started
-        replied = Replied(
-            answer.message.pieces, answer.model or self.request.arrival.model, answer.stop, answer.usage, raw, seconds
-        )
+        model = (not self.request.is_side and answer.model) or self.request.arrival.model or answer.model
+        replied = Replied(answer.message.pieces, model, answer.stop, answer.usage, raw, seconds)
         try:
             if ours:
                 self._hidden_before = True

@@ -122,6 +122,17 @@ class AgentRequestHandler:
         relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
         await relay.relay_until_answered(response)
 
+    async def forward_side_request(self, request: ParsedRequest, room: AgentConversations, conversation: str) -> None:
+        """Forward a request beside a conversation, and record there what it cost."""
+        response = await self.sending.send_to_provider(None, reads_reply=False)
+        if response.status_code >= 400:
+            await self.sending.send_refusal(await read_refusal(response))
+            return
+        ticket = Ticket(conversation, 0, "", 0, request.body.wire, is_import=True)  # Its reply does not wait for that.
+        call_filter = CALL_FILTERS[request.body.wire](hold=False)
+        relay = ReplyRelay(self.sending, room, request, ticket, request.body.value, False, call_filter)
+        await relay.relay_until_answered(response)
+
     async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
         """Forward the request without folds and recall. Neither it nor its reply is recorded."""
         content, _ = await self._build_body_without_excluded_messages(request)

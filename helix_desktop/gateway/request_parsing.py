@@ -38,6 +38,7 @@ class ParsedRequest:
     body: ParsedBody
     arrival: Arrival
     adds_tools: bool
+    is_side: bool = False  # It is beside the conversation, such as a request for a title.
 
     @property
     def messages_after_instructions(self) -> list[Wired]:
@@ -68,10 +69,9 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
         return None
     head = read.head
     said = read.messages[count_leading_instructions(read.messages) :]
-    if not said or (
-        not head.tools and (len(incoming.content) < SIDE_REQUEST_BYTES or said[0].speaker is Speaker.ASSISTANT)
-    ):
+    if not said:
         return None
+    is_part = len(incoming.content) < SIDE_REQUEST_BYTES or said[0].speaker is Speaker.ASSISTANT
     own = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
     arrival = Arrival(
         wire=route.wire,
@@ -87,7 +87,7 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
         parent=agent_identity.parent_session_of_request(incoming.headers),
         effort=head.effort,
     )
-    return ParsedRequest(read, arrival, adds_tools=folds and bool(head.tools) and not own)
+    return ParsedRequest(read, arrival, folds and bool(head.tools) and not own, is_part and not head.tools)
 
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:

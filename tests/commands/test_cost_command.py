@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from helix_desktop.store.journal_file import JournalFile
@@ -239,6 +240,29 @@ def test_what_comes_instead_behind_a_rewind_is_new_and_nobody_is_blamed(
         client.units[-1]["content"].append({"type": "text", "text": "No, look elsewhere."})
         client.go_on(2)
     assert all(words(request) <= PLAIN for request in explained(tmp_path, helix))
+
+
+def test_a_request_beside_the_conversation_is_paid_in_it(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    words = [{"type": "text", "text": "a title? " * 90}]
+    asks = {"model": "claude-haiku-4-5", "max_tokens": 100, "messages": [{"role": "user", "content": words}]}
+    with working(tmp_path, trial, session="s") as (provider, client):
+        client.say("Go on until it is done.")
+        client.go_on(2)
+        asked = json.dumps(asks)
+        for session in ("s", "nobody's"):
+            headers = {"x-api-key": "k", "x-claude-code-session-id": session}
+            assert httpx.post(client.url + "/v1/messages", content=asked, headers=headers).status_code == 200
+            assert provider.asked[-1].raw == asked.encode()
+        client.go_on(1)
+    requests = explained(tmp_path, helix)
+    assert len(requests) == 4
+    [beside] = [one for one in requests if "request beside the steps: other" in {c["cause"] for c in one["causes"]}]
+    first, second, title, _, third = trial.paid
+    assert sum(one["cost"] for one in requests) == pytest.approx(first + second + title / 3 + third, abs=1e-6)
+    assert beside["cost"] == pytest.approx(title / 3, abs=1e-6), "of Haiku, which costs a third"
 
 
 def test_sums_by_day_agent_model_and_cause(tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:

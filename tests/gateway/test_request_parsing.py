@@ -28,7 +28,8 @@ def parsed(
     known = {name.replace("_", "-"): value for name, value in headers.items()} | {"content-encoding": coding}
     content = gzip.compress(raw) if coding == "gzip" else raw
     incoming = IncomingRequest("POST", parse_route(path), "", (), known, content, GatewayRegistration("t"))
-    return parse_incoming_request(incoming, BodyParser(), folds=folds)
+    found = parse_incoming_request(incoming, BodyParser(), folds=folds)
+    return None if found is None or found.is_side else found
 
 
 def anthropic(**more: Any) -> dict[str, Any]:
