@@ -33,7 +33,7 @@ class KnownMessages:
 
     `newest_fact_sent` is the newest fact in the last request that was recorded after being
     sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody waits for that.
-    `left`: the last facts of messages that it was rewound from, by hash. `alone`: only this one.
+    `left`: the last facts of messages it was rewound from, by hash. `alone`: only this one. `heads`: of all requests.
     """
 
     conversation: str
@@ -46,10 +46,12 @@ class KnownMessages:
     is_recorded: asyncio.Event = field(default_factory=asyncio.Event)
     is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     left: dict[str, int] = field(default_factory=dict)
+    heads: set[str] = field(default_factory=set)
     alone: "tuple[KnownMessages, ...]" = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_recorded.set()
+        self.heads.add(self.head)
         self.alone = (self,)  # The index of a long history holds this for each message, which takes no memory.
 
     def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
@@ -125,7 +127,9 @@ class ConversationMatcher:
         track.seqs.append(seq)
         self._index_message(track, hashed)
 
-    def assign_session_name(self, track: KnownMessages, session: str) -> None:
+    def assign_session(self, track: KnownMessages, session: str, head: str) -> None:
+        track.head = head
+        track.heads.add(head)
         if session and track not in self._lines_by_session.get(session, ()):
             self._lines_by_session.setdefault(session, []).append(track)
             track.session = session
@@ -141,7 +145,7 @@ class ConversationMatcher:
                 if self._may_continue_known_messages(track, session, chain, at, is_below=bool(parent)):
                     return self._position_in_known_messages(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
-        if tracks and tracks[0].head == head:  # The agent shortened its history or started anew.
+        if tracks and head in tracks[0].heads:  # The agent shortened its history or started anew.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_by_session.get(parent, [])
         return RequestPosition(None, parent=above[0].conversation if above else "")

@@ -155,7 +155,7 @@ class LocalAgentConversations:
             track.conversation = session.id
         elif not place.is_at_end and not aside:
             track = await self._rewind_or_fork(place, track, arrival)
-        self._matcher.assign_session_name(track, arrival.session)
+        self._matcher.assign_session(track, arrival.session, arrival.head)
         follower = await self._get_open_conversation(track)
         conversation = follower.conversation
         if not aside:
@@ -200,7 +200,7 @@ class LocalAgentConversations:
             return None
         if not follower.cannot_make_fold_due(messages[place.known_count :]):
             return None
-        self._matcher.assign_session_name(track, arrival.session)
+        self._matcher.assign_session(track, arrival.session, arrival.head)
         return self._forward_before_recording(follower, track, arrival, messages, shown)
 
     def _forward_before_recording(
@@ -511,6 +511,7 @@ def known_messages_from_facts(conversation: str, recorded_facts: Sequence[facts.
             track.chain.extend(fact.chain)
             track.seqs.extend(fact.seqs)
             track.session, track.head = fact.session, fact.head
+            track.heads.add(fact.head)
     return track
 
 

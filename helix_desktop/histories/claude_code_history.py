@@ -162,9 +162,7 @@ class _ClaudeCodeMessages(HistoryMessages):
     places: dict[str, int] = field(default_factory=dict)  # A message's position, by its line's id.
     boundary: Mapping[str, object] | None = None
     of: dict[str, str] = field(default_factory=dict)  # A reply's message id, by the line's id.
-    received: dict[int, float] = field(
-        default_factory=dict
-    )  # The time at which a reply's request reached Anthropic, by the reply's position.
+    received: dict[int, float] = field(default_factory=dict)  # When Anthropic got a reply's request, by its position.
 
     def correct_times(self) -> None:
         """Correct times by those of requests: nothing sent in a request is later than it. Rewritten lines are later."""
@@ -259,10 +257,8 @@ class _ClaudeCodeMessages(HistoryMessages):
             text = f"[Claude Code showed: {kind}]\n{_text_of_claude_attachment(found)}"
         if text.strip():
             pictures = pictures_in_content(found.get("prompt")) if isinstance(found.get("prompt"), list) else ()
-            message = RecordedMessage(
-                "user", text, time=parse_time(value.get("timestamp")), pictures=pictures, beside=True
-            )
-            self.made.append(message)
+            time = parse_time(value.get("timestamp"))
+            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=True))
 
     def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
         """Read a summary, which replaces what came before. If nothing in this file did, it is a message."""
@@ -384,9 +380,8 @@ def _link_results_to_subagents(made: list[RecordedSession], path: Path) -> list[
     def named(message: RecordedMessage) -> RecordedMessage:
         if not message.child:
             return message
-        there = (folder / f"agent-{message.child}.jsonl").is_file() or (
-            path.parent / f"agent-{message.child}.jsonl"
-        ).is_file()
-        return replace(message, child=f"agent-{message.child}" if there else "")
+        name = f"agent-{message.child}"
+        is_there = any((place / f"{name}.jsonl").is_file() for place in (folder, path.parent))
+        return replace(message, child=name if is_there else "")
 
     return [replace(one, messages=tuple(map(named, one.messages))) for one in made]

@@ -229,6 +229,22 @@ def test_an_edit_of_an_agent_that_names_no_conversation_is_an_edit_though_a_fork
     assert whole == pytest.approx(sum(trial.paid), abs=1e-6)
 
 
+def test_an_edit_of_the_first_message_is_named_though_the_tools_had_changed_before(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with working(tmp_path, trial, session="s") as (_, client):
+        client.say("Go on until it is done.")
+        client.go_on(2)
+        Trial.add_tool(client)
+        client.go_on(2)
+        client.units[0]["content"][0]["text"] = "Go on until it is done, and briefly."
+        client.go_on(2)
+    requests = explained(tmp_path, helix)  # There is one conversation.
+    assert words(requests[4]) - PLAIN == {"edit or rewind"}
+    assert words(requests[5]) <= PLAIN
+
+
 def test_what_comes_instead_behind_a_rewind_is_new_and_nobody_is_blamed(
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ ALL = (
     Trial("store_twice", "a second process on an open workspace", "--trials", 200, 20),
     Trial("migration", "SIGKILL at every call of an update over an older workspace", "--trials", 0, 15),
     Trial("agent_resume", "real agents resume what was given back to them", "--conversations", 20, 2),
+    Trial("agent_pairs", "every agent's conversations go on in every other", "--conversations", 10, 1),
     Trial(
         "agent_recorder", "histories cut, written anew and deleted while they are recorded", "--conversations", 40, 2
     ),

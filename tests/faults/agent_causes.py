@@ -1,6 +1,7 @@
 """Why the requests of the real agents cost what they did: causes injected one by one and in pairs, and the bill to the cent.
 
-python -m tests.faults.agent_causes [--agent NAME] [--only CAUSE+CAUSE]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.agent_causes [--agent NAME] [--only CAUSE+CAUSE] [--every-pair]
+HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
 Each agent works through a proxy that changes its requests as an agent, its user or its settings would, then through the gateway, to a
 provider that bills by the bytes it gets. Whether a change cost anything is judged by that bill.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
+import itertools
 import json
 import os
 import re
@@ -62,6 +64,7 @@ CAUSES = {
     "rules": "edit or rewind",  # They stand in the first message.
 }
 PAIRS = (("time", "edit"), ("tool", "time"), ("edit", "loss"), ("switch", "system"), ("back", "time"), ("schema", "edit"), ("system", "order"), ("edit", "thinking"))  # fmt: skip
+IN_ONE_RUN = 22  # More would fill the windows of the agents' models.
 HEAD = {"tools changed", "another order"}  # Both at once are one change of the tools.
 FREE = ("gemini",)  # Of these the stand-in keeps its cache when the thinking changes.
 
@@ -390,12 +393,22 @@ def can_hide(missed: set[str], costs: set[str]) -> bool:
     return missed == {"not kept by the provider"} or (missed < HEAD and costs == HEAD)
 
 
+def every_pair() -> list[tuple[str, ...]]:
+    """All pairs of causes; those in which a model is left and returned to follow each other in turns."""
+    pairs = [pair for pair in itertools.combinations(CAUSES, 2) if set(pair) != {"switch", "back"}]
+    leaves, returns = ([pair for pair in pairs if name in pair] for name in ("switch", "back"))
+    turns = [pair for both in zip(leaves, returns, strict=True) for pair in both]
+    return [*turns, *(pair for pair in pairs if pair not in turns)]
+
+
 def trials(agents: Sequence[str], causes: Sequence[tuple[str, ...]], found: Counter[str]) -> None:
-    schedule = {(number + 1) * APART: cause for number, cause in enumerate(causes)}
     for agent in agents:
-        with tempfile.TemporaryDirectory() as folder:
-            trial = Trial(agent, schedule, (len(causes) + 1) * APART)
-            judge(trial, *play(trial, Path(folder), policy={"preset": "none"}), found)
+        for first in range(0, len(causes), IN_ONE_RUN):
+            some = causes[first : first + IN_ONE_RUN]
+            schedule = {(number + 1) * APART: cause for number, cause in enumerate(some)}
+            with tempfile.TemporaryDirectory() as folder:
+                trial = Trial(agent, schedule, (len(some) + 1) * APART)
+                judge(trial, *play(trial, Path(folder), policy={"preset": "none"}), found)
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial(agent, {}, 14)
             requests, told = play(trial, Path(folder), policy={"preset": "helix", "caching_steps": 4, "tail_steps": 2})
@@ -414,12 +427,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", choices=PACKAGES)
     parser.add_argument("--only", action="append", default=[], help="causes, with + between those of one request")
+    parser.add_argument("--every-pair", action="store_true", help="all pairs of causes instead")
     arguments = parser.parse_args()
-    causes = [tuple(one.split("+")) for one in arguments.only] or [
-        *((one,) for one in CAUSES if one != "rules"),
-        *PAIRS,
-        ("rules",),
-    ]
+    causes = (
+        every_pair()
+        if arguments.every_pair
+        else [tuple(one.split("+")) for one in arguments.only]
+        or [
+            *((one,) for one in CAUSES if one != "rules"),
+            *PAIRS,
+            ("rules",),
+        ]
+    )
     agents = [arguments.agent] if arguments.agent else list(PACKAGES)
     return report("causes in real agents", 0, lambda found: trials(agents, causes, found))
 

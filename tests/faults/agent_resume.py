@@ -209,7 +209,7 @@ def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = 
     """What was wrong."""
     wrong: list[str] = []
     script = Script(chance)
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Provider(script) as provider:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Provider(script, accepted="have one role") as provider:
         home = Path(folder, "home")
         home.mkdir()
         (home.parent / "work").mkdir()

@@ -64,7 +64,7 @@ def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> 
     assert position(tracks, "a", "b", "c", session="") == ""
     assert position(tracks, "a", "b", "c", session="second") == "", "that name is another conversation's"
     assert position(tracks, "a", "b", "c", session="new", parent="first") == "", "a sub-agent resumes nothing"
-    tracks.assign_session_name(line, "new")
+    tracks.assign_session(line, "new", "head")
     assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == ["one", "one"]
     tracks.remove_known_messages("one")
     assert [position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")] == ["", "", ""]
@@ -175,9 +175,9 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
     for line in (one, two, again):
         tracks.add_known_messages(line)
     assert tracks.find_known("one") is again, "the newest of that name"
-    tracks.assign_session_name(two, "s")
+    tracks.assign_session(two, "s", "head")
     assert (two.session, one.session) == ("s", "s")
-    tracks.assign_session_name(two, "")
+    tracks.assign_session(two, "", "head")
     assert two.session == "s"
     tracks.remove_known_messages("one")
     assert (tracks.find_known("one"), tracks.find_known("two")) == (None, two)
@@ -206,3 +206,13 @@ async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
 
     await asyncio.gather(ask("first"), ask("second"), release())
     assert (order, line.can_lock_now) == (["first", "second"], True)
+
+
+def test_a_session_whose_tools_changed_goes_on_in_its_line_with_a_new_beginning() -> None:
+    tracks = ConversationMatcher()
+    line = line_of("one", "a", "b", session="s")
+    tracks.add_known_messages(line)
+    tracks.assign_session(line, "s", "another head")
+    assert tracks.find_request_position(hashes("x"), "s", "another head").line is line
+    assert tracks.find_request_position(hashes("x"), "s", "head").line is line, "its summary may be asked without tools"
+    assert tracks.find_request_position(hashes("x"), "s", "a sub-agent's").line is None

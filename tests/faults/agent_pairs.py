@@ -1,0 +1,445 @@
+"""Every ordered pair of the real agents and this program: a conversation made in one goes on in the other.
+
+python -m tests.faults.agent_pairs [--conversations N] [--seed S] [--agent NAME ...] [--to NAME ...]
+HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+
+Each conversation is made by an agent against a scripted provider: commands, files that are read, written and edited, plans, pictures, calls
+side by side, calls that fail. It is imported and given to each of the others, as it is and folded. In each the user's words must be in the
+next request byte for byte and every output and text in it or, where it was folded, behind a hash that the agent recalls with its own client
+of the MCP server. One more step must work. Of 20 files with credentials in the home none is opened by this program (strace).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import program_folders
+from helix_desktop.engine.facts import ToolReturned
+from helix_desktop.protocols.gateway_message import PieceKind
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from tests.benchmarks.gateway_clients import KEY, SHELLS, _names
+from tests.faults import agent_resume
+from tests.faults.agent_resume import AGENTS, OURS, begin, last_request, list_sessions, pieces_of_request, resume
+from tests.faults.agent_resume import run_agent as run_real_agent
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+
+Json = Any
+EVERYBODY = (*AGENTS, OURS)
+ASK = ("ask", "-w", "Work", "-m", "scripted/claude-sonnet-4-5", "--allow", "all")
+CANARY = "canary-7f3a91"
+CREDENTIALS = (
+    ".claude/.credentials.json", ".codex/auth.json", ".local/share/opencode/auth.json", ".local/share/opencode/mcp-auth.json",
+    ".gemini/oauth_creds.json", ".gemini/mcp-oauth-tokens.json", ".gemini/.env", ".pi/agent/auth.json", ".netrc", ".npmrc", ".pypirc",
+    ".git-credentials", ".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".docker/config.json", ".kube/config",
+    ".config/github-copilot/apps.json", ".config/gcloud/application_default_credentials.json", ".local/share/keyrings/login.keyring",
+)  # fmt: skip
+PATHS = ("file_path", "filePath", "path", "absolute_path")
+READS, WRITES, EDITS = ("Read", "read", "read_file"), ("Write", "write", "write_file"), ("Edit", "edit", "replace", "edit_file")  # fmt: skip
+PLANS: Mapping[str, Json] = {
+    "TodoWrite": {"todos": [{"content": "count", "status": "pending", "activeForm": "counting"}]},
+    "todowrite": {"todos": [{"content": "count", "status": "pending", "priority": "high", "id": "1"}]},
+    "update_plan": {"plan": [{"step": "count", "status": "pending"}]},
+    "write_todos": {"todos": [{"description": "count", "status": "pending"}]},
+}
+SPOKEN = ("step {}", "Schritt {}: naïve “Wörter” — 数字\n\n- one\n- two", 'step {}: `code` and {{"json": "\\u00e9"}}')
+COMMANDS = (
+    "seq {0}0 {0}9; echo OUT-{0}-END",
+    "printf 'Zeile\\tä “q” 数 %s\\n' a b c; echo OUT-{0}-END",
+    "echo to the error stream >&2; echo OUT-{0}-END; exit 3",
+    "printf '\\033[31mred\\033[0m OUT-{0}-END'",
+    "seq {0}000 {0}400; echo OUT-{0}-END",
+    'echo \'{{"key": "OUT-{0}-END", "path": "C:\\\\temp"}}\'',
+    "true",
+)
+RECALLS = {"recall_cached_content": "sha256", "recall_history": "fold"}
+RECALL = re.compile(r'(recall_cached_content|recall_history)\(\\*"([0-9a-f]{64}|\w+-\d+)\\*"(?:, lines=\\*"([\d-]+))?')
+PAGE = re.compile(r"sha256\W+([0-9a-f]{64})(?:(?!sha256).)*?\[go on with lines=\W+([\d-]+)", re.DOTALL)
+
+
+def named_originals(text: str) -> list[tuple[str, str, str]]:
+    """The calls of recall tools that a text shows, and the pages that follow others: the tool, the name, the lines."""
+    pages = (("recall_cached_content", entry, lines) for entry, lines in PAGE.findall(text))
+    return list(dict.fromkeys([*RECALL.findall(text), *pages]))
+
+
+def arguments_of(tool: str, name: str, lines: str) -> dict[str, str]:
+    return {RECALLS[tool]: name, **({"lines": lines} if lines else {})}
+
+
+def tools_of_request(body: Mapping[str, Json]) -> dict[str, Json]:
+    """The schemas of the tools, by name."""
+    tools = [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations", [tool])]
+    found = [tool.get("function", tool) for tool in tools]
+    return {one.get("name", ""): one.get("input_schema") or one.get("parametersJsonSchema") or one.get("parameters") or {} for one in found}  # fmt: skip
+
+
+class RichScript:
+    """So many steps of every kind that the agent has a tool for; then it is done. `recalls`: hashes it recalls first."""
+
+    def __init__(self, chance: random.Random, work: Path) -> None:
+        self.left, self.recalls = 0, False
+        self.asked_for = set[tuple[str, str, str]]()
+        self._chance, self._work, self._number = chance, work, 0
+
+    def __call__(self, asked: Asked) -> Sequence[Block]:
+        tools = tools_of_request(asked.body)
+        shell = next((name for name in (*SHELLS, "run_command") if name in tools), "")
+        if not shell:
+            return [Says("A title")]
+        if self.recalls and (recall := self._recall_all(asked)):
+            return recall
+        if self.left <= 0:
+            return [Says("All done.")]
+        self.left -= 1
+        said = self._chance.choice(SPOKEN).format(self.left)
+        both = 2 if self._chance.random() < 0.3 else 1
+        return [Says(said), *(self._call(shell, tools) for _ in range(both))]
+
+    def _recall_all(self, asked: Asked) -> list[Block]:
+        """The originals that the request names, each once, as far as the agent's own client knows the tool."""
+        known = {which: name for name in _names(asked.body) for which in RECALLS if which in name}
+        wanted = [one for one in named_originals(asked.raw.decode("utf-8", "replace")) if one not in self.asked_for][:4]
+        if wanted and known:
+            self.asked_for.update(wanted)
+            return [Says("I need them"), *(Calls(known[which], arguments_of(which, *rest)) for which, *rest in wanted)]
+        if wanted and self.left > 0:  # an agent may go on while its servers start
+            self.left -= 1
+            shell = next(one for one in _names(asked.body) if one in SHELLS)
+            return [Calls(shell, {"cmd" if shell == "exec_command" else "command": "sleep 2; echo waited"})]
+        return []
+
+    def _call(self, shell: str, tools: Mapping[str, Json]) -> Block:
+        self._number += 1
+        kind = self._chance.random()
+        kinds = ((0.5, ()), (0.65, READS), (0.75, WRITES), (0.85, EDITS), (0.93, tuple(PLANS)), (1.0, READS))
+        names = next(names for most, names in kinds if kind < most)
+        name = next((name for name in names if name in tools), "")
+        path = next((one for one in PATHS if one in tools.get(name, {}).get("properties", {})), "")
+        if name in PLANS:
+            return Calls(name, PLANS[name])
+        if name and path:
+            return Calls(name, self._of_file(name, path, kind, tools[name]["properties"]))
+        command = self._chance.choice(COMMANDS).format(self._number)
+        return Calls(shell, {"cmd" if shell == "exec_command" else "command": command})
+
+    def _of_file(self, name: str, path: str, kind: float, known: Mapping[str, Json]) -> Json:
+        if name in WRITES:
+            content = f"made {self._number}: ä “q” 数\n\ttab and OUT-{self._number}-END\n"
+            return {path: str(self._work / f"made-{self._number}.txt"), "content": content}
+        if name in EDITS:
+            old, new = f"line {self._number}\n", f"line {self._number} again\n"
+            if "edits" in known:
+                return {path: str(self._work / "notes.txt"), "edits": [{"oldText": old, "newText": new}]}
+            pairs = (
+                ("old_string", "new_string"),
+                ("oldString", "newString"),
+                ("oldText", "newText"),
+                ("old_text", "new_text"),
+            )
+            before, after = next((pair for pair in pairs if pair[0] in known), pairs[0])
+            more = {"instruction": "say it again"} if "instruction" in known else {}
+            return {path: str(self._work / "notes.txt"), before: old, after: new, **more}
+        return {path: str(self._work / ("dot.png" if kind >= 0.93 else "notes.txt"))}  # fmt: skip
+
+
+def picture() -> bytes:
+    """A PNG of 8 by 8 red dots."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4)
+
+    head = (8).to_bytes(4) * 2 + bytes([8, 2, 0, 0, 0])
+    rows = zlib.compress((b"\0" + b"\xff\0\0" * 8) * 8)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@dataclass
+class World:
+    """A home in which an agent's conversation was made, and what is known of it."""
+
+    home: Path
+    provider: Provider
+    script: RichScript
+    read: set[str] = field(default_factory=set)  # credentials that this program opened
+
+    @property
+    def work(self) -> Path:
+        return self.home.parent / "work"
+
+    def helix(self, *words: str) -> str:
+        """Run this program and watch it: which of the planted files does it open?"""
+        with self.watched(*words) as process:
+            out, err = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{words}: {err[-600:]}")
+        return out
+
+    @contextmanager
+    def watched(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        log = self.home.parent / "strace"
+        strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=open,openat,openat2", "-o", str(log)]
+        command = [*strace, sys.executable, "-m", "helix_desktop", "--home", str(self.home / "helix"), *words]
+        own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        variables = {**own, "HOME": str(self.home), "PYTHONPATH": str(Path.cwd()), "ANTHROPIC_API_KEY": KEY}
+        pipe = subprocess.PIPE
+        with planted(self.home) as files:
+            with subprocess.Popen(command, cwd=self.work, env=variables, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:  # fmt: skip
+                yield process
+            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if " = -1 " not in line]
+            self.read.update(file for file in files for line in lines if file in line)
+
+    def restore(self, conversation: str, agent: str, *more: str) -> dict[str, Json]:
+        told = self.helix("conversation", "restore", "-w", "Work", conversation, "--to", agent, *more, "--json")
+        found: dict[str, Json] = json.loads(told)
+        return found
+
+
+@contextmanager
+def planted(home: Path) -> Iterator[list[str]]:
+    """The credentials, while this program runs: some agents refuse to work with a login that is none."""
+    made = []
+    for name in CREDENTIALS:
+        file = home / name
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps({"token": CANARY}), "utf-8")
+            made.append(file)
+    try:
+        yield [str(home / name) for name in CREDENTIALS]
+    finally:
+        for file in made:
+            file.unlink()
+
+
+def make_conversation(world: World, name: str, chance: random.Random) -> tuple[str, list[Json]]:
+    """Its id in the workspace, and the pieces of its last request with the reply to it."""
+    words = [
+        "do the work: naïve “words”\n  and a second line",
+        f"and more of it: {chance.random()}\n\ttabs, 'quotes' 数",
+    ]
+    if name == "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
+        words = words[:1]
+    conversation = session = ""
+    for number, said in enumerate(words):
+        world.script.left = chance.randint(2, 10) if number == 0 else chance.randint(1, 6)
+        if name == OURS:
+            world.helix(*ASK, *(("-c", conversation) if conversation else ()), said)
+            (conversation,) = [one["id"] for one in conversations(world)]
+        else:
+            given = resume(name, session, said) if session else begin(name, said)
+            run_real_agent(name, world.provider, world.home, given)
+            file = agent_resume.session_file(name, world.home)
+            session = agent_resume.session_id(name, file)
+    if name != OURS:
+        world.helix("conversation", "import", "-w", "Work", str(file))
+        conversation = next(one["id"] for one in conversations(world) if not one["parent"])
+    asked = next(one for one in reversed(world.provider.asked) if one.protocol and _names(one.body))
+    return conversation, [*pieces_of_request(asked), ("assistant", "text", "All done.")]
+
+
+def conversations(world: World) -> list[dict[str, Json]]:
+    found: list[dict[str, Json]] = json.loads(world.helix("conversation", "list", "-w", "Work", "--json"))
+    return found
+
+
+def go_on(world: World, agent: str, session: str, mark: str, steps: int = 1) -> tuple[Asked, list[Json], str]:
+    """The first request with the words, what was said after it, and what is wrong."""
+    world.script.left = steps
+    if agent == OURS:
+        world.helix(*ASK, "-c", session, mark)
+    else:
+        run_real_agent(agent, world.provider, world.home, resume(agent, session, mark))
+    first = next(one for one in world.provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body))
+    before = [one for one in pieces_of_request(first) if one[2].strip('"') != mark]
+    after = pieces_of_request(last_request(world.provider, mark))
+    results = [sum(one[1] == PieceKind.RESULT.value for one in pieces) for pieces in (before, after)]
+    return first, after, "" if results[1] > results[0] else "no further step"
+
+
+def try_pair(world: World, source: str, target: str, conversation: str, expected: Sequence[Json]) -> list[str]:
+    mark = f"MARK-{source}-{target}"
+    refused = len(world.provider.refused)
+    if target == OURS:
+        world.script.recalls, world.script.asked_for = True, set()  # large outputs stand behind their hashes there
+        first, after, wrong = go_on(world, OURS, conversation, mark)
+        world.script.recalls = False
+    else:
+        if target == "opencode":
+            list_sessions(target, world.provider, world.home)  # it makes its database when it first starts
+        made = world.restore(conversation, target)
+        told = list_sessions(target, world.provider, world.home)
+        first, after, wrong = go_on(world, target, made["session"], mark)
+        if told is not None and made["session"] not in told:
+            wrong += "; it does not list the session"
+    found = [wrong] if wrong else []
+    found += lost_pieces(expected, pieces_of_request(first), after if target == OURS else ())
+    if target != OURS:
+        found += [f"folded: {why}" for why in try_folded(world, target, conversation, expected)]
+    return found + [f"refused: {why}" for why in world.provider.refused[refused:]]
+
+
+def try_folded(world: World, agent: str, conversation: str, expected: Sequence[Json]) -> list[str]:
+    """Folded, every output is in the request or behind a hash in it, which the agent itself recalls."""
+    server = [] if agent == "pi" else ["--mcp"]
+    made = world.restore(conversation, agent, "--fold", *server)
+    if agent == "codex":  # `codex exec` does not wait for servers unless they are required
+        settings = world.home / ".codex" / "config.toml"
+        if "required = true" not in settings.read_text("utf-8"):
+            settings.write_text(f"{settings.read_text('utf-8')}required = true\n", "utf-8")
+    mark = f"FOLDED-{agent}"
+    world.script.recalls, world.script.asked_for = bool(server), set()
+    first, after, why = go_on(world, agent, made["session"], mark, steps=8)
+    world.script.recalls = False
+    wrong = [why] if why else []
+    named = named_originals(first.raw.decode("utf-8", "replace"))
+    if made["folded"] is not True or not made["fits"]:
+        wrong.append("it was not folded")
+    if not named:
+        return [*wrong, "no original is named"]
+    if server and (unasked := set(named) - world.script.asked_for):
+        wrong.append(f"{len(unasked)} of {len(named)} originals could not be asked for")
+    seen = "\n".join([*(one[2] for one in after), *([] if server else [recalled(world, named)])])
+    outputs = [one for one in expected if one[1] == PieceKind.RESULT.value and re.search(r"OUT-\d+-END", one[2])]
+    missing = [one for one in outputs if not same_lines(one[2], seen)]
+    return [*wrong, *([f"{len(missing)} of {len(outputs)} outputs are out of reach, first {missing[0][2][:200]!r}"] if missing else [])]  # fmt: skip
+
+
+def same_lines(output: str, seen: str) -> bool:
+    """Whether each line of the output was seen, as it is or quoted in JSON, also more than once."""
+    return all(any(form in seen for form in quoted(line.strip())) for line in output.splitlines())
+
+
+def quoted(text: str) -> Iterator[str]:
+    yield text
+    for ascii_only in (True, False):
+        form = text
+        for _ in range(3):
+            form = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
+            yield form
+
+
+def lost_pieces(expected: Sequence[Json], got: Sequence[Json], brought_back: Sequence[Json]) -> list[str]:
+    text = "\n".join(one[2] for one in (*got, *brought_back))
+    words = [one[2] for one in got if one[0] == "user" and one[1] == PieceKind.TEXT.value]
+    said = [one for one in expected if one[0] == "user" and one[1] == PieceKind.TEXT.value]
+    lost = [one for one in expected if one[1] != PieceKind.CALL.value and not is_in(one[2], text, brought_back)]
+    lost += [one for one in said if one[2] not in words and one not in lost]
+    return [f"{len(lost)} of {len(expected)} pieces are lost, first {str(lost[0])[:400]}"] if lost else []
+
+
+def is_in(piece: str, text: str, brought_back: Sequence[Json]) -> bool:
+    return piece.strip() in text or (bool(brought_back) and same_lines(piece, text))
+
+
+def recall_every_output(world: World, conversation: str) -> list[str]:
+    """Over the workspace's own MCP server: each output of the conversation, by its hash, in as many calls as it takes."""
+
+    async def read_outputs() -> dict[str, str]:
+        workspaces = AllWorkspaces(program_folders.find_program_folders(world.home / "helix").workspaces_folder)
+        (known,) = workspaces.list_workspaces()
+        workspace = await workspaces.open_stored_workspace(known.id)
+        facts = [one.fact for one in await workspace.journal.read_facts(conversation)]
+        digests = [fact.output.digest for fact in facts if isinstance(fact, ToolReturned)]
+        contents = await workspace.cache.read_contents(digests)
+        await workspace.aclose()
+        return {digest.hex: contents[digest].decode("utf-8", "replace") for digest in digests}
+
+    outputs = asyncio.run(read_outputs())
+    told = [recalled(world, [("recall_cached_content", one, "")]) for one in outputs]
+    unseen = [text for text, found in zip(outputs.values(), told, strict=True) if not same_lines(text, found)]
+    return [f"{len(unseen)} of {len(outputs)} outputs are not recalled by their hash, first {unseen[0][:200]!r}"] if unseen else []  # fmt: skip
+
+
+def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
+    """What the workspace's server says of these, and of all that it names in turn."""
+
+    def ask(number: int, method: str, **given: Json) -> Json:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": given}) + "\n")
+        server.stdin.flush()
+        return json.loads(server.stdout.readline())["result"]
+
+    left, text = dict.fromkeys(wanted), ""
+    with world.watched("mcp", "--workspace", "Work") as server:
+        ask(
+            0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "trial", "version": "1"}
+        )
+        for tool, *rest in (asked := list(left)):
+            found = ask(1, "tools/call", name=tool, arguments=arguments_of(tool, *rest))
+            page = found.get("structuredContent") or {"text": str(found)}
+            text += f"\n{page['text']}"
+            new = [one for one in named_originals(json.dumps(page, ensure_ascii=False)) if one not in left]
+            left.update(dict.fromkeys(new))
+            asked.extend(new)
+    return text
+
+
+def try_source(source: str, chance: random.Random, targets: Sequence[str]) -> dict[str, list[str]]:
+    """What was wrong, by target."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        home, work = Path(folder, "home"), Path(folder, "work")
+        home.mkdir()
+        work.mkdir()
+        (work / "notes.txt").write_text("".join(f"line {n}\n" for n in range(1, 40)), "utf-8")
+        (work / "dot.png").write_bytes(picture())
+        script = RichScript(chance, work)
+        (home / ".gemini").mkdir()  # as a person who trusts the folder: only there it starts servers
+        (home / ".gemini/trustedFolders.json").write_text(json.dumps({str(work): "TRUST_FOLDER"}), "utf-8")
+        with Provider(script, accepted="have one role") as provider:  # pi sends its summary so; the real one joins them
+            world = World(home, provider, script)
+            world.helix("workspace", "new", "Work", "--folder", str(work))
+            world.helix("provider", "add", "scripted", "--kind", "anthropic", "--base-url", provider.url, "--variable", "ANTHROPIC_API_KEY")  # fmt: skip
+            conversation, expected = make_conversation(world, source, chance)
+            wrong = {one: try_pair(world, source, one, conversation, expected) for one in targets if one != source}
+            if unseen := recall_every_output(world, conversation):
+                wrong["recall"] = unseen
+            if world.read:
+                wrong.setdefault("secrets", []).append(f"this program opened {sorted(world.read)}")
+            return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conversations", type=int, default=1, help="of each agent")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--agent", choices=EVERYBODY, nargs="+", default=EVERYBODY)
+    parser.add_argument("--to", choices=EVERYBODY, nargs="+", default=EVERYBODY)
+    arguments = parser.parse_args()
+    right, tried = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for number in range(arguments.conversations):
+        for source in arguments.agent:
+            seed = arguments.seed * 1000 + number
+            try:
+                wrong = try_source(source, random.Random(f"{source} {seed}"), arguments.to)
+            except Exception as error:  # noqa: BLE001 -- whatever it is, the other conversations are tried
+                wrong = {one: [f"{type(error).__name__}: {error}"] for one in arguments.to if one != source}
+            for target, why in wrong.items():
+                tried[source, target] += 1
+                right[source, target] += not why
+                print(f"{source} → {target}, seed {seed}: {'; '.join(why) or 'right'}", flush=True)
+    print(f"{'':10}" + "".join(f"{one:>10}" for one in arguments.to))
+    for source in arguments.agent:
+        cells = (f"{right[source, one]}/{tried[source, one]}" if tried[source, one] else "" for one in arguments.to)
+        print(f"{source:10}" + "".join(f"{cell:>10}" for cell in cells))
+    print(f"{tried.total()} pairs of a conversation and an agent, {tried.total() - right.total()} wrong")
+    return int(right != tried)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
