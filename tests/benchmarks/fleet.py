@@ -127,7 +127,7 @@ The test does not show how a fleet behaves with real models and real computers:
 
 ## What was not tested
 
-- The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process together use at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
+- The store was not tested with {AGENTS:,} computers at the same time. All the workspaces in a process share at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
 - The test did not use a network: the client and the server ran on the same computer. Over a network, storing an entry takes one more round trip.
 - S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they do not show how fast S3 is. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, which takes up about 200 bytes per row. S3-compatible stores are therefore suitable only for workspaces with up to a few million rows.
 - Tables with more rows than those listed above were not tested, so the figures for larger tables are estimates.
