@@ -184,10 +184,8 @@ def _read_sessions_from_json_file(
             continue
         for recording in made:
             if recording.messages:
-                name, session = recording.name, recording.session
-                yield (
-                    replace(recording, name=f"{name}#{number}", session=f"{session}#{number}") if several else recording
-                )
+                end = f"#{number}" if several else ""
+                yield replace(recording, name=f"{recording.name}{end}", session=f"{recording.session}{end}")
 
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:

@@ -17,7 +17,7 @@ from pathlib import Path
 from helix_desktop.histories import foreign_sqlite
 
 LARGEST_DATABASE = 32 << 20  # In bytes. Larger databases are not copied, so rows deleted before an import are lost.
-DATABASE_SHARE = 10.0  # After copying a database, we wait this many times as long as the copy took.
+DATABASE_SHARE = 10.0  # After copying a database, we wait this many times its processor time.
 COMPARED = 4096  # Bytes. A copy's end is compared with the file, to find out if that was rewritten.
 
 
@@ -41,6 +41,7 @@ class PendingCopies:
         self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
         self._rows: dict[Path, Mapping[str, int]] = {}  # By copied database: each table's number of rows.
         self._database_due = 0.0
+        self.postponed: set[Path] = set()  # Databases that changed soon after a copy, and are to be copied again.
         self._lock = threading.Lock()
         self._seal_open_folder()  # Files may have changed while we were not running.
 
@@ -66,9 +67,11 @@ class PendingCopies:
 
     def copy_database(self, file: Path) -> bool:
         """Copy the database as it is. Return False if it is too large, busy or was copied just now."""
-        begun = time.monotonic()
+        begun = time.thread_time()
         with self._lock, suppress(OSError, sqlite3.Error):
-            if begun < self._database_due:
+            self.postponed.discard(file)
+            if time.monotonic() < self._database_due:
+                self.postponed.add(file)
                 return False
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self._folder / "database"
@@ -81,7 +84,7 @@ class PendingCopies:
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft.replace(copy)
             self._rows[file] = rows
-            self._database_due = time.monotonic() + DATABASE_SHARE * (time.monotonic() - begun)
+            self._database_due = time.monotonic() + DATABASE_SHARE * (time.thread_time() - begun)
             return True
         return False
 
@@ -90,9 +93,8 @@ class PendingCopies:
         with self._lock:
             self._seal_open_folder()
             with suppress(FileNotFoundError):
-                return sorted(
-                    (one for one in self._folder.iterdir() if one.name.isdecimal()), key=lambda one: int(one.name)
-                )
+                numbered = (one for one in self._folder.iterdir() if one.name.isdecimal())
+                return sorted(numbered, key=lambda one: int(one.name))
             return []
 
     def rename_as_failed(self, folder: Path) -> None:

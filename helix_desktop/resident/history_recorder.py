@@ -149,10 +149,11 @@ class HistoryRecorder:
         active_until = 0.0
         while True:
             pause = ACTIVE_MILLISECONDS if time.monotonic() < active_until else REST_MILLISECONDS
-            changes = watch(5 * pause, pause, FOLDERS_MILLISECONDS, self._is_ending)
-            if isinstance(changes, set):
-                active_until = time.monotonic() + ACTIVE_SECONDS
-                self._copy_changed_files(folders, {Path(name) for _, name in changes})
+            longest = REST_MILLISECONDS if self._copies.postponed else FOLDERS_MILLISECONDS
+            changes = watch(5 * pause, pause, longest, self._is_ending)
+            changed = {Path(name) for _, name in changes} if isinstance(changes, set) else set()
+            active_until = time.monotonic() + ACTIVE_SECONDS if changed else active_until
+            self._copy_changed_files(folders, changed | self._copies.postponed)
             if self._is_ending.is_set() or self._existing_folders() != folders:
                 return
 
@@ -161,6 +162,7 @@ class HistoryRecorder:
         files = {file for kind, path in kinds if (file := history_file_of_change(kind, path))}
         databases = {file for file in files if file.suffix == ".db"}
         directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}
+        directly -= self._copies.postponed
         for file in filter(_is_plain_file, files - databases):
             if self._is_ending.is_set():
                 return

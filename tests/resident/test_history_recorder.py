@@ -6,17 +6,20 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helix_desktop import cli, program_folders
+from helix_desktop.histories import pending_copies
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import history_recorder
@@ -145,6 +148,35 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
         return any(files for _, _, files in os.walk(history_recorder.copies_folder(where)))
 
     wait_until(is_copied_while_it_grows)
+    importing.may_end.set()
+    recorder.stop_recording()
+
+
+def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent rests after its last change, and nothing is imported meanwhile."""
+    monkeypatch.setattr(pending_copies, "DATABASE_SHARE", 300.0)  # Long enough for the change to come too soon.
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    database = tmp_path / ".local" / "share" / "opencode" / "opencode.db"
+    database.parent.mkdir(parents=True)
+    importing = HeldBack([])
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
+
+    def copied_rows() -> int:
+        count = 0
+        for copy in history_recorder.copies_folder(where).rglob(database.name):
+            with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as connection:
+                count = max(count, connection.execute("SELECT count(*) FROM part").fetchone()[0])
+        return count
+
+    with closing(sqlite3.connect(database)) as agent:
+        agent.execute("CREATE TABLE part (id)")
+        recorder.start_recording()
+        for number in (1, 2):
+            with agent:
+                agent.execute("INSERT INTO part VALUES (?)", (number,))
+            wait_until(lambda number=number: copied_rows() == number)  # type: ignore[misc]
     importing.may_end.set()
     recorder.stop_recording()
 
