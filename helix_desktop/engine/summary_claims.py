@@ -26,6 +26,7 @@ MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differen
 # How much of an order one message of the user must contain: RETOLD_SHARE if retold, otherwise ORDER_SHARE.
 # COPIED_SHARE is the share that a single line of any source may contain instead.
 RETOLD_SHARE, ORDER_SHARE, COPIED_SHARE = 0.15, 0.45, 0.5
+SHORTENED = 7  # Letters. The beginning of a word counts as the word if it has at least this many.
 LEAST_WORDS = 3  # Part of a sentence with fewer words than this is not checked on its own.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
@@ -113,25 +114,33 @@ def find_unsupported_claims(
     summary: str, sources: Sequence[DetailSource], more: SourceTexts | None = None
 ) -> list[str]:
     """Return sentences with claims that no source supports, each after its claim."""
-    known = _KnownWords((more or SourceTexts()).with_sources(sources))
     whole = split_sentences(_NO_CLAIM.sub("", summary))
-    sentences = (one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE))
+    sentences = [one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE)]
+    known = _KnownWords((more or SourceTexts()).with_sources(sources), sentences)
     claims = ((one, list(dict.fromkeys(known.find_in_sentence(one)))) for one in sentences)
     return [one if found == [one] else f"{', '.join(found)} — {one}" for one, found in claims if found]
 
 
 class _KnownWords:
-    def __init__(self, sources: SourceTexts) -> None:
+    def __init__(self, sources: SourceTexts, sentences: Sequence[str]) -> None:
         self._sources = sources
-        written = set(chain.from_iterable(map(_WORD.findall, self._pieces())))
-        self._words = set(map(str.casefold, written))
-        capitals = (word for word in written if word.isalpha() and word.isupper() and 3 <= len(word) <= 5)
+        asked = {word for one in sentences for word in _casefolded_words(one)}
+        asked |= {word.removesuffix("s") for word in asked} | _NUMBERS.keys()
+        starts = {word[:SHORTENED] for word in asked if len(word) >= SHORTENED}
+        words = map(str.casefold, self._read_words())  # A set of all would take half as much memory as the texts.
+        self._words = {word for word in words if word in asked or word[:SHORTENED] in starts}
+        capitals = {word for word in self._read_words() if word.isupper() and word.isalpha() and 3 <= len(word) <= 5}
+        forms = {form for word in capitals for form in (word.lower(), word.capitalize())}
+        written = forms.intersection(self._read_words())
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
         self._files = {_casefolded_base_name(file) for piece in self._pieces() for file in _FILE.findall(piece)}
         numbers = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
-        numbers |= {float(digits) for piece in self._pieces() for digits in _DIGITS.findall(piece)}  # even within dates
-        numbers |= {2000 + float(year) for piece in self._pieces() for year in _SHORT_YEAR.findall(piece)}
+        numbers.update(float(one) for piece in self._pieces() for one in _DIGITS.findall(piece))  # even within dates
+        numbers.update(2000 + float(year) for piece in self._pieces() for year in _SHORT_YEAR.findall(piece))
         self._numbers = numbers | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
+
+    def _read_words(self) -> Iterator[str]:
+        return chain.from_iterable(map(_WORD.findall, self._pieces()))
 
     def _pieces(self) -> Iterator[str]:
         """Return their lines, long ones in parts, as a search in one blocks other threads."""
@@ -168,7 +177,7 @@ class _KnownWords:
 
     def _has_name(self, name: str) -> bool:
         """Whether a name occurs, also without plural, as abbreviation, as a month's number or in part."""
-        shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)
+        shortened = len(name) >= SHORTENED and any(word.startswith(name) for word in self._words)
         return shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name)
 
     def _has_word(self, word: str) -> bool:

@@ -179,15 +179,24 @@ class ParsedBody:
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
-        """Yield values in groups, because each part sent costs time. Large values are not copied."""
-        for at in range(0, len(units), VALUES_IN_GROUP):
-            group = [piece for unit in units[at : at + VALUES_IN_GROUP] for piece in (b",", _encode_json_unit(unit))]
-            pieces = group if at else group[1:]
-            yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
+        """Yield values in groups, because each part sent costs time. Large values, and runs of a body, are not copied."""
+        for number, (run, group) in enumerate(itertools.groupby(enumerate(units), _run_in_body)):
+            values = [unit for _, unit in group]
+            yield b"," if number else b""
+            if run:
+                content, begins, ends = values[0].places
+                yield memoryview(content)[begins[values[0].at] : ends[values[-1].at]]
+                continue
+            for at in range(0, len(values), VALUES_IN_GROUP):
+                encoded = [piece for unit in values[at : at + VALUES_IN_GROUP] for piece in (b",", orjson.dumps(unit))]
+                pieces = encoded if at else encoded[1:]
+                yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
 
 
-def _encode_json_unit(value: Json) -> bytes | memoryview:
-    return value.raw if isinstance(value, ValueInBytes) else orjson.dumps(value)
+def _run_in_body(numbered: tuple[int, Json]) -> tuple[int, int] | None:
+    """Return the same for values that follow one another in a body's bytes, or None for a value of its own."""
+    number, value = numbered
+    return (id(value.places), value.at - number) if isinstance(value, ValueInBytes) else None
 
 
 class BodyParser:

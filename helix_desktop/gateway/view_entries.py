@@ -116,7 +116,10 @@ class ViewEntriesBuilder:
         await self._add_entries_of_blocks(blocks)
         self._insert_messages_without_facts(first, known)
         if self._is_history_unchanged(view):
-            self.out = list(map(As, range(len(self.seqs))))
+            if not all(type(one) is As and one.at == at for at, one in enumerate(self.out)) or len(self.out) < len(
+                self.seqs
+            ):
+                self.out = list(map(As, range(len(self.seqs))))
         elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
             self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to speak first.
         out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
@@ -241,9 +244,13 @@ class ViewEntriesBuilder:
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
         """Leave empty messages, which have no facts, in place unless a fold covers them."""
         seqs = self.seqs
-        there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}
-        there.update(*(range(bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans))
-        for at in (at for at in range(first, len(seqs)) if at not in there and not self._facts_of_message(at)):
+        there = bytearray(len(seqs))  # A set of all numbers would take as much memory as the entries.
+        for entry in self.out[known:]:
+            if isinstance(entry, As | Changed):
+                there[entry.at] = True
+        for low, high in ((bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans):
+            there[low:high] = bytes([True]) * (high - low)
+        for at in (at for at in range(first, len(seqs)) if not there[at] and not self._facts_of_message(at)):
             fresh = enumerate(self.out[known:], known)
             behind = (i for i, entry in fresh if isinstance(entry, As | Changed) and entry.at > at)
             self.out.insert(next(behind, len(self.out)), As(at))

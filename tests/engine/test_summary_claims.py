@@ -81,7 +81,7 @@ def test_a_claim_stands_before_its_sentence() -> None:
 def test_no_other_thread_waits_long_for_a_search() -> None:
     """A pattern that searches one text lets no other thread run, and an output can be one line of a megabyte."""
     texts = summary_claims.SourceTexts().with_sources([DetailSource(1, "output", "_-" * 500_000 + "\nend")])
-    pieces = list(summary_claims._KnownWords(texts)._pieces())
+    pieces = list(summary_claims._KnownWords(texts, [])._pieces())
     assert max(map(len, pieces)) == summary_claims.SEARCHED_PIECE
     assert pieces[-1] == "end"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Sequence
@@ -454,6 +455,34 @@ async def test_the_recording_of_a_long_history_pauses_after_another_request(
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert ToolReturned not in facts
         await room._tasks.aclose(limit=0)
+
+
+async def test_the_recording_of_a_long_history_pauses_until_the_first_request_of_a_session_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_conversations, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(local_conversations, "FIRST_REQUEST_SECONDS", 20.0)
+    monkeypatch.setattr(local_conversations, "AHEAD_SECONDS", 0.0)
+    real, parts_recorded = OpenAgentConversation.append_messages, list[int]()
+
+    async def take(follower: OpenAgentConversation, messages: Sequence[Wired], tip: int) -> list[int]:
+        if len(messages) > 3:
+            parts_recorded.append(len(messages))
+            return await real(follower, messages, tip)
+        before = len(parts_recorded)
+        for _ in range(200):  # Much longer than it is quiet after other requests.
+            await asyncio.sleep(0.001)
+        assert len(parts_recorded) == before
+        return await real(follower, messages, tip)
+
+    monkeypatch.setattr(OpenAgentConversation, "append_messages", take)
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        await room.receive_request(*arrival(history(MESSAGES_IN_COMMIT * 10)))
+        await room.receive_request(*arrival(history(1), "another session"))
+        assert sum(parts_recorded) < len(history(MESSAGES_IN_COMMIT * 10))
+        await room.aclose()
+        assert sum(parts_recorded) == len(history(MESSAGES_IN_COMMIT * 10))
 
 
 async def test_a_long_history_goes_on_where_recording_it_was_given_up(
