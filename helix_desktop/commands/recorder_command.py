@@ -16,7 +16,7 @@ from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_wo
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
-from helix_desktop.gateway.agent_settings import written_registrations
+from helix_desktop.gateway.agent_settings import read_written_registrations
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import copied_files, path_of_copy
@@ -88,7 +88,7 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(ask_resident(where, "recorder"))
-    if not (written_registrations(where.config) or schedules.read_schedules(where.data)):
+    if not (read_written_registrations(where.config) or schedules.read_schedules(where.data)):
         login_start.disable_login_start()
     return _print_recorder_status(arguments)
 

@@ -149,7 +149,7 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
 
 def run_join(arguments: argparse.Namespace) -> int:
     if not arguments.url and os.environ.get(workspace_link.STORE):
-        return asyncio.run(_join_with_key(arguments, format_key_line(workspace_link.environment_key())))
+        return asyncio.run(_join_with_key(arguments, format_key_line(workspace_link.read_store_key())))
     if arguments.url == "-":
         arguments.url = _read_typed_line("Address of the shared store: ")
     text = _read_typed_line("Key of the workspace (a line that begins with helix1-): ")

@@ -72,7 +72,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
-            signal.signal(wanted, _leave_signal_to_agent)
+            signal.signal(wanted, _let_agent_handle_signal)
         try:
             # The agent must reach the gateway directly, not through a proxy.
             direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
@@ -87,7 +87,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
     return code if code >= 0 else 128 - code
 
 
-def _leave_signal_to_agent(_number: int, _frame: object) -> None:
+def _let_agent_handle_signal(_number: int, _frame: object) -> None:
     """Do nothing. A handler is needed because the agent would inherit SIG_IGN."""
 
 

@@ -161,7 +161,7 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
     return (config / FOLDER / f"{agent.name}.json").exists()
 
 
-def written_registrations(config: Path) -> dict[GatewayRegistration, int]:
+def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     """Return the registrations of addresses in agents' settings, with ports. Old ones have no token."""
     found = {}
     for note in sorted((config / FOLDER).glob("*.json")):
@@ -176,7 +176,7 @@ def written_registrations(config: Path) -> dict[GatewayRegistration, int]:
 def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
     """Replace this gateway's address in the agent's settings by where that address leads."""
     usual, *others = upstreams
-    for registration in written_registrations(config):
+    for registration in read_written_registrations(config):
         mark = f"/t/{registration.token}"
         if mark in usual.address:
             usual = replace(usual, provider="", address=registration.upstream)

@@ -26,7 +26,7 @@ from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
-from helix_desktop.gateway.provider_reply_bodies import read_asked_reply
+from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, RegisteredConversations
 from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
@@ -345,7 +345,7 @@ class GatewayApp:
                 if response.status_code >= 400:
                     await response.aclose()
                     raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
-                answer = wire.parse_reply(await read_asked_reply(wire, response))
+                answer = wire.parse_reply(await read_reply_to_own_question(wire, response))
         except (httpx.HTTPError, TimeoutError) as error:
             raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -52,7 +52,7 @@ class GatewayWorkspaces:
     async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
         """Yield a workspace's engine, which stays open meanwhile. Without a name, the usual workspace."""
         wanted = name or self._usual or USUAL_WORKSPACE_NAME
-        room = await self._find_or_open(wanted)
+        room = await self._find_or_open_conversations(wanted)
         identity = self._ids_by_name[wanted]
         self._request_counts[identity] += 1
         if (stack := self._stacks_by_id.pop(identity, None)) is not None:
@@ -74,7 +74,7 @@ class GatewayWorkspaces:
                     await room.aclose()
                 await stack.aclose()
 
-    async def _find_or_open(self, workspace: str) -> AgentConversations:
+    async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
         found = self._conversations_by_id.get(self._ids_by_name.get(workspace, ""))
         if found is not None and not (isinstance(found, RemoteAgentConversations) and found.is_ended):
             return found

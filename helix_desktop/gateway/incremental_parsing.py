@@ -29,7 +29,7 @@ from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The maximum number of bodies that we remember, and of their bytes.
-MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, including side requests.
+MOST_BODIES_PER_SESSION = 8  # Besides its main request, a session may send side requests in turn.
 STEP = 1 << 18
 VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # The maximum number of list values sent together, and of their bytes.
 MOST_PARSED_AGAIN = 1 << 14  # In bytes. We keep pieces of longer messages, since parsing them again would be slow.
@@ -240,7 +240,7 @@ class BodyParser:
             self._discard_body_at(held, held.index(before))
         held.append(body)
         self._size += len(body.places.content)
-        if len(held) > MOST_BODIES_OF_SESSION:
+        if len(held) > MOST_BODIES_PER_SESSION:
             self._discard_body_at(held, 0)
         while len(self._held) > 1 and (len(self._held) > MOST_HELD_BODIES or self._size > MOST_HELD_BYTES):
             _, oldest = self._held.popitem(last=False)

@@ -97,7 +97,7 @@ class LocalAgentConversations:
             track = place.line or self._add_new_known_messages(arrival)
             if (
                 place.line is not None
-                and (sent := self._forward_if_nothing_due(arrival, messages, place, track)) is not None
+                and (sent := self._forward_if_no_fold_due(arrival, messages, place, track)) is not None
             ):
                 return sent
             async with track.lock_once_recorded():
@@ -181,7 +181,7 @@ class LocalAgentConversations:
 
     # --- Sending requests before they are recorded
 
-    def _forward_if_nothing_due(
+    def _forward_if_no_fold_due(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
     ) -> Sent | None:
         """Send the request before recording it if no fold can be due. The reply waits for the recording.

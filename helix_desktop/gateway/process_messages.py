@@ -66,7 +66,7 @@ class LastSentValues:
             self._held.popitem(last=False)
 
 
-class ProcessTalk:
+class ProcessQuestions:
     """Questions and answers between two processes, a line each; either may ask. `send` writes a
     line, `answer` answers the other end's questions, `failure` turns its refusals into errors.
     """

@@ -98,7 +98,7 @@ def _parse_reply_value(content: bytearray, coding: str) -> Json:
     return parse_whole_body(decoded)
 
 
-async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
+async def read_reply_to_own_question(wire: Any, response: httpx.Response) -> Json:
     """Parse the reply to a question of our own, even if it came as a stream."""
     async with aclosing(response):
         content = await read_raw_body(response.aiter_raw())

@@ -17,7 +17,7 @@ from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
-from helix_desktop.gateway.process_messages import LastSentValues, ProcessTalk, decode_line, encode_line
+from helix_desktop.gateway.process_messages import LastSentValues, ProcessQuestions, decode_line, encode_line
 from helix_desktop.protocols.gateway_message import Piece, Wired
 from helix_desktop.workbench.open_workbench import Workbench
 
@@ -34,7 +34,7 @@ class RemoteAgentConversations:
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
-        self._talk = ProcessTalk("engine elsewhere", self._send_line, self._answer_model_question, HelixError)
+        self._talk = ProcessQuestions("engine elsewhere", self._send_line, self._answer_model_question, HelixError)
         self.is_ended = False
         self._talk.tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
 
@@ -134,7 +134,7 @@ class _GatewayProcessServer:
         self._console = console
         self._room = LocalAgentConversations(bench, self._ask_gateway_process)
         self._last_values = LastSentValues()
-        self._talk = ProcessTalk("engine for a gateway", self._send_line, self._run_call, ModelFailed)
+        self._talk = ProcessQuestions("engine for a gateway", self._send_line, self._run_call, ModelFailed)
         self._writing = asyncio.Lock()
 
     def handle_line(self, content: bytes) -> None:

@@ -43,7 +43,7 @@ LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent
 
 
 @dataclass(slots=True)
-class RecordedBehind:
+class UnreadRequestRecorder:
     """Stands in for the conversations, for the reply to a request that is forwarded unread."""
 
     room: AgentConversations
@@ -66,7 +66,7 @@ class ReplyRelay:
     """Relays the reply, or the replies that follow each other while the model recalls."""
 
     sending: RequestForwarder
-    conversations: AgentConversations | RecordedBehind
+    conversations: AgentConversations | UnreadRequestRecorder
     request: ParsedRequest
     ticket: Ticket
     body: dict[str, Json]
@@ -85,7 +85,7 @@ class ReplyRelay:
             if answer is None or not self.call_filter.has_only_hidden_calls:
                 return
             try:
-                if self.request.body.read_rest and isinstance(self.conversations, RecordedBehind):
+                if self.request.body.read_rest and isinstance(self.conversations, UnreadRequestRecorder):
                     self.request, _, self.body = await self.conversations.reading
                 pieces = await run_in_thread_if_large(
                     len(self.request.body.places.content), self._build_request_after_recall, answer

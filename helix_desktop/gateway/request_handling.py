@@ -23,7 +23,7 @@ from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import build_own_refusal, read_refusal
-from helix_desktop.gateway.reply_relay import RecordedBehind, ReplyRelay
+from helix_desktop.gateway.reply_relay import ReplyRelay, UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
@@ -56,7 +56,7 @@ async def _may_forward_unread(request: ParsedRequest, room: AgentConversations) 
 
 
 @functools.cache
-def recall_tools_to_add() -> tuple[Tool, ...]:
+def list_recall_tools() -> tuple[Tool, ...]:
     """Return the tools to add to the agent's. Imported late, so that a restarted gateway listens sooner."""
     from helix_desktop.tools import recall_tools
 
@@ -88,7 +88,7 @@ class AgentRequestHandler:
         if await _may_forward_unread(request, room):
             tasks = self.behind[name] = OwnedTasks("requests that went on unread")
             reading = tasks.spawn_task(self._record_after_forwarding(request, room, before), name="read and record")
-            behind = RecordedBehind(room, tasks, reading)
+            behind = UnreadRequestRecorder(room, tasks, reading)
             sent = Sent(UNREAD_TICKET, (), recallable=False)
         else:
             request, sent = await self._read_and_record(request, room, before)
@@ -190,7 +190,7 @@ class AgentRequestHandler:
             if not tools:
                 return None, read.value
         wire: Any = WIRE_MODULES[request.body.wire]
-        body = wire.with_added_tools(request.body.value, recall_tools_to_add()) if tools else request.body.value
+        body = wire.with_added_tools(request.body.value, list_recall_tools()) if tools else request.body.value
         if not same:
             body = folded_request.build_folded_body(
                 request.body.wire, body, request.body.messages, sent.entries, read.marked, read.previous

@@ -49,7 +49,7 @@ def show_thumbnail_or_token_count(window: MainWindow, chips: AttachmentChips, at
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
         run(work, then=lambda image: chips.show_thumbnail(attachment, QPixmap.fromImage(image)))
     else:
-        run(bench.tokens_sent_of_attachment(attachment), then=partial(chips.show_attachment_tokens, attachment))
+        run(bench.count_sent_tokens(attachment), then=partial(chips.show_attachment_tokens, attachment))
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:

@@ -131,7 +131,7 @@ async def start_agent_and_offer_commands(
     await bench.acp.start_agent(session.conversation)
     return [
         CompletionOffer(f"/{make_safe_text(name)}", f"/{name} ", icon="entry", remark=make_safe_text(about)[:80])
-        for name, about in bench.acp.commands_of(session.id).items()
+        for name, about in bench.acp.list_agent_commands(session.id).items()
         if letters in name.casefold()
     ]
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp.client.session import ClientRequestContext
 
-PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
-SIGN_IN_SECONDS = 330.0  # In seconds. This is long because a person must fill in a page.
-STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
+RECONNECT_PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
+SIGN_IN_SECONDS = 330.0  # A person needs this time to sign in on a web page.
+STEADY_SECONDS = 60.0  # After a connection this long, the pauses begin again with the shortest.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
-MOST_TOOL_BYTES = 8 << 20  # In bytes. The maximum size of all descriptions of a server's tools.
+MOST_TOOL_BYTES = 8 << 20  # The end of a longer list of tools is left out.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
@@ -192,11 +192,11 @@ class HostedServer:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
                 await self._again.wait()
                 continue
-            failures = 1 if time.monotonic() - began > STEADY else failures + 1
+            failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
             if self._again.is_set():
                 failures = 0
                 continue
-            pause = PAUSES[min(failures, len(PAUSES)) - 1]
+            pause = RECONNECT_PAUSES[min(failures, len(RECONNECT_PAUSES)) - 1]
             self._set_status(
                 McpConnectionStatus(McpConnectionState.FAILED, f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s.")
             )

@@ -35,6 +35,6 @@ def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     """Remove the address. After the last one, the resident no longer starts at login, and ends when unneeded."""
     agent_settings.remove_address(change, where.config)
-    if not (agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
+    if not (agent_settings.read_written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
         login_start.disable_login_start()
     asyncio.run(ask_resident(where, "installed"))

@@ -105,7 +105,7 @@ class Resident:
         """Read which agents have this gateway's address in their settings. If somebody else now
         has its port, remove the address from these settings, or they would get the agents' keys.
         """
-        found = await asyncio.to_thread(agent_settings.written_registrations, self._where.config)
+        found = await asyncio.to_thread(agent_settings.read_written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
         self._update_gateway()  # This comes first, so that the gateway accepts agents as soon as they can reach it.
         try:

@@ -13,7 +13,7 @@ async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChan
     """Change the stored schedules. Return why the resident cannot start at login, or an empty string."""
     command, refused = agent_run.command_of_this_program(where), ""
     wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
-    needed = agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
+    needed = agent_settings.read_written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
     try:
         if wanted:
             login_start.enable_login_start(command)

@@ -189,7 +189,7 @@ class AllWorkspaces:
             loop.call_soon_threadsafe(report, done, total)
 
         try:
-            said = await thread.run_there(workspace_export.unpack_export, path, hidden, name=named, report=heard)
+            said = await thread.run_work(workspace_export.unpack_export, path, hidden, name=named, report=heard)
             if said:
                 atomic_files.write_file_atomically(hidden / "notes.txt", "\n".join(said) + "\n", private=True)
             if os.name == "nt":  # Windows can't move a folder in which a file is open.
@@ -197,7 +197,7 @@ class AllWorkspaces:
             hidden.rename(place)
         except BaseException:
             stopped.set()
-            await thread.run_there(shutil.rmtree, hidden, ignore_errors=True)
+            await thread.run_work(shutil.rmtree, hidden, ignore_errors=True)
             raise
         finally:
             lock.release_lock()

@@ -100,7 +100,7 @@ class StoreJournal:
 
     async def _read_checked(self, read: Callable[..., Sequence[Recorded]], *arguments: object) -> Sequence[Recorded]:
         try:
-            return await self._thread.run_there(read, *arguments)
+            return await self._thread.run_work(read, *arguments)
         except JournalCorrupt:
             self._damaged()
             raise
@@ -112,7 +112,7 @@ class StoreJournal:
         return await self._read_checked(self._file.facts_about_cost, since)
 
     async def fork_conversation(self, conversation: str, last: int, fork: str) -> Sequence[Recorded]:
-        recorded = await self._thread.run_there(self._file.copy_conversation, conversation, last, fork)
+        recorded = await self._thread.run_work(self._file.copy_conversation, conversation, last, fork)
         self._changed()
         return recorded
 
@@ -120,27 +120,27 @@ class StoreJournal:
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> Sequence[Recorded]:
         """Append facts of an imported history with their own times, all or none. `meter`: for lists."""
-        recorded = await self._thread.run_there(self._file.append_with_times, conversation, facts, meter)
+        recorded = await self._thread.run_work(self._file.append_with_times, conversation, facts, meter)
         self._changed()
         return recorded
 
     async def imported_facts(self) -> Sequence[Recorded]:
         """Return all facts about imports, oldest first."""
-        return await self._thread.run_there(self._file.read_import_facts)
+        return await self._thread.run_work(self._file.read_import_facts)
 
     async def conversations_with_open_turn(self) -> Sequence[str]:
-        return await self._thread.run_there(self._file.conversations_maybe_in_turn)
+        return await self._thread.run_work(self._file.conversations_maybe_in_turn)
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
         """Return all conversations, the last changed first."""
-        return await self._thread.run_there(self._file.conversation_rows)
+        return await self._thread.run_work(self._file.conversation_rows)
 
     async def find_conversation(self, conversation: str) -> StoredConversation:
-        return await self._thread.run_there(self._file.conversation_row, conversation)
+        return await self._thread.run_work(self._file.conversation_row, conversation)
 
     async def store_meter(self, conversation: str, meter: str) -> None:
         """Store a derived text beside the conversation, for lists."""
-        await self._thread.run_there(self._file.write_meter, conversation, meter)
+        await self._thread.run_work(self._file.write_meter, conversation, meter)
 
 
 class StoreCache:
@@ -178,7 +178,7 @@ class StoreCache:
         """Store several contents in one synced batch, except forgotten ones."""
         if not contents:
             return ()
-        stored = await self._thread.run_there(self._store_many_now, contents)
+        stored = await self._thread.run_work(self._store_many_now, contents)
         await self._notify_of_stored_content()
         return stored
 
@@ -240,11 +240,11 @@ class StoreCache:
                 outcome.set_result(staged.record.stored_reference)
 
     async def _store_stream(self, content: AsyncIterable[bytes], about: EntryOrigin) -> Stored:
-        incoming = await self._thread.run_there(self._folder.begin_incoming, about)
+        incoming = await self._thread.run_work(self._folder.begin_incoming, about)
         try:
             async for piece in content:
                 for start in range(0, len(piece), CHUNK):
-                    await self._thread.run_there(incoming.write_piece, piece[start : start + CHUNK])
+                    await self._thread.run_work(incoming.write_piece, piece[start : start + CHUNK])
             outcome: Future[Stored] = Future()
             self._thread.submit_work(self._finish_stream, incoming, outcome)
             return await asyncio.wrap_future(outcome)
@@ -276,9 +276,9 @@ class StoreCache:
         return await read()
 
     async def _read_whole(self, digest: Digest) -> bytes:
-        record = await self._thread.run_there(self._folder.reader.record_of_content, digest)
+        record = await self._thread.run_work(self._folder.reader.record_of_content, digest)
         if record.count_chunks == 1:
-            return await self._thread.run_there(self._folder.reader.get_content, digest)
+            return await self._thread.run_work(self._folder.reader.get_content, digest)
         content = bytearray()
         async for chunk in self._stream_chunks(record):
             content += chunk
@@ -303,20 +303,20 @@ class StoreCache:
 
     async def stream_content(self, digest: Digest) -> AsyncIterator[bytes]:
         """Yield the content in chunks, each checked. This needs only a megabyte or two of memory."""
-        find = partial(self._thread.run_there, self._folder.reader.record_of_content, digest)
+        find = partial(self._thread.run_work, self._folder.reader.record_of_content, digest)
         async for chunk in self._stream_chunks(await self._read_or_fetch(digest, find)):
             yield chunk
 
     async def _stream_chunks(self, record: CacheRecord) -> AsyncIterator[bytes]:
         for chunk in range(record.count_chunks):
-            yield await self._thread.run_there(self._folder.reader.read_chunk, record, chunk)
+            yield await self._thread.run_work(self._folder.reader.read_chunk, record, chunk)
 
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
-        read = partial(self._thread.run_there, self._folder.reader.read_part, digest, start, length)
+        read = partial(self._thread.run_work, self._folder.reader.read_part, digest, start, length)
         return await self._read_or_fetch(digest, read)
 
     async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
-        describe = partial(self._thread.run_there, self._folder.reader.read_described_entry, digest, beginning)
+        describe = partial(self._thread.run_work, self._folder.reader.read_described_entry, digest, beginning)
         if not beginning:
             return await self._read_or_fetch(digest, describe)
         read = self._read_or_fetch(digest, describe), self._find_known_tokens(digest)
@@ -331,7 +331,7 @@ class StoreCache:
         return 0
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        return await self._thread.run_there(self._folder.reader.digests_without_content, digests)
+        return await self._thread.run_work(self._folder.reader.digests_without_content, digests)
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         found = await self._read_local_contents(digests)
@@ -356,7 +356,7 @@ class StoreCache:
         found: dict[Digest, bytes] = {}
         left = list(digests)
         while left:
-            read, left = await self._thread.run_there(self._read_contents_up_to_limit, left)
+            read, left = await self._thread.run_work(self._read_contents_up_to_limit, left)
             found |= read
         return found
 
@@ -372,7 +372,7 @@ class StoreCache:
 
     async def resolve_prefix(self, prefix: str) -> Digest:
         try:
-            return await self._thread.run_there(self._folder.reader.resolve_hash_prefix, prefix)
+            return await self._thread.run_work(self._folder.reader.resolve_hash_prefix, prefix)
         except AmbiguousName:
             raise
         except NotFound:
@@ -382,7 +382,7 @@ class StoreCache:
             return found[0]
 
     async def pin_entry(self, digest: Digest, *, pinned: bool = True) -> None:
-        await self._thread.run_there(self._folder.set_entry_pinned, digest, pinned=pinned)
+        await self._thread.run_work(self._folder.set_entry_pinned, digest, pinned=pinned)
         await self._index.refresh_entry_rows([digest])
 
     async def verify_cache(self, report: Callable[[VerifyResult], None] = lambda _: None) -> VerifyResult:
@@ -390,11 +390,11 @@ class StoreCache:
         await self._index.wait_until_indexed()
         check = CacheCheck(self._folder)
         for going_on in (check.repair_hash_keys, lambda: None):
-            while await self._thread.run_there(check.check_next_slice_if_any):
+            while await self._thread.run_work(check.check_next_slice_if_any):
                 report(check.check_result())
-            await self._thread.run_there(going_on)
+            await self._thread.run_work(going_on)
         async for digests in self._index.stream_expected_entries():
-            await self._thread.run_there(check.add_missing_to_result, digests)
+            await self._thread.run_work(check.add_missing_to_result, digests)
         return check.check_result()
 
     async def verify_entry(self, digest: Digest) -> None:
@@ -409,9 +409,9 @@ class StoreCache:
         if enough <= 0:
             return CollectResult(0, 0)
         candidates = await self._index.find_unused_entries()
-        gone, freed = await self._thread.run_there(free_cache_bytes, self._folder, candidates, enough)
+        gone, freed = await self._thread.run_work(free_cache_bytes, self._folder, candidates, enough)
         await self._index.refresh_entry_rows(gone)
-        await self._thread.run_there(self._folder.level.compact_database)
+        await self._thread.run_work(self._folder.level.compact_database)
         self.changed()
         return CollectResult(len(gone), freed)
 

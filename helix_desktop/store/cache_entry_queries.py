@@ -72,15 +72,15 @@ class CacheEntryQueries:
         """Return where to start stepping, and how many rows to step."""
         if offset <= NEAR:
             return None, offset
-        anchors = self.anchors.get(order) or self.get_or_find_anchors(order)
+        anchors = self.anchors.get(order) or self.get_page_anchors(order)
         at = min(offset // STRIDE, len(anchors.rows) - 1)
         return (anchors.rows[at], offset - at * STRIDE) if at >= 0 else (None, offset)
 
-    def prepare_far_pages(self, order: Order) -> None:
+    def prepare_distant_pages(self, order: Order) -> None:
         if self.count_entries(order[0]) > NEAR:
-            self.get_or_find_anchors(order)
+            self.get_page_anchors(order)
 
-    def get_or_find_anchors(self, order: Order) -> _PageAnchors:
+    def get_page_anchors(self, order: Order) -> _PageAnchors:
         """Return an order's anchors, found once for each state of the index: 0.3 s for a million rows."""
         version = self._data_version()
         known = self.anchors.get(order)

@@ -25,7 +25,7 @@ from helix_desktop.store.leveldb import LevelDatabase, Write
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _HIGHEST = b"n"
 BY_HAND = EntryOrigin()
-THOROUGH = 15  # A level of zstd for small content: ten percent smaller, but twenty times slower.
+SMALL_CONTENT_LEVEL = 15  # A zstd level: ten percent smaller than usual, but twenty times slower.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content stored for checkpoints, which the index leaves out.
 
@@ -45,7 +45,7 @@ class CacheFolder:
         self.level = LevelDatabase(folder)
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
-        self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
+        self._thorough = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
         self._staged: dict[bytes, StagedEntry] = {}  # Entries that are not on the disk yet, by SHA-256.
         # Content that was stored again while the trash was being emptied, and so must not be removed.
         self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
@@ -175,9 +175,9 @@ class CacheFolder:
         """Remove what is left of collected or damaged content, because it is being stored again."""
         with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
             old = self.reader.record_of_entry(digest)
-            self.delete_chunks(old.blob, extra=[(b"h" + digest.raw, None), *self._removal_of_record(old.number)])
+            self.delete_chunks(old.blob, extra=[(b"h" + digest.raw, None), *self._build_record_removal(old.number)])
 
-    def _removal_of_record(self, number: int) -> list[Write]:
+    def _build_record_removal(self, number: int) -> list[Write]:
         """Return writes that remove a record. Even the highest number is never reused, or followers would miss an entry."""
         highest = cache_records.key_of_number(b"", self._next - 1)
         return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
@@ -233,7 +233,7 @@ class CacheFolder:
             # If the entry's description is damaged, use the number stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.reader.record_numbered(number).blob
-            self.delete_chunks(number if blob is None else blob, extra=[*self._removal_of_record(number), *marks])
+            self.delete_chunks(number if blob is None else blob, extra=[*self._build_record_removal(number), *marks])
         self.reader.marked[QUARANTINED].discard(digest.raw)
         self.reader.marked[FORGOTTEN].add(digest.raw)
 

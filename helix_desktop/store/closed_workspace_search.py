@@ -16,7 +16,7 @@ from helix_desktop.store.journal_file import JournalFile
 T = TypeVar("T")
 
 
-def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
+def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
     """Find what `workspace_index.WorkspaceIndex.search_index` would. StoreFailed: the index or cache is unreadable."""
     if not (folder / "journal.sqlite3").is_file():
         return ClosedSearchResult()  # It has no journal, so it was never opened.

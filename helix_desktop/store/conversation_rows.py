@@ -63,7 +63,7 @@ def empty_row(conversation: str, time: float) -> StoredConversation:
     return StoredConversation(conversation, 0, time, time)
 
 
-def row_after(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
+def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
     last, sent, written, cost = None, row.sent, row.written, row.cost
     for last in recorded:
         match last.fact:

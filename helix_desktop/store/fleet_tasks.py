@@ -191,7 +191,7 @@ class FleetTaskList:
         for at in range(0, len(wanted), TASKS_IN_CALL):
             some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]
             await self._run_statements(
-                [each for task, one in some for each in self._insertions(task, one, needs[task])]
+                [each for task, one in some for each in self._build_insert_statements(task, one, needs[task])]
             )
         return ids
 
@@ -202,7 +202,7 @@ class FleetTaskList:
                 return (await self.find_fleet_task(name)).id
         raise NotFound(f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks.")
 
-    def _insertions(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
+    def _build_insert_statements(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
         sealed, nothing = self._encode("task", task, one.order), self._encode("task result", task, FleetTaskResult())
         late, space = max(0.0, one.deadline_seconds), self._space
         added = [self._statement(_ADD_NEED, space, task, need, space, task) for need in needs]
@@ -227,7 +227,7 @@ class FleetTaskList:
                 "A standby server of the shared store has just taken over.", remedy="Workers resume in a moment."
             )
         if not rows or time.monotonic() > self._looked + HOPELESS_SECONDS:
-            await self._end_hopeless_tasks()
+            await self._end_tasks_that_cannot_run()
         found = list(map(self._decode_row, rows))
         failed = await self._end_failed_tasks(lost, found)
         return sorted((t for t in found if t.id not in failed), key=lambda t: (-t.priority, t.added))
@@ -240,7 +240,7 @@ class FleetTaskList:
             await self._end_unless_ended(task, FleetTaskState.FAILED, why)
         return failed
 
-    async def _end_hopeless_tasks(self) -> None:
+    async def _end_tasks_that_cannot_run(self) -> None:
         """End tasks that can never run. Rarely done while there is work, as it searches all waiting tasks."""
         self._looked = time.monotonic()
         (hopeless,) = await self._run_statements([self._statement(_HOPELESS, self._space, self._space)])

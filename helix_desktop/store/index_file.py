@@ -32,7 +32,7 @@ APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
 _SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
-_TOGETHER = 4 << 20  # Bytes to index in one transaction: FTS5 sorts and merges at each commit.
+_BYTES_AT_ONCE = 4 << 20  # One transaction indexes so much, as FTS5 sorts and merges at each commit.
 _STATEMENT = 2 << 20  # Characters to index in one statement: FTS5 also sorts and merges before each of them.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
@@ -152,7 +152,7 @@ class StoreFeed:
     def pinned_digests(self) -> frozenset[Digest]:
         return self._thread.call_and_wait(self._cache.reader.pinned_entries)
 
-    def record_or_none(self, digest: Digest) -> CacheRecord | None:
+    def find_record(self, digest: Digest) -> CacheRecord | None:
         """Return an entry's record, collected or not, or None if unknown."""
         return self._thread.call_and_wait(self._record_if_known, digest)
 
@@ -178,7 +178,7 @@ class IndexFile:
     def close(self) -> None:
         self.connection.close()
 
-    def stored_mark(self, name: str) -> int:
+    def index_mark(self, name: str) -> int:
         found = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return int(found[0]) if found else 0
 
@@ -187,7 +187,7 @@ class IndexFile:
 
     def current_progress(self) -> IndexProgress:
         entries, facts = self._feed.last_entry_and_fact()
-        marks = (self.stored_mark("rows"), self.stored_mark("words"), entries, self.stored_mark("facts"), facts)
+        marks = (self.index_mark("rows"), self.index_mark("words"), entries, self.index_mark("facts"), facts)
         return IndexProgress(*marks, len(self._missing_sort_indexes()))
 
     def _missing_sort_indexes(self) -> list[str]:
@@ -247,8 +247,8 @@ class IndexFile:
             if len(listed) < len(found):
                 # Checkpoints' contents are neither searched nor listed, but their size is counted.
                 entries, room = _sum_checkpoint_contents(found)
-                self._write_index_mark("checkpoints", self.stored_mark("checkpoints") + entries)
-                self._write_index_mark("checkpoint bytes", self.stored_mark("checkpoint bytes") + room)
+                self._write_index_mark("checkpoints", self.index_mark("checkpoints") + entries)
+                self._write_index_mark("checkpoint bytes", self.index_mark("checkpoint bytes") + room)
             self._insert_cache_records(listed, pinned)
             last = found[-1].number if found else 0  # More entries may have been added since the count.
             self._write_index_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
@@ -305,7 +305,7 @@ class IndexFile:
     def refresh_entries(self, digests: Sequence[Digest]) -> None:
         """Update entries that are already known."""
         pinned = self._feed.pinned_digests()
-        known = [(digest, self._feed.record_or_none(digest)) for digest in digests]
+        known = [(digest, self._feed.find_record(digest)) for digest in digests]
         with self._index_transaction():
             for digest, record in known:
                 if record is None:
@@ -320,7 +320,7 @@ class IndexFile:
         with self._index_transaction():
             after, size = progress.words, 0
             contents: list[tuple[CacheRecord, bytes | None]] = []
-            while after < progress.entries and size < _TOGETHER:
+            while after < progress.entries and size < _BYTES_AT_ONCE:
                 found = self._feed.read_entry_records(after, WORDS)
                 read = self._feed.read_content_beginnings(found, SEARCHED)
                 contents += read

@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, Mod
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import sqlite_database
-from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, empty_row, row_after
+from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, empty_row
 
 VERSION = 1
 STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
@@ -178,7 +178,7 @@ class JournalFile:
             place, text = (each.conversation, each.seq, each.time), encode_fact(each.fact)
             rows.append((*place, text, checksum_of_fact(*place, text)))
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
-        self.connection.execute(_UPSERT, row_after(row, recorded).column_values())
+        self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
 
     def read_recorded(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
         """Return the facts after `after`, each checked and none missing. Unknown conversations have none."""
@@ -288,7 +288,9 @@ class JournalFile:
             for conversation, own in of.items():
                 row = self._read_row(conversation) or empty_row(conversation, own[0].time)
                 row = (
-                    _row_after_lines(row, own) if trusted else row_after(row, (line.decode_recorded() for line in own))
+                    _row_after_lines(row, own)
+                    if trusted
+                    else advance_row(row, (line.decode_recorded() for line in own))
                 )
                 self.connection.execute(_UPSERT, row.column_values())
 
@@ -313,7 +315,7 @@ class JournalFile:
 
     def _recompute_row(self, conversation: str) -> None:
         if lines := self.read_stored_facts(conversation):
-            row = row_after(empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
+            row = advance_row(empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
             self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
@@ -350,7 +352,7 @@ def _find_conversation_defects(
             yield f"Record {expected} of conversation {conversation} is missing."
         expected = line.seq + 1
         try:
-            derived = row_after(derived or empty_row(conversation, line.time), [line.decode_recorded()])
+            derived = advance_row(derived or empty_row(conversation, line.time), [line.decode_recorded()])
         except JournalCorrupt as error:
             whole = False
             yield error.what
@@ -368,7 +370,7 @@ def _select_recorded(journal: JournalFile, statement: str, *values: float | str)
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
     """Return the row after these intact facts. The half of them that change no row is not decoded."""
     some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
-    row = row_after(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
+    row = advance_row(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
 
 

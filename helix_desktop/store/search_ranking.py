@@ -25,7 +25,8 @@ NEAR = {
     1: 0.8,
     2: 0.1,
 }  # The weight of a neighbouring fact that was found, too. The answer counts most.
-TOGETHER, MOST_TOGETHER = 0.3, 8  # The weight of other matches in the conversation, and how many of its matches count.
+# Other matches in a conversation raise a match's rank by this weight, up to this many of them.
+COMPANION_WEIGHT, MOST_COMPANIONS = 0.3, 8
 FITTING = 2.0  # The gain for a message in the conversation that fits the words best as a whole.
 LINE, LINES = 500, 30  # Characters read on each side of a word in a line, and lines read of a text.
 BY_FREQUENCY = 0.6  # The exponent of the rank by frequency, which favours short texts too much.
@@ -176,7 +177,7 @@ def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) ->
         beside = (share * known.get((conversation, seq + step), 0.0) for step, share in NEAR.items() if seq)
         near.append(weight + FOLLOWING * sum(beside))
         others.setdefault(conversation, []).append(near[-1])
-    beyond = {name: TOGETHER * sum(sorted(each)[-MOST_TOGETHER:-1]) for name, each in others.items() if name}
+    beyond = {name: COMPANION_WEIGHT * sum(sorted(each)[-MOST_COMPANIONS:-1]) for name, each in others.items() if name}
     return [weight + beyond.get(conversation, 0.0) for weight, (conversation, _) in zip(near, facts, strict=True)]
 
 

@@ -19,7 +19,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import resources_folder
 
 SLICE = 1 << 16  # After decoding this many bytes, we let other threads run.
-PIECE = 64 * 1024  # Characters. The longest row. In short rows, matches are found fast.
+LONGEST_ROW = 64 * 1024  # In characters. Matches are found faster in short rows.
 TOKENIZER = "unicode61 remove_diacritics 2"
 _CUTTING = f"""
 CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZER}');
@@ -71,7 +71,7 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
     """Split a text, at line ends if possible. Yield each piece and its position."""
     start = 0
     while start < len(text):
-        stop = start + PIECE
+        stop = start + LONGEST_ROW
         if stop < len(text):
             stop = text.rfind("\n", start, stop) + 1 or stop
         yield start, text[start:stop]

@@ -131,7 +131,7 @@ class SqliteErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
-            raise store_error_of(error, self._corrupt, self._what) from error
+            raise convert_sqlite_error(error, self._corrupt, self._what) from error
 
 
 class SqliteTransaction(SqliteErrors):
@@ -159,7 +159,7 @@ class SqliteTransaction(SqliteErrors):
                 self._connection.execute("COMMIT")
             except sqlite3.Error as failed:
                 self._roll_back_transaction()
-                raise store_error_of(failed, self._corrupt, self._what) from failed
+                raise convert_sqlite_error(failed, self._corrupt, self._what) from failed
             return
         self._roll_back_transaction()
         super().__exit__(kind, error, trace)
@@ -172,7 +172,7 @@ class SqliteTransaction(SqliteErrors):
             self._connection.close()  # At the next opening, SQLite itself rolls back.
 
 
-def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
+def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
     """Return our error for one of SQLite's."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF

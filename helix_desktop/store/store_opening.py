@@ -77,7 +77,7 @@ def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteA
         read = int(journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
     except sqlite3.Error as error:
         journal.close()
-        failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
+        failed = sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal")
         if isinstance(failed, StoreFull):  # A full disk does not mean that the store is damaged.
             raise failed from error
         raise JournalCorrupt(f"The journal's latest records cannot be read: {error}.") from error

@@ -31,21 +31,21 @@ class StoreThread:
         self._pool = concurrency.create_thread_pool(name, threads=1)
         self._opened = ExitStack()
 
-    async def run_there(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_work(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on this thread. Once begun, it is finished, even if nobody waits any more."""
         return await asyncio.wrap_future(self.submit_work(work, *args, **kwargs))
 
-    async def open_there(self, opens: Callable[P, Closable], *args: P.args, **kwargs: P.kwargs) -> Closable:
+    async def open_on_thread(self, opens: Callable[P, Closable], *args: P.args, **kwargs: P.kwargs) -> Closable:
         """Open something on this thread for `close` to close, even if nobody waits any more."""
-        return await self.run_there(lambda: self._opened.enter_context(closing(opens(*args, **kwargs))))
+        return await self.run_work(lambda: self._opened.enter_context(closing(opens(*args, **kwargs))))
 
     async def close(self) -> None:
         """Close what was opened, in reverse order."""
-        await self.run_there(self._opened.close)
+        await self.run_work(self._opened.close)
 
     async def run_slices(self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None) -> None:
         """Run all slices, letting other work run in between. `heard` is called with what each yields."""
-        while (slice_ := await self.run_there(next, slices, self)) is not self:
+        while (slice_ := await self.run_work(next, slices, self)) is not self:
             heard(cast("T", slice_))
 
     def submit_work(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:

@@ -72,7 +72,7 @@ class StoredWorkspace:
             await asyncio.to_thread(_remove_leftovers, folder)
             stores = await WorkspaceStores.open(folder, count)
             undo.push_async_callback(stores.aclose)
-            begun = await stores.thread.run_there(stores.journal.last_fact_id)
+            begun = await stores.thread.run_work(stores.journal.last_fact_id)
             undo.pop_all()
         workspace = cls(folder, settings, lock, stores)
         workspace.index.start_indexing()
@@ -108,7 +108,7 @@ class StoredWorkspace:
         stores = self._stores
         damaged = [] if left_out is None else left_out
         pieces = export_workspace(self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged)
-        while (piece := await stores.thread.run_there(next, pieces, None)) is not None:
+        while (piece := await stores.thread.run_work(next, pieces, None)) is not None:
             if piece:
                 yield piece
 
@@ -136,7 +136,7 @@ class StoredWorkspace:
         return journal_backups.list_backups(self.folder)
 
     async def back_up_now(self) -> journal_backups.JournalBackup:
-        return await self._stores.background.run_there(journal_backups.create_backup, self.folder)
+        return await self._stores.background.run_work(journal_backups.create_backup, self.folder)
 
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
@@ -159,7 +159,7 @@ class StoredWorkspace:
         await self._stores.thread.run_slices(forgetting.find_entries_to_forget(self._stores.cache, wanted), heard)
         report(total, total)
         if self.link is not None:
-            named = await self._stores.thread.run_there(self._digests_to_forget, wanted)
+            named = await self._stores.thread.run_work(self._digests_to_forget, wanted)
             await self.link.save_entries_to_forget(wanted.digests, named)
         purged = ForgetResult((), 0, (), 0)
 
@@ -174,7 +174,7 @@ class StoredWorkspace:
             await removing
         if self.link is None:
             return purged
-        undone, ciphertext = await self.link.forget_noted_in_store()
+        undone, ciphertext = await self.link.forget_saved_entries_in_store()
         return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
 
     def _digests_to_forget(self, wanted: forgetting.ForgetRequest) -> list[Digest]:
@@ -184,15 +184,13 @@ class StoredWorkspace:
         stores = self._stores
         steps = await self._sync_state_if_shared()
         await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
-        changed = await stores.thread.run_there(forgetting.purge_journal, stores.journal, wanted)
-        touched = await stores.background.run_there(forgetting.purge_backups, self.folder, wanted)
-        await stores.background.run_there(forgetting.delete_damaged_copies, self.folder)
-        await stores.thread.run_there(forgetting.append_forgotten_facts, stores.journal, changed, wanted)
+        changed = await stores.thread.run_work(forgetting.purge_journal, stores.journal, wanted)
+        touched = await stores.background.run_work(forgetting.purge_backups, self.folder, wanted)
+        await stores.background.run_work(forgetting.delete_damaged_copies, self.folder)
+        await stores.thread.run_work(forgetting.append_forgotten_facts, stores.journal, changed, wanted)
         if steps is not None:
-            await stores.thread.run_there(steps.mark_conversations_for_resending, changed)
-        elsewhere = tuple(
-            await stores.background.run_there(list, forgetting.find_remaining_traces(self.folder, wanted))
-        )
+            await stores.thread.run_work(steps.mark_conversations_for_resending, changed)
+        elsewhere = tuple(await stores.background.run_work(list, forgetting.find_remaining_traces(self.folder, wanted)))
         return ForgetResult(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
 
     async def _sync_state_if_shared(self) -> SyncState | None:
@@ -204,14 +202,14 @@ class StoredWorkspace:
         seal = None
         with suppress(HelixError):
             seal = (await self.link.ensure_connected()).seal
-        return await self._stores.thread.run_there(SyncState, self._stores.journal, seal)
+        return await self._stores.thread.run_work(SyncState, self._stores.journal, seal)
 
     def share_content(
         self, url: str, connect: Callable[[], Awaitable[SharedStoreConnection]], *, acknowledge: str = ""
     ) -> SharedStoreLink:
         """Start to share content, until `stop_sharing`. The store is not contacted before the link has begun."""
         stores = self._stores
-        shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_as_elsewhere, self._used_entries)
+        shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_entries, self._used_entries)
         self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
         self.cache.far = self.link
         self.linked()
@@ -224,7 +222,7 @@ class StoredWorkspace:
         if link is not None:
             await link.aclose()
 
-    async def _forget_as_elsewhere(self, digests: Collection[Digest]) -> None:
+    async def _forget_entries(self, digests: Collection[Digest]) -> None:
         """Forget what another machine forgot. Raises ActionRefused while a session works."""
         await self.content_forgetter(entries=tuple(digests))
 
@@ -234,7 +232,7 @@ class StoredWorkspace:
 
     async def _released_entries(self) -> frozenset[Digest]:
         stores = self._stores
-        return await stores.thread.run_there(lambda: ReleasedConversations(stores.journal).list_released_entries())
+        return await stores.thread.run_work(lambda: ReleasedConversations(stores.journal).list_released_entries())
 
     async def release_conversations(self, conversations: Collection[str]) -> Sequence[str]:
         """Remove from this disk conversations that the shared store has completely, with content that nothing
@@ -247,7 +245,7 @@ class StoredWorkspace:
         safe = await list_completely_stored(shared, conversations)
 
         async def release() -> None:
-            await stores.thread.run_there(shared.sync_state.released.release_from_disk, safe)
+            await stores.thread.run_work(shared.sync_state.released.release_from_disk, safe)
 
         if safe:
             await self.index.rebuild_in_background(release)
@@ -259,9 +257,9 @@ class StoredWorkspace:
         stores, released = self._stores, await self._released_entries()
         await self.index.wait_until_indexed()
         unused = [digest for digest in await self.index.find_unused_entries() if digest in released]
-        await stores.thread.run_there(stores.cache.remove_sent_entries, unused, sent)
+        await stores.thread.run_work(stores.cache.remove_sent_entries, unused, sent)
         await self.index.refresh_entry_rows(unused)
-        await stores.thread.run_there(stores.cache.level.compact_database)
+        await stores.thread.run_work(stores.cache.level.compact_database)
         self.cache.changed()
 
     async def delete_conversations_for_good(self, ids_instead_of_trashed: Collection[str] = ()) -> EmptyTrashResult:
@@ -285,15 +283,15 @@ class StoredWorkspace:
             await asyncio.to_thread(save_deleted_conversations, self.folder, emptying.gone)
             await self.index.rebuild_after(clear)
         finally:
-            await self._stores.thread.run_there(emptying.end_emptying)
+            await self._stores.thread.run_work(emptying.end_emptying)
         return emptied
 
     async def _clear_trash_everywhere(self, emptying: TrashEmptying) -> EmptyTrashResult:
         stores = self._stores
         await stores.thread.run_slices(emptying.remove_trashed_content())
-        await stores.background.run_there(emptying.delete_from_backups, self.folder)
-        await stores.background.run_there(forgetting.delete_damaged_copies, self.folder)
-        return await stores.thread.run_there(emptying.delete_conversations)
+        await stores.background.run_work(emptying.delete_from_backups, self.folder)
+        await stores.background.run_work(forgetting.delete_damaged_copies, self.folder)
+        return await stores.thread.run_work(emptying.delete_conversations)
 
     async def remove_old_checkpoints(
         self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
@@ -306,7 +304,7 @@ class StoredWorkspace:
         await self._stores.thread.run_slices(removal.run_removal())
         await self.index.recount_checkpoints()
         if removal.entries:
-            await self._stores.thread.run_there(self._stores.cache.level.compact_database)
+            await self._stores.thread.run_work(self._stores.cache.level.compact_database)
             self.cache.changed()
         return CollectResult(removal.entries, removal.freed)
 
@@ -316,7 +314,7 @@ class StoredWorkspace:
         """Return what keeps conversations in step with other machines. `machine`: this one's name there."""
         stores = self._stores
         was_forgotten = (self.link or stores.cache.reader).was_forgotten
-        steps = await stores.thread.run_there(SyncState, stores.journal, connected.seal, was_forgotten)
+        steps = await stores.thread.run_work(SyncState, stores.journal, connected.seal, was_forgotten)
         self._shared = ConversationSync(
             stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
         )
@@ -325,7 +323,7 @@ class StoredWorkspace:
     async def count_unsent_facts(self) -> int:
         """Return how many facts other machines do not have yet."""
         stores = self._stores
-        return sum((await stores.thread.run_there(lambda: SyncState(stores.journal).count_facts_to_send())).values())
+        return sum((await stores.thread.run_work(lambda: SyncState(stores.journal).count_facts_to_send())).values())
 
     @asynccontextmanager
     async def pause_sharing(self) -> AsyncIterator[None]:
@@ -373,8 +371,8 @@ class WorkspaceStores:
         notes: list[str] = []
         async with AsyncExitStack() as undo:
             undo.push_async_callback(thread.aclose)
-            journal = await thread.open_there(store_opening.open_or_repair_journal, folder, notes.append)
-            cache = await thread.open_there(store_opening.open_or_repair_cache, folder, notes.append)
+            journal = await thread.open_on_thread(store_opening.open_or_repair_journal, folder, notes.append)
+            cache = await thread.open_on_thread(store_opening.open_or_repair_cache, folder, notes.append)
             index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
             undo.pop_all()
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))

@@ -44,13 +44,13 @@ class UnusedContentRemoval:
             ]
             yield True
         if old:
-            yield from self._mark_used()
+            yield from self._mark_used_entries()
         for digest in old:
             if digest not in self._live:
                 self._remove_content(digest)
                 yield True
 
-    def _mark_used(self) -> Iterator[bool]:
+    def _mark_used_entries(self) -> Iterator[bool]:
         if self._now is not None:
             yield from self._mark_state(self._now)
         after = 0

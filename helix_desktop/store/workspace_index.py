@@ -56,13 +56,13 @@ class WorkspaceIndex:
         return made
 
     async def _open_index_file(self) -> None:
-        self._file = await self._writer.open_there(
+        self._file = await self._writer.open_on_thread(
             store_opening.open_or_rebuild_index, self._folder, self._feed, self._count
         )
         path = self._folder / store_opening.INDEX
-        self._catalogue = CacheEntryQueries(await self._reader.open_there(connect_for_queries, path))
+        self._catalogue = CacheEntryQueries(await self._reader.open_on_thread(connect_for_queries, path))
         self._preparing = CacheEntryQueries(
-            await self._ahead.open_there(connect_for_queries, path), self._catalogue.anchors
+            await self._ahead.open_on_thread(connect_for_queries, path), self._catalogue.anchors
         )
 
     async def rebuild_after(self, removal: Callable[[], Awaitable[None]]) -> None:
@@ -80,7 +80,7 @@ class WorkspaceIndex:
             self._is_awaited.set()
             for thread in (self._writer, self._reader, self._ahead):
                 await thread.close()
-            await self._writer.run_there(store_opening.delete_index, self._folder)
+            await self._writer.run_work(store_opening.delete_index, self._folder)
             try:
                 if removal is not None:
                     await removal()
@@ -124,12 +124,12 @@ class WorkspaceIndex:
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
         while True:
-            self.progress = await self._run_on_writer_now(IndexFile.index_next_slice)
+            self.progress = await self._run_on_writer_thread(IndexFile.index_next_slice)
             report(self.progress)
             if self.progress.is_complete or self.progress.count_missing < but:
                 return self.progress
 
-    async def _run_on_writer_now(
+    async def _run_on_writer_thread(
         self, work: Callable[Concatenate[IndexFile, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run work on the writing thread without waiting for it to catch up. During a rebuild, the file is closed."""
@@ -137,7 +137,7 @@ class WorkspaceIndex:
             async with self._one_rebuild:
                 pass
         self._is_awaited.set()
-        return await self._writer.run_there(work, self._file, *args, **kwargs)
+        return await self._writer.run_work(work, self._file, *args, **kwargs)
 
     async def rebuild_in_background(self, removal: Callable[[], Awaitable[None]] | None = None) -> None:
         """Rebuild in the background, after facts moved to another conversation or left this disk."""
@@ -155,10 +155,10 @@ class WorkspaceIndex:
         thread = self._ahead if slow else self._reader
         for _ in range(2):  # The second attempt may meet a new index whose tables do not exist yet.
             try:
-                return await thread.run_there(self._run_query_now, question, slow=slow)
+                return await thread.run_work(self._run_query_now, question, slow=slow)
             except IndexDamaged:
                 await self._rebuild_after()
-        return await thread.run_there(self._run_query_now, question, slow=slow)
+        return await thread.run_work(self._run_query_now, question, slow=slow)
 
     def _refuse_while_rebuilding(self) -> None:
         if self._removing:
@@ -201,7 +201,7 @@ class WorkspaceIndex:
         rows = await self._run_query(lambda asked: asked.entries_page(order, offset, limit))
         if not self._closing and (self._prepared is None or self._prepared.done()):
             # If this fails, the next query reports the error.
-            prepare = partial(CacheEntryQueries.prepare_far_pages, order=order)
+            prepare = partial(CacheEntryQueries.prepare_distant_pages, order=order)
             self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)
         return rows
 
@@ -224,7 +224,7 @@ class WorkspaceIndex:
         """Return the bytes of all entries on disk, including new ones, or what is known during a rebuild."""
         self._refuse_while_rebuilding()
         try:
-            await self._run_on_writer_now(IndexFile.add_missing_rows)
+            await self._run_on_writer_thread(IndexFile.add_missing_rows)
         except IndexDamaged:
             self._damaged = True
         return await self._run_query(CacheEntryQueries.bytes_on_disk, slow=True)
@@ -243,7 +243,7 @@ class WorkspaceIndex:
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Update known entries that were pinned, unpinned or removed."""
         for start in range(0, len(digests), 500):
-            await self._run_on_writer_now(IndexFile.refresh_entries, digests[start : start + 500])
+            await self._run_on_writer_thread(IndexFile.refresh_entries, digests[start : start + 500])
 
     async def find_unused_entries(self) -> Sequence[Digest]:
         """Return the entries that collection takes first."""
@@ -275,7 +275,7 @@ class WorkspaceIndex:
         while True:
             self._refuse_while_rebuilding()
             try:
-                found = await self._reader.run_there(
+                found = await self._reader.run_work(
                     self._run_query_now, partial(CacheEntryQueries.digests_expected_here, after=after, limit=1000)
                 )
             except IndexDamaged:

@@ -30,7 +30,7 @@ def is_set_up_to_be_shared(workspace: StoredWorkspace, environ: Mapping[str, str
     if shared.get("url") or not environ.get(STORE) or "environment" in shared:
         return bool(shared.get("url") or (environ.get(STORE) and shared["environment"]))
     with suppress(HelixError):
-        key = environment_key(environ)
+        key = read_store_key(environ)
         return _read_known_space(workspace.folder, shared) == row_encryption.RowCipher(key).space.hex()
     return False
 
@@ -66,7 +66,7 @@ def link_workspace(
     async def connect() -> SharedStoreConnection:
         if url:
             return await connection_with_key(workspace.id, own, secrets)
-        found = await asyncio.to_thread(build_store_connection, own, environment_key(environ))
+        found = await asyncio.to_thread(build_store_connection, own, read_store_key(environ))
         try:
             await _check_own_space(workspace, own.url, found)
         except BaseException:
@@ -80,7 +80,7 @@ def link_workspace(
     return linked
 
 
-def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
+def read_store_key(environ: Mapping[str, str] = os.environ) -> bytes:
     """Return the key for the store in the environment. Raises NotFound without one."""
     if not environ.get(KEY):
         raise NotFound(
@@ -101,7 +101,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
     if "environment" not in shared:
         await asyncio.to_thread(check_only_one_in_space, folder, space)
     remote = found.remote
-    if link_progress.read_link_progress(folder).space == found.space_and_address(url):
+    if link_progress.read_link_progress(folder).space == found.split_space_from_address(url):
         return
     if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
         raise NotFound(

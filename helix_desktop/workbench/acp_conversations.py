@@ -64,7 +64,7 @@ class AcpConversations:
         await foreign.open_agent_session(conversation, self._kits(conversation.state.own_copy))
         return foreign
 
-    def commands_of(self, conversation: str) -> Mapping[str, str]:
+    def list_agent_commands(self, conversation: str) -> Mapping[str, str]:
         """The slash commands of the agent that works in it, as far as it has told of them, with what they do."""
         return self._open[conversation].commands if conversation in self._open else {}
 

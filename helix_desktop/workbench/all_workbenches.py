@@ -132,7 +132,7 @@ class Workbenches:
                     f"{known.name} is already open in this program.",
                     remedy="Use the workspace where it is already open.",
                 )
-            return await asyncio.to_thread(closed_workspace_search.search_unopened, known.folder, words)
+            return await asyncio.to_thread(closed_workspace_search.search_closed_stores, known.folder, words)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
         """A workspace on a folder, or on none, with the models chosen last."""

@@ -102,14 +102,14 @@ class ConversationListRows:
             own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
             shown = replace(shown, cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))))
         fact = begun.fact if begun is not None else None
-        return _with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
+        return _row_with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
         self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
 
     def add_new_row(self, conversation: str, started: facts.ConversationStarted, time: float) -> None:
         row = ConversationListRow(conversation, started.title, time, parent=started.parent)
-        self._rows[conversation] = _with_agents(replace(row, parent_call=started.parent_call), started)
+        self._rows[conversation] = _row_with_agents(replace(row, parent_call=started.parent_call), started)
 
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
         """One more fact; `meter` where the conversation's session is there to tell it."""
@@ -194,12 +194,12 @@ def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> 
         given = {name: getattr(recorded.fact, name) for name in ("title", "pinned", "archived", "trashed")}
         row = replace(row, **{name: value for name, value in given.items() if value is not None})
     if isinstance(recorded.fact, facts.ConversationStarted):
-        row = _with_agents(row, recorded.fact)
+        row = _row_with_agents(row, recorded.fact)
     usage = getattr(recorded.fact, "usage", None)
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 
 
-def _with_agents(row: ConversationListRow, started: facts.ConversationStarted) -> ConversationListRow:
+def _row_with_agents(row: ConversationListRow, started: facts.ConversationStarted) -> ConversationListRow:
     return replace(row, agent=started.agent, acp_agent=started.acp_agent or row.acp_agent)
 
 

@@ -39,24 +39,24 @@ class ConversationRelay:
 
     async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
         """`may_fold`: what is too long is folded, which may be billed. Without it `fits` says that it is too long."""
-        restored = await self._read_restored(asked)
+        restored = await self._restore_session(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
-        if not asked.is_folded and await self._fits_room(restored.texts, room):
+        if not asked.is_folded and await self._fits_in_context(restored.texts, room):
             return restored
         if not (asked.is_folded or may_fold):
             return replace(restored, fits=False)
         async with self.open_desk() as desk:
             fork = await self._fork_and_fold(desk, asked, room)
-        folded = await self._read_restored(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
-        return replace(folded, fits=await self._fits_room(folded.texts, room))
+        folded = await self._restore_session(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
+        return replace(folded, fits=await self._fits_in_context(folded.texts, room))
 
-    async def _fits_room(self, texts: Sequence[str], room: int) -> bool:
+    async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
         def are_few_enough() -> bool:
             return 4 * sum(map(len, texts)) <= room or sum(map(self.tokens.count_tokens, texts)) <= room
 
         return await asyncio.to_thread(are_few_enough)
 
-    async def _read_restored(self, asked: RestoreRequest) -> RestoredSession:
+    async def _restore_session(self, asked: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(asked.conversation)
         contents = await self.workspace.cache.read_contents(entries_needed_for_export(facts))
         return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)

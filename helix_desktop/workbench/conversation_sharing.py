@@ -101,7 +101,7 @@ class WorkspaceSharing:
 
     async def take_over_conversation(self, conversation: str) -> None:
         """Continue here. Where the engine is away it is done as far as it can be, and `SharedStoreUnreachable` says so."""
-        if (conversations := await self._conversations_if_reached()) is None:
+        if (conversations := await self._connect_if_conversations_shared()) is None:
             return
         machine = self.machine_writing_now(conversation) or self.machine_that_wrote_last(conversation)
         try:
@@ -121,19 +121,19 @@ class WorkspaceSharing:
 
     async def _send_facts_now(self) -> None:
         if self._next_step is None or self._next_step.done():
-            self._next_step = self._bench.tasks.spawn_task(self._send_after_running_one(), name="send what is new")
+            self._next_step = self._bench.tasks.spawn_task(self._send_after_current_send(), name="send what is new")
         await asyncio.shield(self._next_step)
 
-    async def _send_after_running_one(self) -> None:
+    async def _send_after_current_send(self) -> None:
         """Sends after what is being sent, which may have begun too early. Waiters share it."""
         async with self._stepping:
             self._next_step = None
-            if (conversations := await self._conversations_if_reached()) is not None:
+            if (conversations := await self._connect_if_conversations_shared()) is not None:
                 await conversations.send_new_facts()
 
     async def fetch_facts_of_others(self) -> None:
         """Look for what others wrote, and raise what is in the way."""
-        if (conversations := await self._conversations_if_reached()) is not None:
+        if (conversations := await self._connect_if_conversations_shared()) is not None:
             await conversations.fetch_new_facts()
 
     async def acquire_lease_for_turn(self, conversation: str) -> None:
@@ -143,7 +143,7 @@ class WorkspaceSharing:
         self.synced_sessions.starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):
-                if (conversations := await self._conversations_if_reached()) is not None:
+                if (conversations := await self._connect_if_conversations_shared()) is not None:
                     await conversations.acquire_turn_lease(conversation)
         except TimeoutError as error:
             raise SharedStoreUnreachable(
@@ -178,7 +178,7 @@ class WorkspaceSharing:
         conversations, written = self._conversations, self.unsent.written
         if conversations is None:
             return 0
-        waiting = await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)
+        waiting = await conversations.thread.run_work(conversations.sync_state.count_facts_to_send)
         self.unsent.set_unsent_counts(waiting, written, was_sent=was_sent)
         return sum(waiting.values())
 
@@ -189,16 +189,16 @@ class WorkspaceSharing:
         except TimeoutError as error:
             raise _unconfirmed_error() from error
 
-    async def ensure_in_store(self, conversation: str) -> bool:
+    async def ensure_stored(self, conversation: str) -> bool:
         """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes
         in it, so that what was written here is a branch. Away where the store does not answer.
         """
         if self._connect is None and self._bench.workspace.link is not None:  # Sharing is being stopped.
             raise _unconfirmed_error()
-        conversations = await self._conversations_if_reached() if self._connect is not None else None
+        conversations = await self._connect_if_conversations_shared() if self._connect is not None else None
         if conversations is None:
             return True
-        run, state = conversations.thread.run_there, conversations.sync_state
+        run, state = conversations.thread.run_work, conversations.sync_state
         last = (await run(conversations.journal.conversation_row, conversation)).last_seq
         await self.wait_until_sent()
         known = await run(state.read_shared_progress, conversation)
@@ -286,7 +286,7 @@ class WorkspaceSharing:
             if self._poke.is_set():
                 await asyncio.sleep(SOON if reached else EVERY)
 
-    async def _conversations_if_reached(self) -> ConversationSync | None:
+    async def _connect_if_conversations_shared(self) -> ConversationSync | None:
         """The same; None also where the store has content alone."""
         return (
             await self._connect_conversations() if addresses.holds_conversations(self.sharing_state.address) else None
@@ -385,7 +385,7 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     made.send_content = send_entry_contents
     made.send_last_again = partial(link.send_waiting_content, resend_count=SENT_AGAIN)
     made.learn_forgotten = link.learn_what_others_forgot
-    link.list_other_used_rows = partial(made.thread.run_there, made.sync_state.needed_segment_names)
+    link.list_other_used_rows = partial(made.thread.run_work, made.sync_state.needed_segment_names)
     return made
 
 

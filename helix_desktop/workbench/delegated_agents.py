@@ -76,7 +76,7 @@ class AgentTeam(delegate_tool.AgentTree):
     stops: int = 0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def release_places(self, places: int) -> None:
+    def release_slots(self, places: int) -> None:
         """Whoever waits looks again."""
         self.working -= places
         self.freed.set()
@@ -110,7 +110,7 @@ class AgentRoles:
 
 
 @dataclass(slots=True)
-class AgentWorkforce:
+class SubagentRunner:
     """`open`: makes a conversation and the session on it, confined to what was delegated."""
 
     roles: AgentRoles
@@ -156,7 +156,7 @@ class AgentWorkforce:
             self.spawn(self._start_in_background(agent, wish, context.ask, team), name=f"agent {agent.agent_label}")
             words = f"{agent.agent_label} works in the background; its id is {agent.id}. Its answer comes as a message."
             return DelegationResult(agent.id, words)
-        async with self._give_up_place(team.agents.get(wish.parent), team):
+        async with self._give_up_slot(team.agents.get(wish.parent), team):
             return await self._run_agent(agent, wish, context.ask, team)
 
     def _check_cost_limit(self, team: AgentTeam) -> None:
@@ -202,12 +202,12 @@ class AgentWorkforce:
 
     async def _run_agent(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
         try:
-            async with self._occupy_working_place(agent, team):
+            async with self._occupy_working_slot(agent, team):
                 return await self._run_agent_turn(agent, wish, ask, team)
         finally:
             agent.ended = time.time()
             if agent.state != "stopped":
-                agent.state = _how_session_ended(agent.session)
+                agent.state = _describe_session_end(agent.session)
             self._notify_team_listeners()
 
     async def _run_agent_turn(
@@ -242,29 +242,29 @@ class AgentWorkforce:
         return DelegationResult(child.conversation, words, child.ok and not late)
 
     @asynccontextmanager
-    async def _occupy_working_place(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
+    async def _occupy_working_slot(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
         try:
-            await self._wait_for_place(agent, team)
+            await self._wait_for_slot(agent, team)
             yield
         finally:
-            team.release_places(1)
+            team.release_slots(1)
 
     @asynccontextmanager
-    async def _give_up_place(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
+    async def _give_up_slot(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
         """Gives up the agent's place while it waits for other agents."""
         if agent is None:
             yield
             return
         agent.waits += 1
-        team.release_places(agent.waits == 1)
+        team.release_slots(agent.waits == 1)
         try:
             yield
         finally:
             agent.waits -= 1
             if not agent.waits:
-                await self._wait_for_place(agent, team)
+                await self._wait_for_slot(agent, team)
 
-    async def _wait_for_place(self, agent: DelegatedAgent, team: AgentTeam) -> None:
+    async def _wait_for_slot(self, agent: DelegatedAgent, team: AgentTeam) -> None:
         """Waits for a free place in the tree. An agent that is being stopped gets one at once, so that it can end."""
         try:
             while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
@@ -391,10 +391,10 @@ def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam) -> None:
         if not agent.ended:
             agent.state = "stopped"
             agent.session.stop_turn()
-    team.release_places(0)
+    team.release_slots(0)
 
 
-def _how_session_ended(session: Session) -> str:
+def _describe_session_end(session: Session) -> str:
     ends = [recorded.fact for recorded in session.all_facts if isinstance(recorded.fact, TurnEnded)]
     if not ends or ends[-1].reason is TurnEnd.STOPPED:
         return "stopped"

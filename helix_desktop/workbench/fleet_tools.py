@@ -63,7 +63,7 @@ async def _read_tasks_of_agent(
 
     until = time.monotonic() + min(args.number_argument("seconds", MOST_SECONDS), MOST_SECONDS)
     names = [str(name) for name in args.list_argument("tasks")]
-    with claims.give_up_worker_place(use.context.conversation):
+    with claims.give_up_worker_slot(use.context.conversation):
         async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
             found = [await tasks.find_fleet_task(name) for name in names]
             while time.monotonic() < until and any(_may_still_change(task) for task in found):

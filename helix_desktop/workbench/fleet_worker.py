@@ -218,7 +218,7 @@ class FleetWorker:
 
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
-        may_step, may_call = partial(self._ensure_may_step, claimed), partial(self._ensure_may_call, claimed)
+        may_step, may_call = partial(self._ensure_step_allowed, claimed), partial(self._ensure_call_allowed, claimed)
         claim = WorkerClaim(may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending)
         try:
             async with self._bench.claims.hold_claim(task.id, claim), AsyncExitStack() as last:
@@ -240,7 +240,7 @@ class FleetWorker:
             for _ in range(TURN_TRIES):
                 session = await self._retry_on_store_error(claimed, lambda: self._open_task_session(claimed.task))
                 claimed.session = session
-                claimed.is_stopped = claimed.is_stopped or _was_stopped_before(claimed.task, session)
+                claimed.is_stopped = claimed.is_stopped or _was_stopped_by_user_before(claimed.task, session)
                 has_ended = claimed.is_stopped or claimed.gives_back or _is_done(session)
                 if has_ended or await self._run_turn(claimed, session):
                     break
@@ -324,7 +324,7 @@ class FleetWorker:
         agents, _ = self._bench.workforce.cost_and_limit_of_tree(claimed.task.id)
         return sum(one.usage.cost for one in own) + agents
 
-    async def _ensure_may_step(self, claimed: ClaimedFleetTask) -> None:
+    async def _ensure_step_allowed(self, claimed: ClaimedFleetTask) -> None:
         """Waits while a provider is not to be asked. BudgetSpent where it would cost too much."""
         while True:
             await claimed.ensure_held()
@@ -338,7 +338,7 @@ class FleetWorker:
                 raise
             await asyncio.sleep(AWAY_SECONDS)
 
-    async def _ensure_may_call(self, claimed: ClaimedFleetTask) -> None:
+    async def _ensure_call_allowed(self, claimed: ClaimedFleetTask) -> None:
         """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
         self._gate.end_request(claimed.task.id, self._cost_of(claimed))
         await claimed.ensure_held()
@@ -346,7 +346,7 @@ class FleetWorker:
         await claimed.ensure_held()
 
     async def _ensure_conversation_is_sent(self, claimed: ClaimedFleetTask) -> None:
-        if not await self._retry_on_store_error(claimed, lambda: self._bench.sharing.ensure_in_store(claimed.task.id)):
+        if not await self._retry_on_store_error(claimed, lambda: self._bench.sharing.ensure_stored(claimed.task.id)):
             claimed.is_lost = True
             raise LostFleetTask("Another computer wrote to this task's conversation.")
 
@@ -362,7 +362,7 @@ class FleetWorker:
                 await asyncio.sleep(AWAY_SECONDS)
 
     def _state_and_result(self, claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
-        ends, cost = _ends_of_turns(session), self._cost_of(claimed)
+        ends, cost = _list_turn_ends(session), self._cost_of(claimed)
         if _is_done(session):
             answer = result_of_agent(session).answer
             return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
@@ -381,12 +381,12 @@ class FleetWorker:
         return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {ended}", cost=cost)
 
 
-def _ends_of_turns(session: Session) -> Sequence[TurnEnded]:
+def _list_turn_ends(session: Session) -> Sequence[TurnEnded]:
     return [one.fact for one in session.all_facts if isinstance(one.fact, TurnEnded)]
 
 
 def _is_done(session: Session) -> bool:
-    ends = _ends_of_turns(session)
+    ends = _list_turn_ends(session)
     return bool(ends) and ends[-1].reason is TurnEnd.DONE and not session.conversation.state.branch.turn.running
 
 
@@ -394,10 +394,10 @@ def _is_stop_of_user(end: TurnEnded | None) -> bool:
     return end is not None and end.reason is TurnEnd.STOPPED and not end.why
 
 
-def _was_stopped_before(task: FleetTask, session: Session) -> bool:
+def _was_stopped_by_user_before(task: FleetTask, session: Session) -> bool:
     """By the user, at a worker that died before the list knew. What the list knows was retried."""
     is_open = session.conversation.state.branch.turn.running
-    return not task.result.why and not is_open and any(map(_is_stop_of_user, _ends_of_turns(session)[-1:]))
+    return not task.result.why and not is_open and any(map(_is_stop_of_user, _list_turn_ends(session)[-1:]))
 
 
 class BudgetSpent(StoreFailed):

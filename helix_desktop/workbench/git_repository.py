@@ -42,12 +42,12 @@ class GitRepository:
             if listed is None:
                 continue
             any_of_them = True
-            found += await self._compare_root_with_listed_files(checkpoints, number, root, listed)
+            found += await self._compare_root_with_revision(checkpoints, number, root, listed)
         if not any_of_them:
             raise NotFound(f"No folder in this workspace has a revision {revision[:80]}.")
         return sorted(found)
 
-    async def _compare_root_with_listed_files(
+    async def _compare_root_with_revision(
         self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, tuple[bytes, str, int]]
     ) -> list[PathChange]:
         now = {path: item for path, item in checkpoints.folders.known_items().items() if path.startswith(f"{number}/")}

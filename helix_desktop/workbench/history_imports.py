@@ -60,7 +60,7 @@ TOGETHER = 1_000  # Sessions are written at the same time until they have more f
 
 
 @asynccontextmanager
-async def hold_nothing(_conversation: str) -> AsyncIterator[None]:
+async def hold_no_conversation(_conversation: str) -> AsyncIterator[None]:
     yield
 
 
@@ -102,7 +102,7 @@ class HistoryImport:
     workspace: StoredWorkspace
     tokens: TokenCounter
     kind: str = ""
-    hold: Hold = hold_nothing
+    hold: Hold = hold_no_conversation
     # For a database file: the folders whose sessions to import. Without an entry, all are imported.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
@@ -216,7 +216,7 @@ class HistoryImport:
 
     def _was_deleted(self, held: SessionToImport) -> bool:
         """Whether somebody deleted the conversation, or what it belongs to, for good: the recorder leaves it out then."""
-        one, own = held.recording, held.under_own_name().recording
+        one, own = held.recording, held.with_unique_session_name().recording
         if self.copies is None or {one.identity_of_session, own.identity_of_session} & self.earlier.last.keys():
             return False
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
@@ -232,7 +232,7 @@ class HistoryImport:
         for message in recording.messages:
             if message.child:
                 self.earlier.calls[recording.kind, message.child] = message.answers
-        if (apart := held.under_own_name()).recording.identity_of_session in self.earlier.last:
+        if (apart := held.with_unique_session_name()).recording.identity_of_session in self.earlier.last:
             held = apart
         conversation = self.earlier.conversation_of_recording(held.recording)
         writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, held, conversation)
@@ -308,7 +308,7 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
 # --- Undoing an import
 
 
-async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_nothing) -> tuple[int, list[str]]:
+async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no_conversation) -> tuple[int, list[str]]:
     """Undoes an import: new conversations go to the trash, added facts leave the line. How many, and what stays."""
     newest = {
         one.conversation: (one, one.fact)

@@ -45,7 +45,7 @@ from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
-from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
+from helix_desktop.workbench.delegated_agents import AgentRoles, SubagentRunner
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
@@ -114,7 +114,7 @@ class Workbench:
         self.copies = RepositoryCopies(
             self, lambda copy: _open_folder_tools(workspace, shared, permissions, copy.root_folders, copy)
         )
-        self.workforce = AgentWorkforce(
+        self.workforce = SubagentRunner(
             AgentRoles(self.project),
             self._create_subagent_session,
             self.tasks.spawn_task,
@@ -557,7 +557,7 @@ class Workbench:
         stored = await self.workspace.cache.store_content(content, EntryOrigin("user", name, media_type))
         return facts.Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
-    async def tokens_sent_of_attachment(self, attachment: facts.Attachment) -> int:
+    async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
         """How many of its tokens are sent: of one that is too large for the window only an excerpt goes along."""
         settings, tokens = self.workspace.settings, self.token_counter
         chosen = policy_from_fact(system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy))
@@ -641,7 +641,7 @@ class Workbench:
         return await self.attach_content(uri, found.text.encode("utf-8", "replace"), "text/plain")
 
     @property
-    def opening_notes(self) -> Sequence[str]:
+    def list_opening_notes(self) -> Sequence[str]:
         """What was repaired at opening, and which settings mean nothing, in sentences for users."""
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
@@ -718,7 +718,7 @@ class Workbench:
 
     async def _update_rows_of_changed_copy(self, own_copy: str) -> None:
         """The rows of all that have changed the same files say so."""
-        await self.copies.relist_changed_files(own_copy)
+        await self.copies.refresh_changed_files(own_copy)
         for row in tuple(self._rows):
             self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
 

@@ -232,7 +232,7 @@ class RepositoryCopies:
         self._compare_copies()
         return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
 
-    async def relist_changed_files(self, name: str) -> None:
+    async def refresh_changed_files(self, name: str) -> None:
         """Files have changed in a copy, so what is different in it is listed again."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
@@ -354,7 +354,7 @@ class RepositoryCopies:
         if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
             raise ActionRefused("This copy is not a git repository.", remedy="Bring its changes to your folder first.")
         said = []
-        for source, checkout, made in _checkouts_of(copy):
+        for source, checkout, made in _find_checkouts(copy):
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", "application/x-git-bundle")
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
@@ -437,7 +437,7 @@ def _delete_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
+def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
     """The user's repository (None where it is gone), ours, and what ours was made of."""
     for number, made in enumerate(copy.repositories):
         source = None
@@ -454,7 +454,7 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
     changed: tuple[str, ...] = ()
     commits = 0
     try:
-        for source, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
+        for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
             checkout.check_git_folder_is_its_own()
             uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
             commits += len(copying.list_own_commits(source, checkout, made))
@@ -466,7 +466,7 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
 
 def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
     found = []
-    for _, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
+    for _, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
         checkout.check_git_folder_is_its_own()
         folder = _find_users_folder(made.source)
         found += [f"{folder}/{name}" for name in copying.list_changed_paths(checkout, made)]
@@ -527,7 +527,7 @@ def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] 
 def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
     """In the copy first; the user's branches are moved when that went well in all repositories."""
     joined = []
-    for source, checkout, _ in _checkouts_of(copy):
+    for source, checkout, _ in _find_checkouts(copy):
         if source is None:
             raise ActionRefused(
                 "The original repository no longer exists.", remedy="You can copy the files by hand instead."
@@ -554,7 +554,7 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
             continue
         is_file = change.after is not None and change.after.kind is PathKind.FILE
         if _is_same_version(now, change.before, with_mode=is_file):
-            steps.append(RestoreStep(change.path, now, _with_mode_of(change.after, now)))
+            steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
         elif (merged := await _merge_versions(checkpoints, change, now)) is not None:
             steps.append(RestoreStep(change.path, now, merged))
         elif change.before is None or change.before.kind is not PathKind.FOLDER:
@@ -570,7 +570,7 @@ def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode:
     return one.kind is PathKind.FOLDER or (one.content == other.content and same_mode)
 
 
-def _with_mode_of(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:
+def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:
     """The file with the mode that the user's has, but for whether it can be run."""
     if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
         return wanted
@@ -588,4 +588,4 @@ async def _merge_versions(checkpoints: Checkpoints, change: PathChange, now: Tre
     except ActionRefused:
         return None
     item = await change_restoring.store_merged_version(checkpoints, merged, now)
-    return _with_mode_of(item._replace(mode=after.mode), now) if (before.mode ^ after.mode) & 0o100 else item
+    return _item_with_mode(item._replace(mode=after.mode), now) if (before.mode ^ after.mode) & 0o100 else item

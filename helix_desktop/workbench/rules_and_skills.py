@@ -144,7 +144,7 @@ class WorkspaceRulesAndSkills:
         ]
 
     def _skills_for_agents(self) -> list[ProjectItem]:
-        return [item for item in self.now.items_in_force("skill") if not _is_only_by_hand(item)]
+        return [item for item in self.now.items_in_force("skill") if not _is_hidden_from_models(item)]
 
     async def trust_items(self, *items: ProjectItem) -> None:
         """The user has seen exactly these contents and agrees: one change, whatever their number."""
@@ -182,7 +182,7 @@ class WorkspaceRulesAndSkills:
         )
 
 
-def _is_only_by_hand(item: ProjectItem) -> bool:
+def _is_hidden_from_models(item: ProjectItem) -> bool:
     return str(item.values.get("disable-model-invocation", "")).lower() == "true"
 
 

@@ -86,7 +86,7 @@ class SessionToImport:
 
     unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
 
-    def under_own_name(self) -> "SessionToImport":
+    def with_unique_session_name(self) -> "SessionToImport":
         """Returns the session under a name of its own, for two different files that name the same session."""
         name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
         return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
@@ -142,7 +142,7 @@ class SessionWriter:
                 return
             if await self._append_new_messages_of_recording(facts):
                 return
-        self.held = self.held.under_own_name()
+        self.held = self.held.with_unique_session_name()
         self.conversation = self.earlier.conversation_of_recording(self.held.recording)
         self._seqs.clear()
         await self.write_session()
@@ -186,7 +186,7 @@ class SessionWriter:
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
         if shorter and common < len(said):
             return False
-        if common < min(len(stand), len(said)) and not ours and await self._append_behind_summary(facts, present, common):  # fmt: skip
+        if common < min(len(stand), len(said)) and not ours and await self._append_after_summary(facts, present, common):  # fmt: skip
             return True
         fresh = said[common] if common < len(said) else len(self.held.made) + 1
         folds = self._folds_made_since(facts, fresh)
@@ -198,7 +198,7 @@ class SessionWriter:
             await self._append_added_messages(facts, present, (common, fresh), folds, undone=undone)
         return True
 
-    async def _append_behind_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
+    async def _append_after_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
         """Where the other program wrote its file anew, with a summary or nothing in the place of what was there: that stays, the
         summary is a fold over it, and what is new comes behind it. False: the file says something else.
         """
@@ -210,7 +210,7 @@ class SessionWriter:
         there = [history_facts.comparable_text(self.held.made[number - 1].fact) for number in later]
         lengths = range(min(len(here), len(there)), 0, -1)
         kept = next((length for length in lengths if here[len(here) - length :] == there[:length]), 0)
-        fold = _fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
+        fold = _build_fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
         if not kept and fold is None and not _has_fold_of_summary(facts, first):
             return False
         for number, one in zip(later[:kept], stand[len(stand) - kept :], strict=True):
@@ -265,7 +265,7 @@ class SessionWriter:
         first = facts[-1].seq + 1
         self._assign_seqs_to_drafts(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
-        appended = [*begun, *_name_folds_anew(facts, self._renumber_drafts([*folds, *new], first + len(begun)))]
+        appended = [*begun, *_rename_folds(facts, self._renumber_drafts([*folds, *new], first + len(begun)))]
         self.new_from = new[0].message if new else len(self.held.recording.messages)
         await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
 
@@ -288,7 +288,7 @@ class SessionWriter:
         await self._store_contents_of_drafts(new)
         facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in forked]
         facts.append((0.0, begun))
-        facts += _name_folds_anew(forked, self._renumber_drafts(new, at + 2))
+        facts += _rename_folds(forked, self._renumber_drafts(new, at + 2))
         self.new_from = new[0].message if new else 0
         await self._append_with_import_fact(facts, "fork")
 
@@ -364,7 +364,7 @@ class SessionWriter:
         )
 
 
-def _name_folds_anew(before: Sequence[Recorded], facts: Sequence[tuple[float, Fact]]) -> list[tuple[float, Fact]]:
+def _rename_folds(before: Sequence[Recorded], facts: Sequence[tuple[float, Fact]]) -> list[tuple[float, Fact]]:
     """The facts, their folds under names that none before has."""
     taken = (one.fact.fold.rpartition("-")[2] for one in before if isinstance(one.fact, Folded))
     numbers = itertools.count(1 + max((int(name) for name in taken if name.isdecimal()), default=0))
@@ -374,7 +374,7 @@ def _name_folds_anew(before: Sequence[Recorded], facts: Sequence[tuple[float, Fa
     ]
 
 
-def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], summary: FactDraft) -> Folded | None:
+def _build_fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], summary: FactDraft) -> Folded | None:
     """A fold over what the summary stands for; None where there is one, or it would not hold."""
     covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
     if not covered or _has_fold_of_summary(facts, summary):

@@ -72,7 +72,7 @@ async def share_workspace(
 
 async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str = "", quota: int | None = None) -> str:
     """Begin to share through `HELIX_STORE` with `HELIX_STORE_KEY`: from now on, others with this key find the workspace there."""
-    where, key_ = addresses.parse_store_address(os.environ[workspace_link.STORE]), workspace_link.environment_key()
+    where, key_ = (addresses.parse_store_address(os.environ[workspace_link.STORE]), workspace_link.read_store_key())
     space = row_encryption.RowCipher(key_).space.hex()
     await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, space)
     about = await _probe_with_key(where, key_, quota)

@@ -38,7 +38,7 @@ class SlashCommands:
             for each in self._servers.list_server_prompts()
         ]
         own = (*self._project.now.items_in_force("command"), *self._project.now.items_in_force("skill"), *prompts)
-        known = self._acp.commands_of(conversation)
+        known = self._acp.list_agent_commands(conversation)
         return [item for item in own if item.name not in known]
 
     async def expand_command_message(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:

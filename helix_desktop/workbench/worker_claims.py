@@ -57,7 +57,7 @@ class WorkerClaims:
         return None
 
     @contextmanager
-    def give_up_worker_place(self, conversation: str) -> Iterator[None]:
+    def give_up_worker_slot(self, conversation: str) -> Iterator[None]:
         """Meanwhile its worker may do another task: the one it waits for may need the place."""
         waiting = claim.waiting if (claim := self.find_claim(conversation)) is not None else []
         waiting.append(conversation)

@@ -299,7 +299,7 @@ async def test_a_command_that_both_know_goes_to_the_agent(bench: Workbench, fold
     assert [item.name for item in bench.slash_commands.list_slash_commands(session.id)] == ["review", "ship"]
     await bench.acp.start_agent(session.conversation)
     await run_turn(session, "say one")
-    assert bench.acp.commands_of(session.id) == {"review": "Looks at the changes"}
+    assert bench.acp.list_agent_commands(session.id) == {"review": "Looks at the changes"}
     assert [item.name for item in bench.slash_commands.list_slash_commands(session.id)] == ["ship"]
     assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["review", "ship"]
 

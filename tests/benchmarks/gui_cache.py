@@ -102,7 +102,7 @@ class Served(StandIn):
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         if self.folder is None:
             return b"fn main() {}\n" * 200
-        return await self.stores.run_there(self.folder.reader.read_part, digest, start, length)
+        return await self.stores.run_work(self.folder.reader.read_part, digest, start, length)
 
     async def verify_entry(self, digest: Digest) -> None: ...
 

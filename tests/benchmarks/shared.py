@@ -188,7 +188,7 @@ class Agent:
         self.digests: list[Digest] = []
 
     async def run(self) -> None:
-        cache = await self._thread.run_there(CacheFolder, self._folder)
+        cache = await self._thread.run_work(CacheFolder, self._folder)
         content = ContentTransfer(cache, self._thread, self._remote, self._seal)
         await self._remote.find_missing_in_batches([bytes(32)])  # connected
         reached = 0
@@ -196,12 +196,12 @@ class Agent:
         for _ in range(EACH):
             size = min(200_000, int(425 * self._chance.paretovariate(0.8) / 2))
             begun = time.perf_counter()
-            stored = await self._thread.run_there(put_whole, cache, self._chance.randbytes(size), ABOUT)
+            stored = await self._thread.run_work(put_whole, cache, self._chance.randbytes(size), ABOUT)
             reached = await content.send_next_entries(reached)
             self.taken.append((time.perf_counter() - begun) * 1000)
             self.digests.append(stored.digest)
             await asyncio.sleep(self._chance.expovariate(1 / MEAN))
-        await self._thread.run_there(cache.close)
+        await self._thread.run_work(cache.close)
         await self._thread.aclose()
         await self._remote.aclose()
 

@@ -67,7 +67,7 @@ async def _measured(url: str, count: int) -> tuple[float, float, float]:
     seal = RowCipher(new_workspace_key())
     with tempfile.TemporaryDirectory() as folder:
         here, here_journal = await _machine("desktop", url, Path(folder), seal)
-        await here.thread.run_there(here_journal.append_all_or_nothing, "c", _facts(count))
+        await here.thread.run_work(here_journal.append_all_or_nothing, "c", _facts(count))
         await here.sync_once()
         there, there_journal = await _machine("laptop", url, Path(folder), seal)
         began = time.perf_counter()
@@ -81,16 +81,16 @@ async def _measured(url: str, count: int) -> tuple[float, float, float]:
         live = time.perf_counter() - began
         for each, journal in ((here, here_journal), (there, there_journal)):
             await each.remote.aclose()
-            await each.thread.run_there(journal.close)
+            await each.thread.run_work(journal.close)
             await each.thread.aclose()
     return whole, fetched, live
 
 
 async def _machine(name: str, url: str, folder: Path, seal: RowCipher) -> tuple[ConversationSync, JournalFile]:
     thread = StoreThread(name)
-    journal = await thread.run_there(JournalFile, folder / f"{name}.sqlite3")
+    journal = await thread.run_work(JournalFile, folder / f"{name}.sqlite3")
     engine = PostgresRowStore(url, seal.space)
-    steps = await thread.run_there(SyncState, journal)
+    steps = await thread.run_work(SyncState, journal)
     heads = PostgresHeads(engine, seal.space)
     return ConversationSync(journal, thread, steps, AsyncRowStore(engine), heads, seal, name), journal
 

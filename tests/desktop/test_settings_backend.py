@@ -64,7 +64,7 @@ async def test_a_backup_waits_for_what_is_being_forgotten(
     made = journal_backups.create_backup
     monkeypatch.setattr(journal_backups, "create_backup", noted)
     await backend.back_up_workspace(bench)
-    assert threads == [(await bench.workspace._stores.background.run_there(threading.current_thread)).name]
+    assert threads == [(await bench.workspace._stores.background.run_work(threading.current_thread)).name]
 
 
 async def test_room_is_made_only_down_to_a_limit(backend: SettingsBackend, bench: Workbench) -> None:

@@ -50,7 +50,7 @@ async def sharing(home: Path, url: str) -> AsyncIterator[tuple[Machine, Conversa
             await one.link.send_waiting_content()
 
         async def list_rows() -> tuple[bytes, ...]:
-            return await sync.thread.run_there(sync.sync_state.needed_segment_names)
+            return await sync.thread.run_work(sync.sync_state.needed_segment_names)
 
         sync.send_content, one.link.list_other_used_rows = send_content, list_rows
         await sync.load_known_writers()

@@ -4,7 +4,7 @@
 
 After each command the user does in the folder what users do (git in every repository there is), with a home of their
 own: nothing of the command's may run. Files that editors, shells and package managers run must be as they were. Root
-tries the same once more as the user `hold_nothing`, where the system's Python can. Then ways out of the sandbox are tried.
+tries the same once more as the user `hold_no_conversation`, where the system's Python can. Then ways out of the sandbox are tried.
 """
 
 from __future__ import annotations

@@ -110,15 +110,15 @@ class Machine:
     async def make(cls, name: str, folder: Path, relay: Relay, seal: RowCipher) -> Machine:
         engine = PostgresRowStore(f"postgresql://helix@127.0.0.1:{relay.port}/postgres", seal.space)
         thread = StoreThread(name)
-        journal = await thread.run_there(JournalFile, folder / f"{name}.sqlite3")
-        await thread.run_there(journal.connection.execute, "PRAGMA synchronous=OFF")
+        journal = await thread.run_work(JournalFile, folder / f"{name}.sqlite3")
+        await thread.run_work(journal.connection.execute, "PRAGMA synchronous=OFF")
         made = cls(name, relay, engine, AsyncRowStore(engine), journal, thread, seal)
         await made.start()
         return made
 
     async def start(self) -> None:
         """Also again, as after a kill: what was in memory is gone."""
-        steps = await self.thread.run_there(SyncState, self.journal)
+        steps = await self.thread.run_work(SyncState, self.journal)
         heads = PostgresHeads(self.engine, self.seal.space)
         self.shared = ConversationSync(
             self.journal, self.thread, steps, self.remote, heads, self.seal, self.name, lease=LEASE
@@ -133,14 +133,14 @@ class Machine:
         self.shared.open_conversations.on_moved_to_branch = parted  # type: ignore[method-assign]
 
     async def write(self, conversation: str, text: str) -> None:
-        if await self.thread.run_there(self.journal.read_stored_facts, conversation, 0, 1):
-            await self.thread.run_there(self.journal.append_all_or_nothing, conversation, [UserSaid((Text(text, 1),))])
+        if await self.thread.run_work(self.journal.read_stored_facts, conversation, 0, 1):
+            await self.thread.run_work(self.journal.append_all_or_nothing, conversation, [UserSaid((Text(text, 1),))])
             self.written.add(text)
 
     async def everything(self) -> dict[str, list[tuple[int, float, str]]]:
         found: dict[str, list[tuple[int, float, str]]] = {}
         for line in sorted(
-            await self.thread.run_there(self.journal.stored_facts_since, 0, 1 << 30), key=lambda line: line.seq
+            await self.thread.run_work(self.journal.stored_facts_since, 0, 1 << 30), key=lambda line: line.seq
         ):
             found.setdefault(line.conversation, []).append((line.seq, line.time, line.fact))
         return found
@@ -149,7 +149,7 @@ class Machine:
         self.relay.close()
         with suppress(HelixError):
             await self.remote.aclose()
-        await self.thread.run_there(self.journal.close)
+        await self.thread.run_work(self.journal.close)
         await self.thread.aclose()
 
 
@@ -158,7 +158,7 @@ async def interleaving(relay_of: Callable[[], Relay], chance: random.Random, fou
     with tempfile.TemporaryDirectory() as folder:
         machines = [await Machine.make(name, Path(folder), relay_of(), seal) for name in ("one", "two")]
         try:
-            await machines[0].thread.run_there(
+            await machines[0].thread.run_work(
                 machines[0].journal.append_all_or_nothing, "c", [ConversationStarted("Shared")]
             )
             for machine in machines:
@@ -219,7 +219,7 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     for _ in range(30):
         for machine in machines:
             await _reached(machine)
-        if not any([await one.thread.run_there(one.shared.sync_state.count_facts_to_send) for one in machines]):
+        if not any([await one.thread.run_work(one.shared.sync_state.count_facts_to_send) for one in machines]):
             break
         await asyncio.sleep(LEASE + 0.05)
     for machine in machines:
@@ -235,7 +235,7 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     found["LOST: cannot be read"] += sum(len(machine.shared.complaints) for machine in machines)
     for conversation in first.keys() & second.keys():
         one, other = [
-            build_state(await machine.thread.run_there(machine.journal.read_recorded, conversation)).get_view()
+            build_state(await machine.thread.run_work(machine.journal.read_recorded, conversation)).get_view()
             for machine in machines
         ]
         found["views"] += 1

@@ -34,7 +34,7 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, n
     agent_settings.install_address(change, config)
     assert URL in file.read_text("utf-8")
     assert agent_settings.is_agent_connected(agent, config)
-    ((registration, port),) = agent_settings.written_registrations(config).items()
+    ((registration, port),) = agent_settings.read_written_registrations(config).items()
     assert (registration.agent, port) == (name, 4356)
     assert registration.token in file.read_text("utf-8")
     agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
@@ -104,7 +104,7 @@ def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named
 
 def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path: Path) -> None:
     connected(tmp_path, "claude")
-    ((registration, _),) = agent_settings.written_registrations(tmp_path / "config").items()
+    ((registration, _),) = agent_settings.read_written_registrations(tmp_path / "config").items()
     here = f"{URL}{registration.token}"
     usual = AgentUpstream("mine", here, "settings.json")
     others = [AgentUpstream("openai", f"{here}/v1"), AgentUpstream("own", "https://own.example")]
@@ -127,7 +127,7 @@ def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(t
         ("d", '{"token": "x", "port": 7}'),
     ):
         (folder / f"{name}.json").write_text(text)
-    ((registration, port),) = agent_settings.written_registrations(tmp_path).items()
+    ((registration, port),) = agent_settings.read_written_registrations(tmp_path).items()
     assert (registration.agent, registration.token, registration.upstream, port) == ("d", "x", "", 7)
 
 

@@ -165,7 +165,7 @@ def test_an_installed_address_keeps_the_users_own_as_its_upstream(here: Path) ->
     write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
     change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, here, {})
     agent_settings.install_address(change, here / "config")
-    (registration,) = agent_settings.written_registrations(here / "config")
+    (registration,) = agent_settings.read_written_registrations(here / "config")
     assert registration.upstream == COMPANY
     write(here / ".pi" / "agent" / "models.json", {"providers": {"openai": {"baseUrl": "https://corp/v1"}}})
     with pytest.raises(ActionRefused, match="for openai"):

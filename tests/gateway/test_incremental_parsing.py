@@ -397,7 +397,7 @@ def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_sta
     assert held_after(same) == [same]
     assert held_after(two) == [same, two]
     assert held_after(side) == [same, two, side]
-    more = [_body(1, model=f"other {number}") for number in range(incremental_parsing.MOST_BODIES_OF_SESSION)]
+    more = [_body(1, model=f"other {number}") for number in range(incremental_parsing.MOST_BODIES_PER_SESSION)]
     for content in more:
         found = held_after(content)
     assert found == more

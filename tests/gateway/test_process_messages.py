@@ -12,7 +12,7 @@ from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.process_messages import (
     MOST_HELD_VALUES,
     LastSentValues,
-    ProcessTalk,
+    ProcessQuestions,
     decode_line,
     encode_line,
 )
@@ -25,8 +25,8 @@ class _TwoEnds:
     """Two talks whose lines reach each other, as bytes."""
 
     def __init__(self) -> None:
-        self.left = ProcessTalk("left", self._to_right, self._answer, ModelFailed)
-        self.right = ProcessTalk("right", self._to_left, self._answer, HelixError)
+        self.left = ProcessQuestions("left", self._to_right, self._answer, ModelFailed)
+        self.right = ProcessQuestions("right", self._to_left, self._answer, HelixError)
 
     async def _to_right(self, line: tuple[str, int, Any]) -> None:
         self.right.handle_message(*decode_line(encode_line(line)))

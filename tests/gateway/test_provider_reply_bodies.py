@@ -104,7 +104,9 @@ async def test_an_asked_reply_is_read_whole_or_from_a_stream(coding: str) -> Non
     for content, kind in ((whole, "application/json"), (stream, "text/event-stream; charset=utf-8")):
         sent = gzip.compress(content) if coding else content
         came = response(sent, content_encoding=coding, content_type=kind)
-        assert (await provider_reply_bodies.read_asked_reply(anthropic_gateway, came))["content"] == said["content"]
+        assert (await provider_reply_bodies.read_reply_to_own_question(anthropic_gateway, came))["content"] == said[
+            "content"
+        ]
         assert came.is_closed
 
 

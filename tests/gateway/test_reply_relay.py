@@ -26,7 +26,7 @@ from helix_desktop.gateway.conversations_port import Replied, Ticket
 from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gateway.reply_relay import MOST_RECALL_REPLIES, RECALL_REFUSED, RecordedBehind, ReplyRelay
+from helix_desktop.gateway.reply_relay import MOST_RECALL_REPLIES, RECALL_REFUSED, ReplyRelay, UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import RequestForwarder
 from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
 from helix_desktop.gateway.request_routes import parse_route
@@ -291,7 +291,7 @@ class Relayed:
     breaks: bool = False
     more: Mapping[str, Json] = field(default_factory=dict)
     log: list[Any] = field(default_factory=list)
-    behind: Callable[[ParsedRequest, Noted], RecordedBehind] | None = None
+    behind: Callable[[ParsedRequest, Noted], UnreadRequestRecorder] | None = None
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -759,12 +759,12 @@ async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unrea
     owned, read = concurrency.OwnedTasks("behind"), asyncio.Event()
     ticket = replace(TICKET, conversation="behind")
 
-    def behind(request: ParsedRequest, room: Noted) -> RecordedBehind:
+    def behind(request: ParsedRequest, room: Noted) -> UnreadRequestRecorder:
         async def reading() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
             await read.wait()
             return request, ticket, request.body.value
 
-        return RecordedBehind(room, owned, owned.spawn_task(reading(), name="read"))  # type: ignore[arg-type]
+        return UnreadRequestRecorder(room, owned, owned.spawn_task(reading(), name="read"))  # type: ignore[arg-type]
 
     got = await Relayed(provider, behind=behind).run([Says("fine")])
     assert b"message_stop" in got.content
@@ -780,13 +780,13 @@ async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(provid
     owned = concurrency.OwnedTasks("behind")
     ticket = replace(TICKET, conversation="behind")
 
-    def behind(request: ParsedRequest, room: Noted) -> RecordedBehind:
+    def behind(request: ParsedRequest, room: Noted) -> UnreadRequestRecorder:
         async def reading() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
             whole = request.with_all_messages()
             return whole, ticket, whole.body.value
 
         assert request.body.read_rest
-        return RecordedBehind(room, owned, owned.spawn_task(reading(), name="read"))  # type: ignore[arg-type]
+        return UnreadRequestRecorder(room, owned, owned.spawn_task(reading(), name="read"))  # type: ignore[arg-type]
 
     got = Relayed(provider, streams=streams, behind=behind)
     for number in range(FIRST_VALUES):

@@ -325,10 +325,10 @@ async def test_a_long_history_goes_on_unread_if_none_of_it_is_known(known: int, 
 
 
 def test_the_tools_of_recall_are_added_with_their_schemas() -> None:
-    added = request_handling.recall_tools_to_add()
+    added = request_handling.list_recall_tools()
     assert {tool.name for tool in added} == set(HIDDEN_TOOLS)
     assert all(json.loads(tool.schema)["type"] == "object" and tool.description for tool in added)
-    assert request_handling.recall_tools_to_add() is added
+    assert request_handling.list_recall_tools() is added
 
 
 @pytest.mark.parametrize("session", ["s", ""])

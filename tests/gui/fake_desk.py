@@ -516,7 +516,7 @@ class FakeAcpAgents:
     async def start_agent(self, _conversation: object) -> FakeAcpAgents:
         return self
 
-    def commands_of(self, _conversation: str) -> dict[str, str]:
+    def list_agent_commands(self, _conversation: str) -> dict[str, str]:
         return {"memory": "Shows what is kept"}
 
     async def choose_agent_option(self, _conversation: object, identity: str, value: str) -> None:
@@ -565,7 +565,7 @@ class FakeWorkbench(StandIn):
         self.team: list[SubagentRow] = []
         self.switched: list[tuple[str, bool]] = []
         self.trusted: list[ProjectItem] = []
-        self.opening_notes: tuple[str, ...] = ()
+        self.list_opening_notes: tuple[str, ...] = ()
         self.proposed = ""
         self.busy = False
         self.forgotten: list[str] = []
@@ -652,7 +652,7 @@ class FakeWorkbench(StandIn):
         self.attached.append((name, content))
         return Attachment(name, Stored(Digest.of_content(content), len(content), 0, media_type), len(content) // 4)
 
-    async def tokens_sent_of_attachment(self, attachment: Attachment) -> int:
+    async def count_sent_tokens(self, attachment: Attachment) -> int:
         return min(attachment.tokens, 2_000)
 
     async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]:

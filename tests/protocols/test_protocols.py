@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Purpose, Spent
-from helix_desktop.gateway.request_handling import recall_tools_to_add
+from helix_desktop.gateway.request_handling import list_recall_tools
 from helix_desktop.protocols.gateway_message import PieceEdit, PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from tests.gateway.written import FIELDS, bodies
@@ -64,8 +64,8 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
 
 @each
 def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
-    body = wire.with_added_tools({FIELDS[wire.NAME]: [wire.user_message("look")]}, recall_tools_to_add())
-    assert {tool.name for tool in wire.parse_head(body).tools} == {tool.name for tool in recall_tools_to_add()}
+    body = wire.with_added_tools({FIELDS[wire.NAME]: [wire.user_message("look")]}, list_recall_tools())
+    assert {tool.name for tool in wire.parse_head(body).tools} == {tool.name for tool in list_recall_tools()}
 
 
 @each

@@ -68,7 +68,7 @@ async def test_a_sandboxed_command_with_the_network_finds_no_token_and_gets_noth
         (base / "root" / "look.py").write_text(LOOK)
         for token in (
             held.first_address.rpartition("/")[2],
-            next(iter(agent_settings.written_registrations(where.config))).token,
+            next(iter(agent_settings.read_written_registrations(where.config))).token,
         ):
             hidden = token.encode()[::-1].hex()
             told = await ran(box, f"python3 look.py x {hidden} {base}", network=True)

@@ -10,4 +10,4 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 async def find_journal_damage(workspace: StoredWorkspace) -> Sequence[str]:
     journal = workspace.journal
-    return await journal._thread.run_there(lambda: tuple(find_journal_defects(journal._file)))
+    return await journal._thread.run_work(lambda: tuple(find_journal_defects(journal._file)))

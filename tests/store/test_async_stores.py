@@ -72,8 +72,7 @@ async def test_a_failing_put_fails_alone(workspace: StoredWorkspace) -> None:
     assert isinstance(results[1], EOFError)
     assert await workspace.cache.read_content(Digest.of_content(b"two")) == b"two"
     assert (
-        len(await workspace._stores.thread.run_there(list, workspace._stores.cache.level.keys_in_range(b"b", b"c")))
-        == 2
+        len(await workspace._stores.thread.run_work(list, workspace._stores.cache.level.keys_in_range(b"b", b"c"))) == 2
     )
 
 
@@ -91,7 +90,7 @@ async def test_a_cancelled_stream_leaves_nothing(workspace: StoredWorkspace) -> 
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await putting
-    assert await workspace._stores.thread.run_there(list, workspace._stores.cache.level.keys_in_range(b"b", b"c")) == []
+    assert await workspace._stores.thread.run_work(list, workspace._stores.cache.level.keys_in_range(b"b", b"c")) == []
 
 
 async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWorkspace) -> None:
@@ -101,7 +100,7 @@ async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWork
     assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, 256 * 12_000 - 2 * CHUNK]
     cache = workspace._stores.cache
     blob = cache.reader.record_of_content(stored.digest).blob
-    await workspace._stores.thread.run_there(
+    await workspace._stores.thread.run_work(
         cache.level.write_batch, [(b"b" + blob.to_bytes(8, "big") + b"\0\0\0\2", b"\0wrong")]
     )
     got = []

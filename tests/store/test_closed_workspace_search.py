@@ -56,13 +56,13 @@ async def folder(workspace: StoredWorkspace) -> Path:
 
 async def test_what_is_found_is_what_is_found_when_it_is_open_and_nothing_is_written(folder: Path) -> None:
     before = state(folder)
-    found = closed_workspace_search.search_unopened(folder, "needle")
+    found = closed_workspace_search.search_closed_stores(folder, "needle")
     assert state(folder) == before
     opened = await StoredWorkspace.open(folder)
     assert found.hits == await opened.index.search_index("needle")
     assert {(hit.conversation, hit.line) for hit in found.hits} == {("c", 1), ("", 2)}
     assert found.titles == {"c": "Hay"}
-    assert closed_workspace_search.search_unopened(folder, "nowhere") == ClosedSearchResult()
+    assert closed_workspace_search.search_closed_stores(folder, "nowhere") == ClosedSearchResult()
     await opened.aclose()
 
 
@@ -72,14 +72,14 @@ def test_one_that_was_killed_is_searched_with_what_it_wrote_last(workspaces: All
     assert ended.returncode == -9
     assert (folder / f"{INDEX}-wal").stat().st_size > 0
     before = state(folder)
-    found = closed_workspace_search.search_unopened(folder, "needle")
+    found = closed_workspace_search.search_closed_stores(folder, "needle")
     assert (len(found.hits), found.titles) == (2, {"c": "Hay"})
     assert state(folder) == before
 
 
 async def test_it_asks_for_no_lock(folder: Path) -> None:
     lock = WorkspaceLock(folder / "lock")
-    assert len(closed_workspace_search.search_unopened(folder, "needle").hits) == 2
+    assert len(closed_workspace_search.search_closed_stores(folder, "needle").hits) == 2
     lock.release_lock()
 
 
@@ -88,11 +88,11 @@ async def test_one_that_cannot_be_read_is_an_error_and_no_empty_answer(folder: P
     whole = index.read_bytes()
     index.write_bytes(b"no database at all" * 1000)
     with pytest.raises(StoreFailed):
-        closed_workspace_search.search_unopened(folder, "needle")
+        closed_workspace_search.search_closed_stores(folder, "needle")
     index.write_bytes(whole)
     (folder / "cache" / "CURRENT").unlink()
     with pytest.raises(StoreFailed, match="cache"):
-        closed_workspace_search.search_unopened(folder, "needle")
+        closed_workspace_search.search_closed_stores(folder, "needle")
 
 
 @pytest.mark.parametrize(
@@ -106,17 +106,17 @@ async def test_one_that_cannot_be_read_is_an_error_and_no_empty_answer(folder: P
 )
 async def test_it_says_when_the_index_is_behind(folder: Path, change: str) -> None:
     """The program was closed or killed before the index had caught up, or the index is older than the program, or gone."""
-    assert not closed_workspace_search.search_unopened(folder, "needle").behind
+    assert not closed_workspace_search.search_closed_stores(folder, "needle").behind
     with closing(sqlite3.connect(folder / INDEX)) as connection, connection:
         connection.execute(change)
     if not change:
         (folder / INDEX).unlink()
-    assert closed_workspace_search.search_unopened(folder, "needle").behind
+    assert closed_workspace_search.search_closed_stores(folder, "needle").behind
     opened = await StoredWorkspace.open(folder)
     await opened.index.wait_until_indexed()
     await opened.aclose()
-    assert closed_workspace_search.search_unopened(folder, "needle") == ClosedSearchResult(
-        closed_workspace_search.search_unopened(folder, "needle").hits, {"c": "Hay"}
+    assert closed_workspace_search.search_closed_stores(folder, "needle") == ClosedSearchResult(
+        closed_workspace_search.search_closed_stores(folder, "needle").hits, {"c": "Hay"}
     )
 
 
@@ -124,13 +124,15 @@ async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_only_copy, "_SPARE", 1 << 60)
-    assert closed_workspace_search.search_unopened(folder, "message").titles == {"c": "Hay"}
+    assert closed_workspace_search.search_closed_stores(folder, "message").titles == {"c": "Hay"}
     with pytest.raises(StoreFailed, match="no other folder"):
-        closed_workspace_search.search_unopened(folder, "entry")
+        closed_workspace_search.search_closed_stores(folder, "entry")
 
 
 def test_one_that_was_never_opened_has_nothing(workspaces: AllWorkspaces, tmp_path: Path) -> None:
     assert (
-        closed_workspace_search.search_unopened(workspaces.create_stored_workspace("New", tmp_path).folder, "needle")
+        closed_workspace_search.search_closed_stores(
+            workspaces.create_stored_workspace("New", tmp_path).folder, "needle"
+        )
         == ClosedSearchResult()
     )

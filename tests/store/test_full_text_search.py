@@ -175,12 +175,12 @@ async def test_what_is_damaged_sends_nobody_there(workspace: StoredWorkspace) ->
     await workspace.journal.append_to_journal("c", [UserSaid((Text("a needle said"),))])
     await workspace.index.wait_until_indexed()
     cache, thread = workspace._stores.cache, workspace._stores.thread
-    await thread.run_there(
+    await thread.run_work(
         cache.level.write_batch,
         [(b"b" + cache.reader.record_of_content(stored.digest).blob.to_bytes(8, "big") + bytes(4), b"\0a noodle")],
     )
     connection = workspace._stores.journal.connection
-    await thread.run_there(connection.execute, "UPDATE facts SET fact = replace(fact, 'needle', 'noodle')")
+    await thread.run_work(connection.execute, "UPDATE facts SET fact = replace(fact, 'needle', 'noodle')")
     assert await workspace.index.search_index("needle") == ()
 
 
@@ -194,7 +194,7 @@ async def test_no_query_is_an_error(workspace: StoredWorkspace, query: str) -> N
 async def test_a_broken_index_is_made_anew(workspace: StoredWorkspace) -> None:
     await workspace.cache.store_content(b"a needle", SHELL)
     await workspace.index.wait_until_indexed()
-    await workspace.index._writer.run_there(workspace.index._file.connection.execute, "DROP TABLE words")
+    await workspace.index._writer.run_work(workspace.index._file.connection.execute, "DROP TABLE words")
     await workspace.index.search_index("needle")
     await workspace.index.wait_until_indexed()
     assert len(await workspace.index.search_index("needle")) == 1

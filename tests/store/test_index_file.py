@@ -75,7 +75,7 @@ class ListFeed(StoreFeed):
     def pinned_digests(self) -> frozenset[Digest]:
         return frozenset(self.pins)
 
-    def record_or_none(self, digest: Digest) -> CacheRecord | None:
+    def find_record(self, digest: Digest) -> CacheRecord | None:
         return next((record for record, _ in self.entries if record.digest == digest), None)
 
 
@@ -151,7 +151,7 @@ def test_contents_of_checkpoints_that_come_while_others_are_counted_are_counted_
     finish(index)
     monkeypatch.undo()
     finish(index)
-    assert index.stored_mark("checkpoints") == 4
+    assert index.index_mark("checkpoints") == 4
 
 
 def test_gaps_in_the_numbers_do_no_harm(index: IndexFile, feed: ListFeed) -> None:

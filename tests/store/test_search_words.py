@@ -54,7 +54,8 @@ def test_pieces_are_the_text_in_order(text: str) -> None:
     found = list(search_words.split_for_index(text))
     assert "".join(piece for _, piece in found) == text
     assert all(
-        text[start : start + len(piece)] == piece and 0 < len(piece) <= search_words.PIECE for start, piece in found
+        text[start : start + len(piece)] == piece and 0 < len(piece) <= search_words.LONGEST_ROW
+        for start, piece in found
     )
 
 

@@ -45,9 +45,9 @@ def test_a_newer_one_is_left_alone(connection: sqlite3.Connection, tmp_path: Pat
 def test_a_full_disk_is_called_so(code: int) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = code
-    assert isinstance(sqlite_database.store_error_of(error, JournalCorrupt, "journal"), StoreFull)
+    assert isinstance(sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal"), StoreFull)
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-    assert not isinstance(sqlite_database.store_error_of(error, JournalCorrupt, "journal"), StoreFull)
+    assert not isinstance(sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal"), StoreFull)
 
 
 def fail_in_the_middle(connection: sqlite3.Connection) -> None:

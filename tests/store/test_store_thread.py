@@ -17,7 +17,7 @@ async def test_one_thing_after_another_on_one_thread() -> None:
         seen.append(number)
         return threading.current_thread().name
 
-    names = await asyncio.gather(*(thread.run_there(work, number) for number in range(50)))
+    names = await asyncio.gather(*(thread.run_work(work, number) for number in range(50)))
     assert seen == list(range(50))
     assert len(set(names)) == 1
     assert names[0].startswith("store")
@@ -33,7 +33,7 @@ async def test_what_was_begun_is_finished_though_nobody_waits() -> None:
         go.wait(60)
         done.set()
 
-    waiting = asyncio.get_running_loop().create_task(thread.run_there(work))
+    waiting = asyncio.get_running_loop().create_task(thread.run_work(work))
     await asyncio.to_thread(begun.wait, 60)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -54,8 +54,8 @@ async def test_what_was_opened_is_closed_though_nobody_waits_and_the_last_first(
         def close(self) -> None:
             said.append(f"close {self.name}")
 
-    await thread.open_there(File, "one")
-    waiting = asyncio.get_running_loop().create_task(thread.open_there(File, "two"))
+    await thread.open_on_thread(File, "one")
+    waiting = asyncio.get_running_loop().create_task(thread.open_on_thread(File, "two"))
     while "open two" not in said:
         await asyncio.sleep(0)
     waiting.cancel()
@@ -69,4 +69,4 @@ async def test_a_closed_one_says_so() -> None:
     assert thread.call_and_wait(lambda: 5) == 5
     await thread.aclose()
     with pytest.raises(StoreFailed, match="closed"):
-        await thread.run_there(lambda: None)
+        await thread.run_work(lambda: None)

@@ -71,7 +71,7 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
     )
     await workspace.back_up_now()
     connection = workspace._stores.journal.connection
-    await workspace._stores.thread.run_there(
+    await workspace._stores.thread.run_work(
         connection.execute, "UPDATE facts SET fact = replace(fact, 'original', 'changed!') WHERE seq = 2"
     )
     with pytest.raises(JournalCorrupt, match="Record 2 of conversation c"):
@@ -111,8 +111,8 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: Stor
         cache.reader.record_of_content(stored[1].digest),
         cache.reader.record_of_content(stored[2].digest),
     )
-    await thread.run_there(cache.level.write_batch, [(b"b" + damaged.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
-    await thread.run_there(
+    await thread.run_work(cache.level.write_batch, [(b"b" + damaged.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
+    await thread.run_work(
         cache.level.write_batch, [(b"h" + missing.digest.raw, None), (b"m" + missing.number.to_bytes(8, "big"), None)]
     )
     result = await workspace.cache.verify_cache()

@@ -54,13 +54,13 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
     """Without a kept meter each conversation was read by itself: 10,000 took 3.6 seconds at an opening."""
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
     asked: list[str] = []
-    run = thread.run_there
+    run = thread.run_work
 
     async def count_and_run(work: Any, *arguments: Any) -> Any:
         asked.append(work.__name__)
         return await run(work, *arguments)
 
-    thread.run_there = count_and_run  # type: ignore[method-assign, assignment]
+    thread.run_work = count_and_run  # type: ignore[method-assign, assignment]
     begun: list[Fact] = [
         ConversationStarted("T", agent="Bo"),
         UserSaid((Text("hello", 1),)),

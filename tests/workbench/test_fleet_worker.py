@@ -308,14 +308,14 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
     async with place(desks, folder, CALL, reply("It is made.")) as (bench, tasks, _):
         monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        confirm, troubles = bench.sharing.ensure_in_store, [trouble("no"), trouble("not yet")]
+        confirm, troubles = bench.sharing.ensure_stored, [trouble("no"), trouble("not yet")]
 
         async def confirm_later(conversation: str) -> bool:
             if troubles:
                 raise troubles.pop()
             return await confirm(conversation)
 
-        monkeypatch.setattr(bench.sharing, "ensure_in_store", confirm_later)
+        monkeypatch.setattr(bench.sharing, "ensure_stored", confirm_later)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
         assert (folder / "made.txt").read_text() == "made"

@@ -410,8 +410,8 @@ async def test_of_an_attachment_too_large_for_the_window_the_tokens_that_go_are_
     await bench.choose_model_for_role("demo/demo")
     small = await bench.attach_content("notes.txt", b"remember the adapter", "text/plain")
     large = await bench.attach_content("long.txt", b"many words of a long file\n" * 20_000, "text/plain")
-    assert await bench.tokens_sent_of_attachment(small) == small.tokens
-    told = await bench.tokens_sent_of_attachment(large)
+    assert await bench.count_sent_tokens(small) == small.tokens
+    told = await bench.count_sent_tokens(large)
     session = await bench.start_conversation()
     session.send_message((large,))
     await session.wait_until_idle()
@@ -546,7 +546,7 @@ async def test_rules_that_allow_other_programs_as_well_are_shown_once(desks: Des
     for expected in ([said], []):
         desk = desks()
         again = await desk.open_workspace("Pairs")
-        assert [note for note in again.opening_notes if "other programs" in note] == expected
+        assert [note for note in again.list_opening_notes if "other programs" in note] == expected
         await desk.aclose()
 
 

@@ -194,7 +194,7 @@ class FleetDialog(TransientDialog):
         self._conversation_list = FleetList(tr("Conversations"), columns, self, empty=about)
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
         for bench in self._desk.opened_workbenches():
-            self._run_fleet_work(bench.copies.relist_changed_files(""))
+            self._run_fleet_work(bench.copies.refresh_changed_files(""))
         self._show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
         return self._build_list_page(self._conversation_list, build_row(1, self._show))
 

@@ -105,7 +105,7 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
 MOST_CHUNKS = 1 << 18  # The most chunks of an entry, whose rows are named one by one, even to forget it.
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
 _ASK_FROM = 32 << 10  # Bytes. Before sending more, we ask the store which of these entries it lacks.
-_TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # How many chunks are sent or fetched together.
+_CHUNKS_IN_CALL = MOST_BYTES_IN_CALL // CHUNK  # So many whole chunks fit in one call to the store.
 
 
 class ContentTransfer:
@@ -121,7 +121,7 @@ class ContentTransfer:
 
     async def send_next_entries(self, after: int) -> int:
         """Send the next entries. Return the number up to which all are sent; `after` if none waits."""
-        small, large, last = await self._thread.run_there(self._next_batch, after)
+        small, large, last = await self._thread.run_work(self._next_batch, after)
         await self._send_small_entries(small)
         for record in large:
             await self._send_large_entry(record)
@@ -167,9 +167,9 @@ class ContentTransfer:
         lacking = await self._remote.find_missing_in_batches([*names, first])
         wanted = [(chunk, name) for chunk, name in enumerate(names) if name in lacking]
         with contextlib.suppress(NotFound, CacheCorrupt):
-            for at in range(0, len(wanted), _TOGETHER):
-                some = wanted[at : at + _TOGETHER]
-                found = await self._thread.run_there(self._read_chunks, record, [chunk for chunk, _ in some])
+            for at in range(0, len(wanted), _CHUNKS_IN_CALL):
+                some = wanted[at : at + _CHUNKS_IN_CALL]
+                found = await self._thread.run_work(self._read_chunks, record, [chunk for chunk, _ in some])
                 rows = await self._remote.run_in_thread(self._encrypt_chunks, [name for _, name in some], found)
                 await self._remote.store_in_batches(rows)
             if first in lacking:
@@ -203,26 +203,26 @@ class ContentTransfer:
         described = await self._remote.run_in_thread(
             lambda: parse_first_row(digest, self._seal.decrypt_row(name, encrypted))
         )
-        incoming = await self._thread.run_there(self._folder.begin_incoming, described.about, time=described.time)
+        incoming = await self._thread.run_work(self._folder.begin_incoming, described.about, time=described.time)
         try:
             if described.count == 1:
-                await self._thread.run_there(incoming.write_piece, described.content)
+                await self._thread.run_work(incoming.write_piece, described.content)
             else:
                 async for chunk in self._fetch_chunks(digest, described.count):
-                    await self._thread.run_there(incoming.write_piece, chunk)
-            staged = await self._thread.run_there(incoming.finish_entry)
+                    await self._thread.run_work(incoming.write_piece, chunk)
+            staged = await self._thread.run_work(incoming.finish_entry)
         except BaseException:
             with contextlib.suppress(StoreFailed):
                 self._thread.submit_work(incoming.abandon_entry)
             raise
         if staged.record.digest != digest:
-            await self._thread.run_there(self._folder.discard_staged, staged)
+            await self._thread.run_work(self._folder.discard_staged, staged)
             raise corrupt_entry_error(digest)
-        await self._thread.run_there(self._folder.commit_staged, [staged])
+        await self._thread.run_work(self._folder.commit_staged, [staged])
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
-        for at in range(0, count, _TOGETHER):
-            some = [_chunk_name(self._seal, digest, chunk) for chunk in range(at, min(count, at + _TOGETHER))]
+        for at in range(0, count, _CHUNKS_IN_CALL):
+            some = [_chunk_name(self._seal, digest, chunk) for chunk in range(at, min(count, at + _CHUNKS_IN_CALL))]
             rows = await self._remote.fetch_in_batches(some)
             if len(rows) < len(some):
                 raise NotFound(f"Part of the entry {digest} is missing from the shared store.")
@@ -233,7 +233,7 @@ class ContentTransfer:
         """Send again the entries that are here and no longer there."""
         for digest in used:
             with contextlib.suppress(NotFound, CacheCorrupt):
-                record = await self._thread.run_there(self._folder.reader.record_of_content, digest)
+                record = await self._thread.run_work(self._folder.reader.record_of_content, digest)
                 if record.about.tool != CHECKPOINT:
                     await self._send_entry_again(record)
 
@@ -245,7 +245,7 @@ class ContentTransfer:
     async def repair_all_entries(self) -> tuple[int, int, int]:
         """Return how many entries exist, were missing, or were damaged. The latter two are sent again."""
         seen = missing = damaged = after = 0
-        while records := await self._thread.run_there(self._folder.reader.records_after, after, ENTRIES_IN_BATCH):
+        while records := await self._thread.run_work(self._folder.reader.records_after, after, ENTRIES_IN_BATCH):
             after = records[-1].number
             for record in records:
                 if record.state is not EntryState.LIVE or record.about.tool == CHECKPOINT:
@@ -262,8 +262,8 @@ class ContentTransfer:
         names = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
         lacking = await self._remote.find_missing_in_batches(names)
         wrong = []
-        for at in range(0, len(names), _TOGETHER):
-            rows = await self._remote.fetch_in_batches(names[at : at + _TOGETHER])
+        for at in range(0, len(names), _CHUNKS_IN_CALL):
+            rows = await self._remote.fetch_in_batches(names[at : at + _CHUNKS_IN_CALL])
             wrong += [name for name, sealed in rows.items() if not self._can_decrypt(name, sealed)]
         return lacking, wrong
 
@@ -279,7 +279,7 @@ class ContentTransfer:
             await self._send_large_entry(record)
             return
         with contextlib.suppress(NotFound, CacheCorrupt):
-            content = await self._thread.run_there(self._folder.reader.get_content, record.digest)
+            content = await self._thread.run_work(self._folder.reader.get_content, record.digest)
             await self._remote.store_in_batches(self._encrypt_entries([(record, content)]))
 
     # --- Forgetting content in the shared store
@@ -316,7 +316,7 @@ class ContentTransfer:
 
     async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
         """Return the names of all rows of these entries, if this machine knows how many chunks they have."""
-        found = await self._thread.run_there(count_chunks_of_entries, self._folder, digests)
+        found = await self._thread.run_work(count_chunks_of_entries, self._folder, digests)
         return [
             name
             for digest, count in found.items()

@@ -68,7 +68,7 @@ class _OutgoingSegment:
     def all_facts_to_send(self) -> list[StoredFact]:
         return [*self.again, *self.fresh]
 
-    def head_after_sending(self, name: bytes, machine: str) -> HeadContents:
+    def build_head_after_sending(self, name: bytes, machine: str) -> HeadContents:
         known, lines = self.known, self.all_facts_to_send
         before = known.contents.segments if known.contents else ()
         segment = FactSegment(name, lines[0].seq, lines[-1].seq)
@@ -113,9 +113,9 @@ class ConversationSync:
 
     async def load_known_writers(self) -> None:
         """Load what was known when the program ended."""
-        for known in await self.thread.run_there(self.sync_state.list_progress):
+        for known in await self.thread.run_work(self.sync_state.list_progress):
             self.leases.set_writer_from_head(known)
-        self._unread = await self.thread.run_there(self.sync_state.read_unread_heads)
+        self._unread = await self.thread.run_work(self.sync_state.read_unread_heads)
 
     async def sync_once(self) -> None:
         """Fetch what is new there, then send what is new here."""
@@ -142,7 +142,7 @@ class ConversationSync:
                 self._refuse_if_used_elsewhere(conversation, name)
                 while await self._send_next_segments([conversation]):
                     pass
-                known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
+                known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
                 contents, is_held = known.contents, self.leases.holds_lease(conversation, self.lease / 2)
                 if not contents or contents.is_removed or is_held:
                     return
@@ -162,7 +162,7 @@ class ConversationSync:
         async with self._busy:
             ending = [one for one in at_work if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
-                own = await self.thread.run_there(self.sync_state.list_current_own_heads, ending)
+                own = await self.thread.run_work(self.sync_state.list_current_own_heads, ending)
                 await self._update_heads(own, force=False)
 
     @asynccontextmanager
@@ -177,7 +177,7 @@ class ConversationSync:
             held = self.leases.list_held()
             for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
                 some = held[at : at + CONVERSATIONS_IN_BATCH]
-                own = await self.thread.run_there(self.sync_state.list_current_own_heads, some)
+                own = await self.thread.run_work(self.sync_state.list_current_own_heads, some)
                 await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
@@ -189,21 +189,21 @@ class ConversationSync:
         """Send heads again that are missing or older than known, after the store was emptied or restored."""
         known = {
             self._head_row_name(one.conversation): one
-            for one in await self.thread.run_there(self.sync_state.list_progress)
+            for one in await self.thread.run_work(self.sync_state.list_progress)
             if one.contents and not one.contents.is_removed
         }
         heads = await self.remote.run_in_thread(self.heads.fetch_heads, known.keys())
         there = {head.name: head.version for head in heads}
         for name, one in known.items():
             if there.get(name, 0) < one.version:
-                await self.thread.run_there(self.sync_state.save_progress, SharedProgress(one.conversation))
+                await self.thread.run_work(self.sync_state.save_progress, SharedProgress(one.conversation))
 
     async def _fetch_changed_heads(self) -> None:
         for head in list(self._waiting.values()):
             await self._merge_head_if_new(head)
         if self._unread - self._waiting.keys():
             await self._merge_heads_named(self._unread - self._waiting.keys())
-        mark = self._mark if self._mark is not None else await self.thread.run_there(self.sync_state.read_mark)
+        mark = self._mark if self._mark is not None else await self.thread.run_work(self.sync_state.read_mark)
         heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark[1])
         is_other = mark[1] > 0 and (reached[0] != mark[0] or reached[1] < mark[1])
         if is_other or self._mark is None:
@@ -220,10 +220,10 @@ class ConversationSync:
         unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
         if unread != self._unread:  # Saved before the mark, because older heads are not read again.
             self._unread = unread
-            await self.thread.run_there(self.sync_state.save_unread_heads, unread)
+            await self.thread.run_work(self.sync_state.save_unread_heads, unread)
         self._mark = reached
         if is_new or is_other:  # Otherwise not worth a sync, since a change can be read again.
-            await self.thread.run_there(self.sync_state.save_mark, reached)
+            await self.thread.run_work(self.sync_state.save_mark, reached)
 
     async def _merge_heads_named(self, names: Collection[bytes]) -> None:
         for head in await self.remote.run_in_thread(self.heads.fetch_heads, names):
@@ -251,21 +251,21 @@ class ConversationSync:
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation
-        known = await self.thread.run_there(self.sync_state.read_progress_or_reset_if_removed, conversation)
+        known = await self.thread.run_work(self.sync_state.read_progress_or_reset_if_removed, conversation)
         if head.version < known.version:
             return
         is_released = self.sync_state.released.is_released
-        if head.version == known.version and await self.thread.run_there(is_released, conversation):
+        if head.version == known.version and await self.thread.run_work(is_released, conversation):
             return
         seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
         self.leases.set_lease_end(conversation, head.lease_seconds_left)
         if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
             if seen != known:
                 seen = replace(seen, seq=known.seq, chain=known.chain)
-                await self.thread.run_there(self.sync_state.save_progress, seen)
-        elif await self.thread.run_there(self.sync_state.save_progress_if_here, seen, known):
+                await self.thread.run_work(self.sync_state.save_progress, seen)
+        elif await self.thread.run_work(self.sync_state.save_progress_if_here, seen, known):
             pass  # All of these facts are here, so even a working session does not matter.
-        elif known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
+        elif known.seq and (known.must_be_sent_again or contents.generation != known.generation):
             await self._merge_rewritten_facts(known, seen)
         else:
             goes_on = seen.seq > known.seq and contents.generation == known.generation
@@ -277,26 +277,26 @@ class ConversationSync:
 
     async def _fetch_released_conversation(self, conversation: str) -> None:
         """Fetch a conversation that was released from this disk and in which somebody now works."""
-        if await self.thread.run_there(self.sync_state.released.is_released, conversation):
-            known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
+        if await self.thread.run_work(self.sync_state.released.is_released, conversation):
+            known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
             await self._append_fetched_facts(known, SharedProgress(conversation))
 
     async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
         after = known.seq
         lines = await self._fetch_facts(seen, known)
-        taken = await self.thread.run_there(self.sync_state.blank_forgotten_facts, lines)
+        taken = await self.thread.run_work(self.sync_state.blank_forgotten_facts, lines)
         together, anew = True, taken != lines
 
         async def append_or_note_conflict() -> None:
             nonlocal together
-            together = await self.thread.run_there(self._append_if_compatible, seen, taken, after, anew=anew)
+            together = await self.thread.run_work(self._append_if_compatible, seen, taken, after, anew=anew)
 
         await self.open_conversations.append_facts_of_others(seen.conversation, append_or_note_conflict)
         self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, taken[-_NEW:]))
         if together:
             return
         async with self.open_conversations.hold_for_change(seen.conversation):
-            branch = await self.thread.run_there(self._branch_if_both_wrote, seen, taken, after)
+            branch = await self.thread.run_work(self._branch_if_both_wrote, seen, taken, after)
         if branch:
             self.leases.taken_over.discard(seen.conversation)
             self.open_conversations.on_moved_to_branch(seen.conversation, branch)
@@ -304,12 +304,12 @@ class ConversationSync:
     async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
         """Merge a conversation in which something was forgotten, here or there."""
         fetched = await self._fetch_facts(seen, SharedProgress(seen.conversation))
-        lines = await self.thread.run_there(self.sync_state.blank_forgotten_facts, fetched)
+        lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
         branch = ""
         async with self.open_conversations.hold_for_change(seen.conversation):
-            at = await self.thread.run_there(self.sync_state.merge_changed_facts, known, lines, seen)
+            at = await self.thread.run_work(self.sync_state.merge_changed_facts, known, lines, seen)
             if at is not None:
-                branch = await self.thread.run_there(self._branch_if_both_wrote, seen, lines[at:], at)
+                branch = await self.thread.run_work(self._branch_if_both_wrote, seen, lines[at:], at)
         self.leases.set_writer_from_head(seen)
         self.open_conversations.on_moved_to_branch(seen.conversation, branch or seen.conversation)
 
@@ -349,17 +349,17 @@ class ConversationSync:
     async def send_new_facts(self) -> None:
         """Send new facts in batches, to block the agents' event loop only briefly. Turns may begin in between."""
         async with self._busy:
-            left = list(await self.thread.run_there(self.sync_state.count_facts_to_send))
+            left = list(await self.thread.run_work(self.sync_state.count_facts_to_send))
         while left:
             async with self._busy:
                 left = [*await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH]), *left[CONVERSATIONS_IN_BATCH:]]
         async with self._busy:
-            for conversation in await self.thread.run_there(self.sync_state.list_removed_conversations):
+            for conversation in await self.thread.run_work(self.sync_state.list_removed_conversations):
                 await self._publish_removal(conversation)
 
     async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
         """Send one segment of each conversation, unless another machine writes there. Return those with more."""
-        segments, stale, left = await self.thread.run_there(self._build_outgoing_batch, conversations)
+        segments, stale, left = await self.thread.run_work(self._build_outgoing_batch, conversations)
         for known in stale:
             await self._send_whole_conversation(known)
         if segments:
@@ -384,7 +384,7 @@ class ConversationSync:
             if known.contents and known.contents.is_removed and known.seq:
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)
-            if known.must_be_sent_anew:
+            if known.must_be_sent_again:
                 stale.append(known)
                 continue
             segment, is_whole = self._build_next_segment(known)
@@ -397,9 +397,9 @@ class ConversationSync:
     async def _send_whole_conversation(self, known: SharedProgress) -> None:
         """Send all of it in new segments, because the old ones contain what was forgotten here."""
         old = known.contents.segments if known.contents else ()
-        lines = await self.thread.run_there(self.journal.read_stored_facts, known.conversation)
+        lines = await self.thread.run_work(self.journal.read_stored_facts, known.conversation)
         contents = HeadContents(known.conversation, self.machine, generation=known.generation)
-        while some := _first_that_fit(lines[contents.last :]):
+        while some := _select_facts_that_fit(lines[contents.last :]):
             behind = replace(known, chain=contents.chain, contents=contents)
             _, (contents,) = await _send_segments(self, [_OutgoingSegment(behind, (), some, ())])
         if await self._update_heads([(known, contents)]):
@@ -408,12 +408,12 @@ class ConversationSync:
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """Return the next segment, and whether it is the last one waiting."""
         there = self.journal.read_stored_facts(known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT)
-        fresh = _first_that_fit(there)
+        fresh = _select_facts_that_fit(there)
         before = known.contents.segments if known.contents else ()
         old = before[len(before) - fact_segments.count_segments_to_merge(before, len(fresh)) :]
         first = old[0].first if old else known.seq
         again = self.journal.read_stored_facts(known.conversation, first - 1, known.seq - first + 1) if old else []
-        while old and len(_first_that_fit([*again, *fresh])) < len(again) + len(fresh):
+        while old and len(_select_facts_that_fit([*again, *fresh])) < len(again) + len(fresh):
             again, old = again[old[0].fact_count :], old[1:]
         is_whole = len(fresh) == len(there) < fact_segments.MOST_FACTS_IN_SEGMENT
         return _OutgoingSegment(known, again, fresh, old), is_whole
@@ -440,7 +440,7 @@ class ConversationSync:
             elif head is None or head.version < known.version:  # The server was emptied or restored.
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
-            await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])
+            await self.thread.run_work(self.sync_state.save_progress_together, [*won, *unknown])
         for one in unknown:  # Each of these is sent again as a whole.
             self._seen.pop(self._head_row_name(one.conversation), None)
         for one in won:
@@ -465,7 +465,7 @@ class ConversationSync:
 
     async def _publish_removal(self, conversation: str) -> None:
         """Publish that it was removed for good here. Others keep what they have, without sharing it."""
-        known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
+        known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
         if known.contents is None or known.contents.is_removed:
             return
         gone = HeadContents(conversation, self.machine, generation=known.contents.generation, is_removed=True)
@@ -478,7 +478,7 @@ class ConversationSync:
 
 async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -> list[str]:
     """Return those of these that the store says it has completely."""
-    sent = await sync.thread.run_there(sync.sync_state.list_completely_sent, ids)
+    sent = await sync.thread.run_work(sync.sync_state.list_completely_sent, ids)
     known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
     there = [known[head.name] for head in heads if head.version == known[head.name].version]
@@ -515,7 +515,7 @@ def _decrypt_facts(
     )
 
 
-def _first_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
+def _select_facts_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
     """Return as many first facts as fit into one segment. A larger fact goes alone."""
     size = 0
     for at, line in enumerate(lines):
@@ -544,7 +544,7 @@ def _encrypt_segments(
         content = fact_segments.pack_segment(one.all_facts_to_send)
         name = cipher.keyed_row_name("segment", content)
         rows[name] = cipher.encrypt_row(name, content)
-        contents.append(one.head_after_sending(name, machine))
+        contents.append(one.build_head_after_sending(name, machine))
     return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
 
 

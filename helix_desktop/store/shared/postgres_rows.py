@@ -210,7 +210,7 @@ class PostgresRowStore:
         try:
             return self._pool.run_in_transaction(statements)
         except self._psycopg.Error as error:
-            raise error_of_postgres(error) from error
+            raise convert_postgres_error(error) from error
         except postgres_pool.UnconfirmedCommit as error:
             raise SharedStoreUnreachable(
                 "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
@@ -255,7 +255,7 @@ def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
     return all(is_private_host(address or host) for host, address in zip_longest(hosts, addresses, fillvalue=""))
 
 
-def error_of_postgres(error: "psycopg.Error") -> HelixError:
+def convert_postgres_error(error: "psycopg.Error") -> HelixError:
     """Return a sentence for an error: SharedStoreUnreachable if a retry may help."""
     code, text = error.sqlstate or "", _first_line_of_error(error)
     told = text.lower()
@@ -280,10 +280,10 @@ def error_of_postgres(error: "psycopg.Error") -> HelixError:
         return NotFound(
             "The database of the shared store does not exist.", remedy="Create the database on the server first."
         )
-    return _error_of_state_code(code, text)
+    return _convert_state_code(code, text)
 
 
-def _error_of_state_code(code: str, text: str) -> HelixError:
+def _convert_state_code(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
             "The database user for the shared store does not have permission to use or create its tables.",

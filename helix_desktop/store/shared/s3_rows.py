@@ -299,7 +299,7 @@ class S3RowStore:
             pages = obstore.list(self._store, prefix, offset=f"{prefix}{after}" if after else None, chunk_size=1000)
             return [one["path"].rpartition("/")[2] for page in pages for one in page]
         except (BaseError, OSError) as error:
-            raise error_of_s3(error) from error
+            raise convert_s3_error(error) from error
 
     def _call_or_none(self, call: str, path: str, **options: Any) -> Any:
         """Call the store. Returns None if the object does not exist."""
@@ -317,7 +317,7 @@ class S3RowStore:
         except AlreadyExistsError:
             return None
         except (BaseError, OSError) as error:
-            raise error_of_s3(error) from error
+            raise convert_s3_error(error) from error
 
 
 def _with_checksum(index: bytes) -> bytes:
@@ -361,7 +361,7 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
     return parts.path.strip("/"), store
 
 
-def error_of_s3(error: Exception) -> errors.HelixError:
+def convert_s3_error(error: Exception) -> errors.HelixError:
     """Return a sentence for an error: SharedStoreUnreachable if a retry may help."""
     if isinstance(error, errors.HelixError):
         return error

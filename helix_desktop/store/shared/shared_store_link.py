@@ -43,7 +43,7 @@ class SharedStoreConnection:
     remote: AsyncRowStore
     seal: RowCipher
 
-    def space_and_address(self, url: str) -> str:
+    def split_space_from_address(self, url: str) -> str:
         """Return the workspace and address to which notes on a shared store apply."""
         return f"{self.seal.space.hex()} {url}"
 
@@ -130,7 +130,7 @@ class SharedStoreLink:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._progress = self._progress.progress_if_same_space(connected.space_and_address(self.url))
+                self._progress = self._progress.progress_if_same_space(connected.split_space_from_address(self.url))
                 self._connected = connected
             return self._connected
 
@@ -267,7 +267,7 @@ class SharedStoreLink:
     async def _set_store_trouble(self, error: HelixError) -> None:
         self.away = self.away or clock.time()
         self.trouble = str(error)
-        last = await self._stores.thread.run_there(self._stores.cache.reader.last_entry_number)
+        last = await self._stores.thread.run_work(self._stores.cache.reader.last_entry_number)
         self.waiting = max(0, last - self._progress.sent)
         self.changed()
 
@@ -279,9 +279,7 @@ class SharedStoreLink:
     async def link_status(self) -> LinkStatus:
         """Return the status without asking the store."""
         cache, thread = self._stores.cache, self._stores.thread
-        self.waiting, size = await thread.run_there(
-            content_transfer.measure_waiting_entries, cache, self._progress.sent
-        )
+        self.waiting, size = await thread.run_work(content_transfer.measure_waiting_entries, cache, self._progress.sent)
         held = self._progress
         return LinkStatus(
             self.url, self.acknowledge, self.waiting, size, len(held.burying), held.contact, self.away, self.trouble
@@ -307,7 +305,7 @@ class SharedStoreLink:
         self._purging = True
         with suppress(HelixError):
             await self.ensure_connected()  # Ensures that the notes belong to this store.
-        counts = await self._stores.thread.run_there(
+        counts = await self._stores.thread.run_work(
             content_transfer.count_chunks_of_entries, self._stores.cache, digests
         )
         renewing = sorted({*self._progress.renewing, *(digest.hex for digest in named)})
@@ -315,7 +313,7 @@ class SharedStoreLink:
         self._progress = replace(self._progress, burying=burying, renewing=renewing)
         await self._write_progress(at_once=True)
 
-    async def forget_noted_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    async def forget_saved_entries_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Forget what was noted. Return sentences on what failed, and on what may still hold ciphertext."""
         self._purging = False
         if not self._progress.burying and not self._progress.renewing:

@@ -80,7 +80,7 @@ class SharedProgress:
         return self.contents.generation if self.contents else 0
 
     @property
-    def must_be_sent_anew(self) -> bool:
+    def must_be_sent_again(self) -> bool:
         """Whether it must be sent anew, because facts that are there were changed in place here."""
         return self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
 
@@ -174,7 +174,7 @@ class SyncState:
                     self._journal.replace_fact(
                         ours,
                         self._merge_blanked_facts(ours, other)
-                        if known.must_be_sent_anew
+                        if known.must_be_sent_again
                         else other.decode_recorded().fact,
                     )
             if apart and not all(isinstance(fact, Forgotten) for fact in marks):
@@ -196,7 +196,7 @@ class SyncState:
 
     def save_progress_if_here(self, seen: SharedProgress, known: SharedProgress) -> bool:
         """Whether all facts of a head are here, such as after a lost answer. If so, note that."""
-        if known.must_be_sent_anew or seen.seq <= known.seq:
+        if known.must_be_sent_again or seen.seq <= known.seq:
             return False
         lines = self._journal.read_stored_facts(seen.conversation, known.seq, seen.seq - known.seq)
         is_here = fact_segments.compute_chain(known.chain, lines) == seen.chain
@@ -228,7 +228,7 @@ class SyncState:
     def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
         """Return those of these whose head is this machine's and current."""
         known = [self.read_shared_progress(conversation) for conversation in conversations]
-        own = [one for one in known if one.writer == self.machine and not one.must_be_sent_anew]
+        own = [one for one in known if one.writer == self.machine and not one.must_be_sent_again]
         return [(one, one.contents) for one in own if one.contents]
 
     # --- Changing facts together with what is known of other machines' facts

@@ -116,7 +116,7 @@ class Bench(StandIn):
     def changed_files(self, conversation: str) -> tuple[str, ...]:
         return ("/p/a.py", "/p/b.py") if conversation == "c1" else ()
 
-    async def relist_changed_files(self, name: str) -> None:
+    async def refresh_changed_files(self, name: str) -> None:
         self.read.append(name)
 
 

@@ -32,7 +32,7 @@ class Here(StoreThread):
     def __init__(self) -> None:
         return
 
-    async def run_there(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_work(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return work(*args, **kwargs)
 
     async def aclose(self) -> None:
@@ -130,7 +130,7 @@ class Machine:
         await self.append(conversation, ConversationStarted(title))
 
     async def append(self, conversation: str, *facts: Fact) -> tuple[Recorded, ...]:
-        return await self.thread.run_there(self.journal.append_all_or_nothing, conversation, facts)
+        return await self.thread.run_work(self.journal.append_all_or_nothing, conversation, facts)
 
     def forget(self, text: str) -> None:
         """Blanked in place in every conversation, with a mark, as forgetting does."""
@@ -149,12 +149,12 @@ class Machine:
 
     async def everything(self) -> dict[str, list[tuple[int, float, str]]]:
         """All facts by conversation."""
-        lines = await self.thread.run_there(self.journal.stored_facts_since, 0, 1 << 30)
+        lines = await self.thread.run_work(self.journal.stored_facts_since, 0, 1 << 30)
         found: dict[str, list[tuple[int, float, str]]] = {}
         for line in sorted(lines, key=lambda line: line.seq):
             found.setdefault(line.conversation, []).append((line.seq, line.time, line.fact))
         return found
 
     async def aclose(self) -> None:
-        await self.thread.run_there(self.journal.close)
+        await self.thread.run_work(self.journal.close)
         await self.thread.aclose()

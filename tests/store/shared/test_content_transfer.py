@@ -269,7 +269,7 @@ async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     assert await there.cache.read_content(digest) == LARGE
     await here.link.save_entries_to_forget([digest])
     assert (await here.link.link_status()).burying == 1
-    left, copies = await here.link.forget_noted_in_store()
+    left, copies = await here.link.forget_saved_entries_in_store()
     assert left == ()
     assert isinstance(copies, tuple)
     assert (await here.link.link_status()).burying == 0
@@ -286,14 +286,14 @@ async def test_what_could_not_be_forgotten_there_yet_is_told(store: Store) -> No
     here = await store.machine("here")
     digest = (await here.cache.store_content(b"secret", SHELL)).digest
     await here.link.sync_content_now()
-    assert await here.link.forget_noted_in_store() == ((), ())
+    assert await here.link.forget_saved_entries_in_store() == ((), ())
     await here.link.save_entries_to_forget([digest])
     store.rows[-1].is_away = True
-    (waits,), none = await here.link.forget_noted_in_store()
+    (waits,), none = await here.link.forget_saved_entries_in_store()
     assert "Not yet forgotten in the shared store" in waits
     assert none == ()
     store.rows[-1].is_away = False
-    assert (await here.link.forget_noted_in_store())[0] == ()
+    assert (await here.link.forget_saved_entries_in_store())[0] == ()
     assert store.shelf.rows == {}
 
 
@@ -313,7 +313,7 @@ async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(stor
     digest = (await here.cache.store_content(content, SHELL)).digest
     await here.link.sync_content_now()
     await there.link.save_entries_to_forget([digest, Digest.of_content(b"nobody's")])
-    assert await there.link.forget_noted_in_store() == ((), ())
+    assert await there.link.forget_saved_entries_in_store() == ((), ())
     assert store.shelf.rows == {}
     sealed = [tomb.sealed_digest for _, tomb in store.shelf.tombs]
     assert (len(sealed), sealed.count(b"")) == ((5, 3) if content is LARGE else (2, 0))

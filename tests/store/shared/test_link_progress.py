@@ -102,7 +102,7 @@ async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path
         async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
             await there.cache.read_content(digest)
             await here.link.save_entries_to_forget([digest])
-            await here.link.forget_noted_in_store()
+            await here.link.forget_saved_entries_in_store()
             await there.link.sync_forgotten_content()
             heard = there.link._progress
             assert heard.obeyed > 0

@@ -27,7 +27,7 @@ from helix_desktop.errors import (
 )
 from helix_desktop.store.shared import postgres_pool, row_encryption
 from helix_desktop.store.shared.async_rows import THREADS, AsyncRowStore
-from helix_desktop.store.shared.postgres_rows import PostgresRowStore, error_of_postgres
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore, convert_postgres_error
 from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
 from tests.peers import pgbouncer, ports, postgres
@@ -93,7 +93,7 @@ def test_a_server_without_tls_is_a_sentence_without_the_librarys_words(
 
 
 def test_a_cut_while_keys_are_exchanged_is_no_wrong_certificate() -> None:
-    error = error_of_postgres(
+    error = convert_postgres_error(
         psycopg.OperationalError("connection failed: SSL SYSCALL error: Connection reset by peer")
     )
     assert isinstance(error, SharedStoreUnreachable)
@@ -394,7 +394,7 @@ def server_error(code: str, text: str) -> psycopg.Error:
     ],
 )  # fmt: skip
 def test_what_the_server_says_becomes_a_sentence(error: psycopg.Error, kind: type[HelixError], sentence: str) -> None:
-    found = error_of_postgres(error)
+    found = convert_postgres_error(error)
     assert (type(found), found.what) == (kind, sentence)
 
 

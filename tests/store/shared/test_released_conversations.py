@@ -28,7 +28,7 @@ async def sharing(
             await one.link.send_waiting_content()
 
         async def list_rows() -> tuple[bytes, ...]:
-            return await sync.thread.run_there(sync.sync_state.needed_segment_names)
+            return await sync.thread.run_work(sync.sync_state.needed_segment_names)
 
         sync.send_content, one.link.list_other_used_rows = send_content, list_rows
         await sync.load_known_writers()
@@ -58,7 +58,7 @@ async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(tmp_
         assert await names(here) == {"new", "unsent"}
         live = {
             record.digest
-            for record in await here.workspace._stores.thread.run_there(here.cache._folder.reader.records_after)
+            for record in await here.workspace._stores.thread.run_work(here.cache._folder.reader.records_after)
         }
         kept = {one.output.digest for one in (fact.fact for fact in before) if isinstance(one, ToolReturned)}
         assert len(kept & live) == 1  # "both" stays
@@ -106,7 +106,7 @@ async def test_what_another_machine_removed_for_good_is_used_no_more(tmp_path: P
         async with sharing(tmp_path / "there", shelf, heads, seal) as (_, other):
             await other.sync_once()
             assert await here.workspace.release_conversations(["c"]) == ["c"]
-            await other.thread.run_there(other.journal.delete_conversation, "c")
+            await other.thread.run_work(other.journal.delete_conversation, "c")
             await other.sync_once()
             await sync.sync_once()
         assert not sync.sync_state.released.list_released_entries()

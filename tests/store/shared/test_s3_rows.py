@@ -149,7 +149,7 @@ class PermissionDeniedError(Exception):
     ],
 )
 def test_what_the_library_says_becomes_a_sentence(error: Exception, kind: type[HelixError], sentence: str) -> None:
-    found = s3_rows.error_of_s3(error)
+    found = s3_rows.convert_s3_error(error)
     assert (type(found), found.what) == (kind, sentence)
 
 
@@ -333,7 +333,7 @@ def test_people_are_told_what_the_store_is_and_what_it_may_keep() -> None:
     here = machine(MemoryStore())
     assert here.describe_server().startswith("an S3-compatible store")
     assert [one for one in here.describe_remaining_copies() if "old versions" in one]
-    assert len(s3_rows.error_of_s3(ValueError("x" * 999)).what) < 300
+    assert len(s3_rows.convert_s3_error(ValueError("x" * 999)).what) < 300
 
 
 def test_what_another_machine_put_meanwhile_is_forgotten_and_removed_too() -> None:

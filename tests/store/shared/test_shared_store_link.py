@@ -92,7 +92,7 @@ async def test_a_damaged_entry_comes_back_from_the_store(two: tuple[Machine, Mac
     stored = await here.cache.store_content(b"precious", SHELL)
     await here.link.sync_content_now()
     folder = here.workspace._stores.cache
-    await here.workspace._stores.thread.run_there(folder.reader.quarantine_entry, stored.digest, "a flipped bit")
+    await here.workspace._stores.thread.run_work(folder.reader.quarantine_entry, stored.digest, "a flipped bit")
     assert await here.cache.read_content(stored.digest) == b"precious"
 
 
@@ -583,7 +583,7 @@ async def test_what_is_forgotten_before_the_store_was_ever_reached_is_forgotten_
     async with machine(tmp_path, lambda: slow, seal) as here:
         await here.link.save_entries_to_forget([digest])
         await here.link.ensure_connected()
-        assert await here.link.forget_noted_in_store() == ((), ())
+        assert await here.link.forget_saved_entries_in_store() == ((), ())
         assert shelf.rows == {}
 
 
@@ -600,7 +600,7 @@ async def test_a_description_is_not_sent_before_it_is_changed_here(
         assert shelf.rows[name] == before
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert list(noted.renewing) == [stored.digest.hex]
-        assert await here.link.forget_noted_in_store() == ((), ())
+        assert await here.link.forget_saved_entries_in_store() == ((), ())
         assert shelf.rows[name] != before
         assert list(link_progress.read_link_progress(here.workspace.folder).renewing) == []
 
@@ -620,12 +620,12 @@ async def test_what_is_to_be_forgotten_meanwhile_is_forgotten_the_next_time(
         await here.link.save_entries_to_forget(stored[:1])
         slow.before = more
         slow.copies = ("Backups may hold ciphertext.",)
-        assert await here.link.forget_noted_in_store() == ((), slow.copies)
+        assert await here.link.forget_saved_entries_in_store() == ((), slow.copies)
         assert len(shelf.rows) == 2
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert (dict(noted.burying), list(noted.renewing)) == ({stored[1].hex: 1}, [stored[2].hex])
         assert (await here.link.link_status()).burying == 1
-        await here.link.forget_noted_in_store()
+        await here.link.forget_saved_entries_in_store()
         assert list(shelf.rows) == [content_transfer.entry_row_name(seal, stored[2])]
 
 
@@ -644,7 +644,7 @@ async def test_what_is_to_be_forgotten_adds_up_while_the_store_is_away(
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert set(noted.burying) == {one.hex for one in stored[:2]}
         assert list(noted.renewing) == [stored[2].hex]
-        (waits,), copies = await here.link.forget_noted_in_store()
+        (waits,), copies = await here.link.forget_saved_entries_in_store()
         assert copies == ()
         assert waits == (
             "Not yet forgotten in the shared store: The shared store is not responding. It will be forgotten there as soon "

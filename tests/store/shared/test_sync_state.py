@@ -177,8 +177,8 @@ def test_a_journal_in_a_copied_folder_belongs_to_another_machine(pair: Pair, tmp
 def test_what_was_changed_in_place_must_be_sent_anew(seq: int, segments: int, last: int, is_stale: bool) -> None:
     parts = (FactSegment(b"n" * 32, 1, 2),) * segments
     known = SharedProgress("c", seq, contents=HeadContents("c", "here", last, segments=parts, generation=4))
-    assert (known.must_be_sent_anew, known.generation) == (is_stale, 4)
-    assert (SharedProgress("c", seq).must_be_sent_anew, SharedProgress("c").generation) == (False, 0)
+    assert (known.must_be_sent_again, known.generation) == (is_stale, 4)
+    assert (SharedProgress("c", seq).must_be_sent_again, SharedProgress("c").generation) == (False, 0)
 
 
 def test_only_facts_that_are_all_here_are_noted_as_shared(pair: Pair) -> None:
