@@ -104,9 +104,7 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
 
 
 async def _provider_from_arguments(arguments: argparse.Namespace, desk: ProviderTools) -> ProviderConfig:
-    """What is there under this name, or usual for it, with what the arguments change. A well-known
-    provider that is new has the address that the environment names.
-    """
+    """Return the provider with the arguments' changes. A new known one gets the address in the environment."""
     try:
         config = desk.configured.find_provider(arguments.name)
     except NotFound:

@@ -63,9 +63,7 @@ class FoldPlanner:
 
 
 class ConversationFolding:
-    """Folds one conversation. A turn waits for `apply_due_folds` and for excerpts of large outputs;
-    all other work runs in the background.
-    """
+    """Folds one conversation. A turn waits for due folds and for excerpts, but for no other work."""
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
@@ -93,9 +91,7 @@ class ConversationFolding:
     async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts to append after the batch, in one transaction. `keeps`: by call,
-        what it asked to keep. `seqs`: the first results of the batch, if already recorded.
-        """
+        """Return excerpts to append with the batch. `keeps`: by call. `seqs`: the first results, if recorded."""
         try:
             return await self._large_outputs.excerpt_large_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
@@ -217,9 +213,7 @@ class ConversationFolding:
             await self.conversation.append_facts(*ready.spent)
 
     def can_skip_folding(self, tokens: int) -> bool:
-        """Whether a step with so many new tokens needs no folding: they are shown
-        whole and fit, no fold waits to be adopted, and the provider's cache is warm.
-        """
+        """Whether so many new tokens fit whole, no fold waits to be adopted, and the cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
         whole = output_excerpts.whole_limit_tokens(situation.policy, meter.window)

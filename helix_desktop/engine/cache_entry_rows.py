@@ -20,10 +20,7 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries are shown: all by default. `text` is searched in tool names and sources.
-
-    Times are in seconds since 1970, sizes in bytes, and 0 means no limit.
-    """
+    """Which entries are shown; 0 or empty means all. `text` is searched in tool names and sources."""
 
     tool: str = ""
     conversation: str = ""

@@ -172,9 +172,7 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: fa
 async def search_entries(
     index: SearchIndex, query: str, *, tool: str = "", limit: int = 10, cache: ContentCache | None = None
 ) -> str:
-    """Search for words in everything cached. Return hash, tool, source, line and a snippet.
-    With a `cache`, the first hits include lines around them, which often saves a recall.
-    """
+    """Search everything cached. With a `cache`, the first hits have lines around them to save a recall."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     hits = await index.search_index(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)

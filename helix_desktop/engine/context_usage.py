@@ -162,9 +162,7 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
 
 
 def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
-    """Return the cost of sending now with the provider's cache, and without; None
-    without a price. `before`: send in place of this message and everything after it.
-    """
+    """Return the cost of sending now, or None without a price. `before`: replace this message and later."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None

@@ -60,9 +60,7 @@ class ConversationContext:
         return price.cost_when_sent(self._services.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
-        """Return the dollars that markers for old outputs would save on the next message, if
-        the provider's cache is cold and the policy would not make them. 0.0: not worth it.
-        """
+        """Return the dollars that markers would save on the next message, or 0.0 if not worth it."""
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0

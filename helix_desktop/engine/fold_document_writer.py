@@ -409,9 +409,7 @@ def _collect_with_pauses(
 def _combine_details(
     before: Sequence[Detail], collecting: DetailCollector, todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
-    """Merge details of entries and new messages, and format the entry. Slow, so run in a thread.
-    What a document does not name is only in the entry.
-    """
+    """Merge all details and format the entry with them. Slow, so to be run in a thread."""
     found = conversation_details.merge_details_and_replace_todos(before, collecting.finish_collecting(), todo)
     return [each for each in found if each.is_critical or each.kind == "stored"], format_details_entry(found)
 

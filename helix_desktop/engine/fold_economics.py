@@ -195,10 +195,7 @@ def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float
 
 
 def least_context_for_handover(window: int, tokens: int, share: float) -> float:
-    """Return the context below which no handover is made for gain.
-
-    A larger window never makes a session dearer: above a certain size, tokens count and not the share.
-    """
+    """Return the context below which no handover is made for gain; the same in all larger windows."""
     return min(tokens, share * window)
 
 

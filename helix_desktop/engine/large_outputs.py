@@ -54,10 +54,7 @@ class LargeOutputShortener:
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """Return the facts to append with the batch in one transaction: excerpts, and the cost of asking.
-
-        `seqs`: the first results, if they are already recorded.
-        """
+        """Return excerpts and the cost of asking, to append with the batch. `seqs`: results already recorded."""
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()

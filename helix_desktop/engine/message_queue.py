@@ -205,10 +205,7 @@ class TurnRunner:
     def _build_message_facts(
         self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
-        """Return all facts of a message, as after a kill there must be all or none.
-
-        The first message also gives the conversation its title.
-        """
+        """Return all facts of a message, to be appended together. The first one gives the title."""
         lead: list[facts.Fact] = [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
         if not self._conversation.state.title:
             text = " ".join(part.text for part in waiting.parts if isinstance(part, facts.Text)).strip()

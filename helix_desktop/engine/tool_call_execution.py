@@ -44,10 +44,7 @@ class ToolCallRunner:
     _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATEST_CALLS), init=False)
 
     async def run_reply_calls(self, reply: Reply) -> None:
-        """Run calls in parallel or, where they change files, one after another.
-
-        Results are recorded before the next group. How much is shown of outputs is decided for all together.
-        """
+        """Run the calls and record results group by group. Large outputs are shortened for all together."""
         calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
         groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
         done: list[Result] = []

@@ -75,10 +75,7 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
 
 
 def find_call_subject(arguments: str) -> tuple[str, str]:
-    """Return a call's path, command, query or first text; and where, for a search or an edit.
-
-    The arguments may be cut off.
-    """
+    """Return a call's path, command, query or first text; and where, for a search or an edit."""
     looked_at = arguments[:SEARCHED_ARGUMENTS]
     values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
     found = {key: _unescape_json(values[key]) for key in _SUBJECT_KEYS if key in values}

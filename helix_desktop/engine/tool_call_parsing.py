@@ -44,10 +44,7 @@ class CurrentTurn:
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
-    """Return the called tool without remains of the model's own format.
-
-    Such are `functions.read:0` and `read<|channel|>commentary`. A name that is not offered is unchanged.
-    """
+    """Return the called tool without remains of the model's format, such as `functions.read:0`."""
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
     alike = [one for one in offered if one.lower() == plain]
     return alike[0] if name not in offered and len(alike) == 1 else name

@@ -68,10 +68,7 @@ def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
 def build_note_facts(
     wanted: Iterable[StandingNote], services: SessionServices, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
-    """Return new or changed notes as pinned messages at the end.
-
-    So the cached prefix stays, and no fold shortens them. `before`: how many facts precede these.
-    """
+    """Return new or changed notes as pinned messages at the end, to keep the prefix cached."""
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:
         seq, said = notes.get(note.by, (0, ""))

@@ -132,9 +132,7 @@ def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first
 
 
 def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
-    """Return the request with exactly one result for every call, as providers require:
-    missing ones are added and results without calls left out. Return None if nothing changes.
-    """
+    """Return the request with exactly one result per call, or None if nothing changes."""
     protocol: Any = WIRE_MODULES[wire]
     units: Units = []
     mended, waiting = 0, dict[str, str]()

@@ -327,9 +327,7 @@ class GatewayApp:
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int
     ) -> tuple[str, Usage, str]:
-        """Ask the agent's model for a fold with the agent's own key: after its last request,
-        to use the provider's cache, or, if `system` contains instructions, as a separate text.
-        """
+        """Ask the agent's model with its own key, after its last request or, with `system`, separately."""
         if (last := self._last_requests.get(conversation)) is None:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]

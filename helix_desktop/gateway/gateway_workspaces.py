@@ -25,9 +25,7 @@ ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService 
 
 
 class GatewayWorkspaces:
-    """Opens workspaces when they are first requested, here or where they are already open.
-    Only a few unused ones stay open, so a hundred projects take no more memory than a few.
-    """
+    """Opens workspaces when first requested, here or where they are open. Few unused ones stay open."""
 
     def __init__(self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel) -> None:
         self._where = where

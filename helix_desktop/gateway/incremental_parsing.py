@@ -537,9 +537,7 @@ def _read_values_from(places: ValueOffsets, at: int, add: Callable[[list[Json]],
 
 
 def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]] | None:
-    """Parse as many objects of a list as fit into a slice: what parses up to an
-    object's end is complete. Return None if not all of their ends are found.
-    """
+    """Parse as many objects as fit into a slice. Return None if not all of their ends are found."""
     stop = at + SLICE
     for _ in range(_SEAM_TRIES):
         stop = max(content.rfind(seam, at, stop) for seam in _SEAMS) + 1

@@ -87,9 +87,7 @@ def _build_claude_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
-    """Launch Codex. Command lines are visible to all users, so the token is in a header
-    from the environment. The user's own provider keeps everything but its address.
-    """
+    """Launch Codex. The token is in the environment, as all users can read command lines."""
     ((upstream, url),) = start.urls.items()
     base, _, token = url.partition("/t/")
     if upstream.provider:

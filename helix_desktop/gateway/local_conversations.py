@@ -345,9 +345,7 @@ class LocalAgentConversations:
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
-        """Record the agent's reply. `shown_key`: the key of what the agent saw;
-        empty: it broke off, but is paid. None: the last hidden one was the reply.
-        """
+        """Record a reply. `shown_key`: of what the agent saw; empty: cut off; None: the last hidden one."""
         recording = self._record_reply(ticket, replied, shown_key)
         if ticket.is_import:
             self._tasks.spawn_task(recording, name="record a reply")
@@ -492,9 +490,7 @@ def _are_several_short(messages: Sequence[Wired]) -> bool:
 
 
 def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
-    """Return the end of the batch at `first`: before a reply, to keep results
-    together. Even without one it must end, because other agents wait for each commit.
-    """
+    """Return the end of the batch at `first`: before a reply if possible, so that results stay together."""
     most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
     replies = (at for at in range(first + MESSAGES_IN_COMMIT, most) if messages[at].speaker is Speaker.ASSISTANT)
     return next(replies, most)

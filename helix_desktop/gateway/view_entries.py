@@ -104,9 +104,7 @@ class ViewEntriesBuilder:
     whole: bool = True
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
-        """Return the entries for the request's messages. `before`: those of the last
-        view of this line. After a fold, all are computed anew, while others may run.
-        """
+        """Return the entries for the request's messages. `before`: those of the last view of this line."""
         first = 0
         blocks: Sequence[Block] = view.blocks
         if before is not None and _only_adds_to_view(view, before):

@@ -8,9 +8,7 @@ PROGRAM_AUTHOR = "Helix"
 
 
 def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -> str:
-    """Of a conversation that began so: the connected agent; for what was imported its
-    program; else this one. `answer`: None while it is being written.
-    """
+    """The connected agent, the program of an imported history, or this one. `answer`: None until written."""
     if started is not None and started.agent:
         return started.agent
     imported = isinstance(answer, ModelReplied) and answer.request is None

@@ -32,9 +32,7 @@ def _read_page_text(file: str) -> str:
 
 
 def find_help_pages(words: str) -> dict[str, str]:
-    """The pages with all these words, by their lines in the contents; those with the words in their
-    title come first, then those that have them most often.
-    """
+    """The pages with all these words: those with the words in their title first, then the most hits."""
     wanted, ranked = words.casefold().split(), []
     for file, title, about in list_help_contents():
         line, text = f"{title}: {about}", _read_page_text(file)

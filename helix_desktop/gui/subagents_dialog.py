@@ -55,9 +55,7 @@ class SubagentsDialog(TransientDialog):
         )
 
     def update_agent_rows(self, parts: int = 1) -> None:
-        """Updates the rows, or one part of them at each call so that large trees stay cheap. Only
-        changed cells are painted; collapsed rows stay collapsed.
-        """
+        """Updates some rows at each call, so that large trees stay cheap. Only changed cells are painted."""
         rows = self._bench.workforce.list_agent_rows(self._conversation)
         new = {row.id: self._add_agent_item(row) for row in rows if row.id not in self._items}
         self._turn = (self._turn + 1) % parts

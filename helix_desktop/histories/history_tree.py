@@ -92,9 +92,7 @@ def build_branch_sessions(
     read: Callable[[Sequence[int], ReadingComplaints], HistoryMessages],
     told: ReadingComplaints,
 ) -> list[RecordedSession]:
-    """Build a session for each branch, named by its first own row. `first`: what
-    they have in common. Complaints about a row are made once, with the first branch.
-    """
+    """Build a session for each branch, named by its first own row. `first`: what all begin with."""
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):
         found = read(tree.rows_of_branch(at), ReadingComplaints() if at else told)

@@ -86,9 +86,7 @@ def build_tool_spec(server: str, tool: Any) -> ToolSpec:
 
 
 def build_tool_name(server: str, tool: str) -> str:
-    """Return a name of at most 64 characters that every provider accepts. A digest distinguishes
-    names that were changed, could be another server's, or look like they have a digest.
-    """
+    """Return a name of up to 64 legal characters. A digest tells apart names that could be confused."""
     import hashlib
     import re
 

@@ -331,10 +331,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
 
 
 def block_abstract_sockets() -> None:
-    """Cut this process off from abstract sockets of others (X11, D-Bus), which network access would reach.
-
-    Does nothing if the kernel cannot do that.
-    """
+    """Cut this process off from others' abstract sockets (X11, D-Bus), if the kernel can do that."""
     if landlock_version() < 6:
         return
     ruleset = _check_system_call(

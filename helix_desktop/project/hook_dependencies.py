@@ -30,9 +30,7 @@ _RECIPES = {  # For each program: the files in the current folder that it runs.
 
 
 def text_of_named_files(command: str, folder: Path, reading: ProjectReading) -> str:
-    """Return the files a command names, as they now are, to be trusted with it. Long ones
-    and binaries are given by hash. Raises InvalidInput if they are too many or too large.
-    """
+    """Return the files a command names, to be trusted with it; long ones and binaries by hash."""
     files = find_named_files(command, folder, reading)
     return "".join(f"\n\n--- {path}\n{_text_or_hash(path, reading)}" for path in files)
 

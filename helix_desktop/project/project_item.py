@@ -183,9 +183,7 @@ def _compute_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
-    """Split a text into the values between the `---` lines, which are texts, lists or tables,
-    and the rest. InvalidInput says what is wrong; without such lines, there are no values.
-    """
+    """Split a text into the values between the `---` lines and the rest. InvalidInput says what is wrong."""
     if not text.startswith("---"):
         return {}, text
     if (found := _FRONT.match(text)) is None:

@@ -112,9 +112,7 @@ class ReplyDraft:
         return [CallDelta(part.index, part.id, part.name, rest)]
 
     def finished_parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
-        """Return the parts so far. If the reply was cut or reached its limit, a call whose
-        arguments had not begun is left out, because it would look like a call without arguments.
-        """
+        """Return the parts so far. A cut-off call without arguments is left out, as it would look complete."""
         made = (self._finish_part(part, cut=cut) for part in self._parts.values())
         return tuple(part for part in made if part is not None)
 

@@ -79,10 +79,7 @@ def text_for_omitted_image(image: Image) -> str:
 
 
 def start_of_open_tool_loop(messages: Sequence[Message]) -> int:
-    """Return where the open tool loop begins: after the last user message without results.
-
-    Inside it, some providers require the reasoning of their calls.
-    """
+    """Return where the open tool loop begins, inside which some providers require the reasoning."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
         if message.role is Role.USER and not any(isinstance(part, ToolResult) for part in message.parts):

@@ -256,10 +256,7 @@ class ConversationBranch(LiveFolds):
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
-        """Return the tokens of messages before `first_kept`, each times the steps that sent it.
-
-        Documents are left out, and a part that is now a marker counts as one.
-        """
+        """Return the tokens before `first_kept` times the steps that sent them, without documents."""
         tail = [item for item in self.items_from_fact(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)
         births = self.token_births - sum(item.tokens * item.born for item in tail)

@@ -107,10 +107,7 @@ def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> in
 
 
 def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
-    """Return the facts that a span may cover: from the first allowed one to a legal end before the tail.
-
-    `until`: the first message that stays, if not that of the tail.
-    """
+    """Return the facts that a span may cover. `until`: the first message that stays, if not the tail's."""
     branch = situation.branch
     if not branch.order:
         return None

@@ -90,10 +90,7 @@ def main_model_writes(situation: FoldSituation, span: Span) -> bool:
 
 
 def expected_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
-    """Return the cost of folding the span, in fresh input tokens of the main model.
-
-    `of_transcript`: the main model gets a transcript, too, which is not cached.
-    """
+    """Return the cost of a fold in fresh input tokens. `of_transcript`: nothing of it is cached."""
     by_main, by_fast = _costs_by_writer(situation, span, of_transcript=of_transcript)
     by_itself = by_fast is None or (not of_transcript and main_model_writes(situation, span))
     return by_main if by_itself or by_fast is None else by_fast

@@ -51,9 +51,7 @@ class EntryImageView(QWidget):
 
 
 class EntryContentView(QWidget):
-    """`content_read`: the content was read and verified. `reading_failed` carries the error.
-    `shapes_found` carries the shapes the user can choose from.
-    """
+    """`shapes_found` carries the shapes to choose from, and `reading_failed` the error."""
 
     content_read = Signal()
     reading_failed = Signal(object)

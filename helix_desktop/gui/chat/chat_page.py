@@ -84,9 +84,7 @@ class ChatPage(QWidget):
         return super().event(event)
 
     def _fit_transcript_to_question(self) -> None:
-        """A question that fits gets all the room it needs; beside one that must be scrolled,
-        and where the window is not low, a few lines of the transcript stay in sight.
-        """
+        """Gives a question all the room it needs, but beside a long one leaves lines of the transcript."""
         px = self._theme.zoomed_pixels
         needed = sum(each.sizeHint().height() for each in self.controls if not each.isHidden())
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)

@@ -409,9 +409,7 @@ class PermissionQuestionPanel(QWidget):
             self.visible_card.show_keys(keys)
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
-        """Show the oldest question and how many wait behind it. Each conversation counts its
-        own from one. `uncovered`: what an undo of a command will not bring back.
-        """
+        """Show the oldest question and how many wait. `uncovered`: what an undo would not bring back."""
         number = min(questions, default=0)
         question = questions.get(number)
         focused = QApplication.focusWidget()

@@ -18,9 +18,7 @@ from helix_desktop.gui.translation import tr
 
 
 class SchemaForm(QWidget):
-    """`values_as_json()` returns the values or raises InvalidInput naming the field.
-    `entered`: Enter was pressed in a line that had been typed in.
-    """
+    """`values_as_json()` raises InvalidInput for a wrong field. `entered`: Enter was pressed in a line."""
 
     entered = Signal()
 

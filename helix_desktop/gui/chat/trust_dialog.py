@@ -15,9 +15,7 @@ from helix_desktop.gui.workbench_types import ProjectItem
 
 
 class TrustDialog(TransientDialog):
-    """One item, or a list of them, each shown when it is chosen. `trust` is called with those
-    whose end has been shown when the user agrees; closing it otherwise changes nothing.
-    """
+    """Shows items to trust. `trust` is called with those whose end was seen, if the user agrees."""
 
     def __init__(
         self,

@@ -28,9 +28,7 @@ Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status
 
 
 class FleetList(RowTree):
-    """`columns`: their titles and widths; one of width 0 takes what is left. `figures`:
-    the columns of numbers. Only cells that changed are drawn again.
-    """
+    """`columns`: titles and widths (0: the rest). `figures`: number columns. Only changed cells are drawn."""
 
     def __init__(
         self,

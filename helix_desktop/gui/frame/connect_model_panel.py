@@ -192,9 +192,7 @@ class ConnectModelPanel(QWidget):
 
 
 class KeyPlaceButtons(QWidget):
-    """Buttons for where to store a key when the system has no keyring; hidden until then. The
-    values are those of `ModelSetupPort.add_provider_with_key`.
-    """
+    """Asks where to store a key when the system has no keyring; hidden until then."""
 
     chosen = Signal(str)
 

@@ -80,9 +80,7 @@ def group_conversations(
 
 
 class ConversationListModel(QAbstractListModel):
-    """The rows of the list: the first `ROWS_PER_FETCH`, and more when the user scrolls to the end.
-    `row_height_changed`: a row may have a different height.
-    """
+    """The first `ROWS_PER_FETCH` rows, and more when the user scrolls to the end."""
 
     row_height_changed = Signal(QModelIndex)
 

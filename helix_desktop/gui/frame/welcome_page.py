@@ -148,10 +148,7 @@ def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
 
 
 class ConnectModelDialog(widgets.TransientDialog):
-    """Asks for a model, for the first message where one waits for it.
-
-    `chosen` carries the model; `added` carries a provider whose model the user chooses next.
-    """
+    """Asks for a model. `chosen` carries it, and `added` a provider whose model is chosen next."""
 
     chosen = Signal(str)
     added = Signal(str)

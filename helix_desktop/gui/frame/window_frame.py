@@ -30,9 +30,7 @@ NARROW_WINDOW_WIDTH = 1_160
 
 
 class WindowFrame(QWidget):
-    """The content of the window. A page is added by name, or as a function that builds it when it
-    is first shown; so are the panels beside the pages.
-    """
+    """The content of the window. Pages and panels may be built only when they are first shown."""
 
     def __init__(self, theme: Theme, state_file: WindowStateFile) -> None:
         super().__init__()

@@ -10,9 +10,7 @@ ImportProgressCallback = Callable[[int, int], None]  # Called with the number of
 
 @dataclass(frozen=True, slots=True)
 class HistoryGroup:
-    """What one file of a program holds about one folder: a conversation, or in a database
-    several. `is_folder_present`: the folder is on this computer.
-    """
+    """What one file holds about one folder. `is_folder_present`: the folder is on this computer."""
 
     program: str
     folder: str

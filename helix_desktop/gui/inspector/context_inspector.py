@@ -327,9 +327,7 @@ class ContextInspector(QWidget):
         self._doing.run_in_background(self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self)
 
     async def _fetch_request_forms(self, session: Session, step: int | None) -> tuple[str, dict[str, list[str]]]:
-        """Fetches a request to show: a sentence on its length and whether it is what was sent, and
-        its forms. The readable form also works if its provider has been removed.
-        """
+        """Fetches a request's forms, and a sentence on its length and whether it is what was sent."""
         from helix_desktop.gui.inspector.request_dialog import build_request_forms, describe_request
 
         request, wire = await session.context.rebuild_request(step), None

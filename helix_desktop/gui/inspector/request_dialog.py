@@ -45,9 +45,7 @@ class RequestDialog(widgets.TransientDialog):
 
 
 def describe_request(request: Request, *, as_sent: bool | None) -> str:
-    """Describes the request's length and whether it is exactly what was sent, checked by the digest
-    stored with the reply. `as_sent` is None without a digest.
-    """
+    """Describes the request's length and whether it was sent so. `as_sent`: None without a digest."""
     words = [format_count(len(request.messages), "{n} message", "{n} messages")]
     if as_sent is not None:
         same = tr("verified: exactly what was sent")

@@ -21,9 +21,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class EditProviderDialog(widgets.TransientDialog):
-    """`saved(address, key, keep)`: an empty key keeps the present one; `keep` says where the key is
-    stored. The dialog stays open until the change is accepted.
-    """
+    """`saved(address, key, keep)`: an empty key keeps the present one. Stays open until accepted."""
 
     saved = Signal(str, str, str)
 

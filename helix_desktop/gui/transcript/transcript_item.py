@@ -45,9 +45,7 @@ class TranscriptItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemChanges:
-    """Items from `first_new` on are new or removed; `changed_items` look different.
-    `is_visibility_changed`: any item may have been hidden or shown.
-    """
+    """Items from `first_new` on are new or removed; `changed_items` look different."""
 
     first_new: int
     changed_items: frozenset[int] = frozenset()
