@@ -71,7 +71,7 @@ class OwnedTasks:
 
 
 async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
-    """Like `asyncio.wait_for`, which loses a cancellation that comes as the work ends (Python 3.11)."""
+    """Like `asyncio.wait_for`, which in Python 3.11 loses a cancellation as the work ends."""
     async with asyncio.timeout(seconds):
         return await work
 

@@ -73,7 +73,7 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
 
 
 async def _check_slash_command(bench: Workbench, text: str, conversation: str) -> None:
-    """Refuses a command that there is not, or that is not trusted. A message may begin with a path."""
+    """Refuses an unknown or untrusted command. A message may begin with a path."""
     named = re.match(r"/([\w:.-]+)(?!\S)", text)
     if named is None or await asyncio.to_thread(Path(named[0]).exists):
         return

@@ -213,7 +213,7 @@ class ConversationFolding:
             await self.conversation.append_facts(*ready.spent)
 
     def can_skip_folding(self, tokens: int) -> bool:
-        """Whether so many new tokens fit whole, no fold waits to be adopted, and the cache is warm."""
+        """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
         whole = output_excerpts.whole_limit_tokens(situation.policy, meter.window)
@@ -271,7 +271,7 @@ class ConversationFolding:
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return about what a fold on demand costs in dollars. None without a price; 0 for markers."""
+        """Return about the dollars for a fold on demand. None without a price; 0 for markers."""
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:

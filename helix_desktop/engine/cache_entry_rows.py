@@ -20,7 +20,7 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries are shown; 0 or empty means all. `text` is searched in tool names and sources."""
+    """Which entries are shown; 0 or empty: all. `text` is searched in tool names and sources."""
 
     tool: str = ""
     conversation: str = ""

@@ -74,7 +74,7 @@ ReplyPart = Text | Reasoning | ToolCall
 
 
 class Stop(StrEnum):
-    """Why a reply ended. `CUT`: the stream broke or gave no reason, and the reply can be continued."""
+    """Why a reply ended. `CUT`: the stream broke or gave no reason; it can be continued."""
 
     END = "end"
     CALLS = "calls"

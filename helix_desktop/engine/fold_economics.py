@@ -195,7 +195,7 @@ def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float
 
 
 def least_context_for_handover(window: int, tokens: int, share: float) -> float:
-    """Return the context below which no handover is made for gain; the same in all larger windows."""
+    """Return the context below which no handover is made for gain, however large the window is."""
     return min(tokens, share * window)
 
 

@@ -161,7 +161,7 @@ def _is_suspect(sign: str) -> bool:
 
 
 def _is_invisible(sign: str) -> bool:
-    """Whether a character shows nothing: a control, a format, an unusual space or an unassigned one."""
+    """Whether a character shows nothing: a control, a format, an unusual space or none at all."""
     invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
     return invisible or (sign != " " and not sign.isprintable())
 

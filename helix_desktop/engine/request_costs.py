@@ -312,7 +312,7 @@ def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[Re
 
 
 def explain_last_turn(state: ConversationState) -> list[RequestCost]:
-    """Explain the last turn's steps, reading only the last request before it, if it was made here."""
+    """Explain the last turn's steps, comparing them with the last request before it, if made here."""
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
     made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps if fork is None or seq > fork.seq)

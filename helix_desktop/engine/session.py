@@ -172,7 +172,7 @@ class Session:
 
     @asynccontextmanager
     async def pause_session(self) -> AsyncIterator[None]:
-        """Keep turns from running and facts from being added, so that recorded ones can be changed."""
+        """Keep turns from running and facts from being added, so that recorded ones can change."""
         self._refuse_while_running("forget")
         self.turns.is_held = True
         try:

@@ -192,7 +192,7 @@ class _KnownWords:
         )
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
-        """Whether a figure occurs: rounded, converted, or as share or difference of known ones, too."""
+        """Whether a figure occurs, also rounded, converted, or as share or difference of others."""
         value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
         if (
             value in known

@@ -65,7 +65,7 @@ def _program_not_found_error(agent: KnownAgent) -> NotFound:
 
 
 def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
-    """Run the agent in this terminal and return its exit code. `private`: a folder for its address."""
+    """Run the agent in this terminal. Return its exit code. `private`: a folder for its address."""
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):

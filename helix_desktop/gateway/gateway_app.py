@@ -390,7 +390,7 @@ def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:
-    """Receive a body into one growing buffer, as joining pieces would block others. None: too large."""
+    """Receive a body into one growing buffer, as joining pieces would block. None: too large."""
     content = bytearray()
     while (event := await receive())["type"] != "http.disconnect":
         content += event.get("body", b"")

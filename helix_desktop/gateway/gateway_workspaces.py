@@ -25,7 +25,7 @@ ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService 
 
 
 class GatewayWorkspaces:
-    """Opens workspaces when first requested, here or where they are open. Few unused ones stay open."""
+    """Opens workspaces when first requested, here or where they are open. Few stay open unused."""
 
     def __init__(self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel) -> None:
         self._where = where

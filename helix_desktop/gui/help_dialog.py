@@ -32,7 +32,7 @@ def _read_page_text(file: str) -> str:
 
 
 def find_help_pages(words: str) -> dict[str, str]:
-    """The pages with all these words: those with the words in their title first, then the most hits."""
+    """The pages with all these words: those with the words in their title first, then most hits."""
     wanted, ranked = words.casefold().split(), []
     for file, title, about in list_help_contents():
         line, text = f"{title}: {about}", _read_page_text(file)

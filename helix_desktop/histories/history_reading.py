@@ -139,7 +139,7 @@ def read_history_file(path: Path) -> ImportedSessions:
 def read_sessions(
     path: Path, told: ReadingComplaints, kind: str = "", copy: Path | None = None
 ) -> Iterator[RecordedSession]:
-    """Yield a file's sessions of any form. `copy`: read this instead, as the file may have changed."""
+    """Yield a file's sessions of any form. `copy`: read this instead, as the file may change."""
     there = copy or path
     try:
         if not there.is_file() and there.exists():

@@ -86,7 +86,7 @@ def build_tool_spec(server: str, tool: Any) -> ToolSpec:
 
 
 def build_tool_name(server: str, tool: str) -> str:
-    """Return a name of up to 64 legal characters. A digest tells apart names that could be confused."""
+    """Return a name of up to 64 legal characters. A digest tells similar names apart."""
     import hashlib
     import re
 

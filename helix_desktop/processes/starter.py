@@ -148,7 +148,7 @@ def _own_folders() -> list[str]:
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the path of a program on PATH, or an empty string. Never searches the current folder."""
+    """Return the path of a program on PATH, or nothing. Never searches the current folder."""
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         return name if os.path.isabs(name) else ""  # noqa: PTH117
     known = os.environ if environment is None else environment
@@ -201,7 +201,7 @@ async def start_worker(script: Path, *, line_limit: int = _LINE_LIMIT, memory_by
 
 
 async def end_process(process: Process) -> int:
-    """Kill a process and wait for it. `process.kill()` would take the exit code away from asyncio."""
+    """Kill a process and wait. `process.kill()` would take the exit code away from asyncio."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             if sys.platform == "win32":

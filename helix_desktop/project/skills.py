@@ -96,7 +96,7 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
 
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
-    """Return names and hashes of the files beside SKILL.md, and how many were too many to examine."""
+    """Return names and hashes of the files beside SKILL.md, and how many were left out."""
     files = [
         path
         for path in reading.list_files_below(folder, _MOST_LOOKED_AT)

@@ -290,7 +290,7 @@ class FleetTaskList:
         return bool(rows)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
-        """Let a task go on without a deadline, with further permissions. Return False if it can't."""
+        """Let a task go on without a deadline, with more permissions. Return False if it cannot."""
         if task.result is UNREADABLE:
             return False
         order = replace(task.order, allowed=tuple(dict.fromkeys((*task.order.allowed, *allowed))))

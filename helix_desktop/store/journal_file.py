@@ -201,7 +201,7 @@ class JournalFile:
             return [StoredFact(*row) for row in self.connection.execute(statement, (conversation, after, limit or -1))]
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
-        """Return the facts of all conversations after `watermark`, in the order they were written."""
+        """Return facts of all conversations after `watermark`, in the order they were written."""
         with self.errors:
             rows = self.connection.execute(f"{_LINES} id > ? ORDER BY id LIMIT ?", (watermark, limit))
             return [StoredFact(*row) for row in rows]

@@ -332,7 +332,7 @@ class StoredWorkspace:
             yield
 
     async def bytes_over_limit(self) -> int:
-        """Return by how many bytes the cache exceeds the user's limit. Nothing is removed by itself."""
+        """Return how many bytes the cache is over the user's limit. Nothing is removed by itself."""
         limit = self.settings.limit
         return max(0, await self.index.measure_kept_bytes() - limit) if limit else 0
 

@@ -152,7 +152,7 @@ class AutorunGuard:
         return sorted(found, key=lambda one: (one.path.count("/"), one.path))
 
     def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
-        """Restore each file as it was before. Return the paths of those that could not be restored."""
+        """Restore each file as it was. Return the paths of those that could not be restored."""
         failed = [one.path for one in planted if one.before and one.before.is_content_unknown]
         for one in (one for one in planted if one.path not in failed):
             before = one.before if one.before and not one.before.link else None

@@ -17,7 +17,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 
 def decode_file_text(content: bytes) -> str:
-    """Decode a file. Bytes that are no text survive a round trip through `encode_in_same_encoding`."""
+    """Decode a file. Bytes that are no text survive `encode_in_same_encoding` unchanged."""
     name = detect_encoding(content)
     return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
 

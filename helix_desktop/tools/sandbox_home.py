@@ -127,7 +127,7 @@ def _is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
 
 
 def _must_stay_open(path: str, needed: Sequence[str]) -> bool:
-    """Whether a path must not be closed, because programs are in it or it contains something open."""
+    """Whether a path must stay open, because programs are in it or it contains an open one."""
     return _is_within_any_folder(path, _PROGRAMS) or _contains_any_path(path, needed)
 
 

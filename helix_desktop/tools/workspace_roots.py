@@ -70,7 +70,7 @@ class WorkspaceRoots:
 
     @property
     def with_nothing_hidden(self) -> "WorkspaceRoots":
-        """Return the same folders with nothing hidden, for the program's own work such as an undo."""
+        """Return the same folders with nothing hidden, for the program's own work, as an undo."""
         return replace_field(self, is_hidden_inside=lambda _inside: False)
 
     def is_hidden_path(self, path: Path) -> bool:

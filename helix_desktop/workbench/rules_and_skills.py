@@ -32,7 +32,7 @@ MOST_TOUCHED = 5_000
 
 @dataclass(slots=True)
 class UsedProjectItems:
-    """The paths, skills and files that a conversation has used so far, updated from each fact once."""
+    """The paths, skills and files that a conversation has used, updated from each fact once."""
 
     paths: dict[Path, None] = field(default_factory=dict)
     skills: dict[str, None] = field(default_factory=dict)

@@ -111,7 +111,7 @@ class Moment:
 
 
 class PastMoment(Moment):
-    """A past moment. Its cost depends on what it shows and on changes, not on the history's length."""
+    """A past moment. It costs what it shows and what changed, however long the history is."""
 
     def __init__(self, record: FactTree, seq: int, taken_out: Iterable[Cover] = ()) -> None:
         self.record = record

@@ -126,7 +126,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             self._save_permission_rules([*self._bench.workspace.settings.rules, rule])
 
     def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
-        """Finds the rule by its content, because the rules may have changed since they were shown."""
+        """Finds the rule by its content, as the rules may have changed since they were shown."""
         rules = list(self._bench.workspace.settings.rules)
         if rule in rules:
             rules.remove(rule)

@@ -53,7 +53,7 @@ class RequestCostBars:
                 bottom -= height
 
     def names_and_colours_of_parts(self) -> Sequence[tuple[str, str]]:
-        """The name and colour of each part of a bar, from the bottom up; empty if there are no bars."""
+        """The name and colour of each part of a bar, from the bottom up; empty without bars."""
         names = (tr("read from the cache"), tr("new content"), tr("written again"), tr("reply"))
         return tuple(zip(names, COLOURS, strict=True)) if self._requests else ()
 

@@ -48,7 +48,7 @@ class RestoreResult:
 async def plan_undo_of_changes(
     checkpoints: Checkpoints, changes: Iterable[PathChange], broken: frozenset[str] = frozenset()
 ) -> tuple[PlannedUndo, ...]:
-    """Plan to undo these changes, one for each path. `broken`: paths that others changed in between."""
+    """Plan to undo these changes, one per path. `broken`: paths that others changed in between."""
     await checkpoints.check_for_changes()
     return tuple(
         _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in broken)
