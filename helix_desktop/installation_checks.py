@@ -249,7 +249,7 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
                 yield DoctorFinding(what, _NOTE, note)
             if over:
                 yield DoctorFinding(what, _NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER)
-            yield DoctorFinding(what, _GOOD, f"The workspace opens. Conversations: {len(conversations)}.")
+            yield DoctorFinding(what, _GOOD, f"The workspace can be opened. Conversations: {len(conversations)}.")
 
 
 def build_diagnostics_text(

@@ -99,7 +99,7 @@ CODE_FONT = ProgramSetting(
 )  # fmt: skip
 INSTRUCTIONS = ProgramSetting(
     "agents.instructions", "Instructions", "In every workspace",
-    "Sent to every agent with the system prompt, from the next message on.", "", long=True,
+    "These instructions are sent to every agent with the system prompt, starting with the next message.", "", long=True,
 )  # fmt: skip
 ACP_AGENTS = ProgramSetting(
     "agents.acp", "Tools", "Your own agents",
@@ -111,7 +111,7 @@ SEND_WITH = ProgramSetting(
 )  # fmt: skip
 ASK_ABOVE = ProgramSetting(
     "chat.ask_above", "Chat", "Ask before a message that costs more than",
-    "Based on an estimate for the first step. If the agent uses tools, further steps add to the cost. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
+    "The cost is estimated for the first step. If the agent uses tools, further steps add to the cost. 0 means that you are never asked.", 0, least=0, most=1_000_000, unit="US cents",
 )  # fmt: skip
 NOTIFY_DONE = ProgramSetting(
     "notifications.done", "Notifications", "When an agent finishes", "A notification appears only while the window is in the background.", True
@@ -128,7 +128,7 @@ SHORTCUTS = ProgramSetting(
     dict[str, str](),
 )  # fmt: skip
 LOG_LEVEL = ProgramSetting(
-    "logs.level", "Logs", "Level", "How much is logged. Content and keys are never logged.", "info",
+    "logs.level", "Logs", "Level", "How much detail the log contains. Content and keys are never logged.", "info",
     choices=("debug", "info", "warning", "error"),
 )  # fmt: skip
 LOG_SIZE = ProgramSetting(
@@ -136,19 +136,19 @@ LOG_SIZE = ProgramSetting(
 )  # fmt: skip
 FETCH_PAGES = ProgramSetting(
     "tools.fetch", "Tools", "Agents may fetch web pages",
-    "Gives agents the fetch_url tool. You are asked before each page is fetched. Applies to workspaces opened from now on.", False,
+    "Agents get the fetch_url tool. You are asked before each page is fetched. This setting applies to workspaces that you open from now on.", False,
 )  # fmt: skip
 MACHINE = ProgramSetting(
     "sharing.machine", "Sharing", "Name of this computer",
-    "The name that other computers see in a shared workspace. If empty, the computer's network name is used. Applies to workspaces opened from now on.", "",
+    "The name that other computers see in a shared workspace. If empty, the computer's network name is used. This setting applies to workspaces that you open from now on.", "",
 )  # fmt: skip
 RECORDER = ProgramSetting(
     "recorder.on", "Recorder", "Record the conversations of agents on this computer",
-    "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is saved in the workspace of its folder, even if the window is closed.",
+    "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is saved in the workspace for its folder, even if the window is closed.",
     False,
 )  # fmt: skip
 RECORDER_WITHOUT_AGENTS = ProgramSetting(
-    "recorder.without_agents", "Recorder", "Agents that are not recorded", "One agent per line, such as goose.", "", long=True,
+    "recorder.without_agents", "Recorder", "Agents that are not recorded", "One agent per line (for example, goose).", "", long=True,
 )  # fmt: skip
 RECORDER_WITHOUT_FOLDERS = ProgramSetting(
     "recorder.without_folders", "Recorder", "Folders that are not recorded",

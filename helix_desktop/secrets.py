@@ -222,7 +222,7 @@ class SecretStorage:
         self._seen(found)
         if isinstance(secret, ProviderKey) and secret.is_for_another_host:
             raise ActionRefused(
-                f"The key of {secret.provider} was entered for {secret.entered_for} and was not sent to {secret.host}.",
+                f"The key for {secret.provider} was entered for {secret.entered_for} and was not sent to {secret.host}.",
                 remedy="Enter the key again for the new address.",
             )
         return found
@@ -270,8 +270,8 @@ class SecretStorage:
         if where is SecretKeeper.FILE and not self._consent():
             raise ActionRefused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy=f"To allow a key file, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in {self._file.with_name('settings.toml')}.",
-            )
+                remedy=f"To allow a key file, go to Settings > General > Keys. You can also set file = true under [keys] in {self._file.with_name('settings.toml')}.",
+            )  # fmt: skip
         if where is SecretKeeper.KEYRING:
             self.allow_asking_keyring()
             await self._call_keyring(lambda keyring: _store_in_keyring(keyring, self._service, name, value))

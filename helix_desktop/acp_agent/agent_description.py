@@ -5,7 +5,7 @@ from typing import Any
 from helix_desktop import __version__
 
 PROTOCOL = 1
-SIGN_IN = "A provider's key is added in Helix Desktop's window, or with `helix-desktop provider add` in a terminal."
+SIGN_IN = "Add the provider's key in Helix Desktop's window, or with `helix-desktop provider add` in a terminal."
 
 
 def build_initialize_result() -> dict[str, Any]:

@@ -85,7 +85,7 @@ class EditorConversation:
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
         """Sends the message and returns why the turn ended, in the protocol's words, once all its updates are sent."""
         if self._is_answering:
-            raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
+            raise InvalidInput("The agent is still answering the last message.", remedy="Wait until the agent has finished, or cancel the answer first.")  # fmt: skip
         if self.is_begun:
             await self.open_session()  # The session must be open to find the model.
         if not self._bench.model_of_conversation(self.id):

@@ -176,7 +176,7 @@ class AgentConnection:
         """Requests are handled side by side, so it is ended before too many of them wait."""
         if "method" in message and "id" in message:
             if message["id"] in self._open_requests:
-                self.kill_with_reason("it sent two requests with the same id")
+                self.kill_with_reason("it sent two requests with the same ID")
             self._open_requests[message["id"]] = max(size, _PIECE)
             if sum(self._open_requests.values()) > MOST_WAITING:
                 self.kill_with_reason("it sent too many requests at once")

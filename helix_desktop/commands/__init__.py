@@ -52,8 +52,8 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
-        epilog="Without a command, the window opens; with a folder instead of a command, the folder opens in it as a workspace. Exit codes are 0 (success), 1 (not found or failed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
-    )
+        epilog="Without a command, the window opens. If you specify a folder instead of a command, the window opens the folder as a workspace. Exit codes are 0 (success), 1 (not found or failed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
+    )  # fmt: skip
     whole.add_argument("--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)")
     whole.add_argument(
         "--version", action="version", help="show the version and exit", version=f"Helix Desktop {__version__}"

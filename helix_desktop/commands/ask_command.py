@@ -26,7 +26,7 @@ OPTIONS: Options = {
     **NAMED_WORKSPACE,
     "--conversation, -c C": "the ID or title of the conversation to continue",
     "--model, -m M": "the model for this conversation, as provider/model",
-    "--allow WHAT...": "edits, commands, all, or the name of a tool. Five permissions are given only by name or with all: hidden (run commands that hide what they run), held (run commands to which a rule may apply that denies them or asks first), outside_sandbox (run commands outside the sandbox), opened (run commands that use hidden files or other access that you did not give to all commands) and runs_later (change files that other programs run). Anything else that needs permission is refused",
+    "--allow WHAT...": "edits, commands, all, or the name of a tool. Five permissions are given only by name or with all: hidden (run commands that hide what they run), held (run commands that a rule may deny or may require you to approve), outside_sandbox (run commands outside the sandbox), opened (run commands that use hidden files or other access that you did not give to all commands) and runs_later (change files that other programs run). Anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: refuse (send nothing), wait until it has finished, or branch (continue in a copy); default: refuse",
     "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
     "--copy-with-changes": "like --copy, but the copy also contains your uncommitted changes",
@@ -51,7 +51,7 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
         raise errors.InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
     if not arguments.resume and not arguments.text:
-        raise errors.InvalidInput("There is no message.", remedy="Enter it as TEXT, or use - to read standard input.")
+        raise errors.InvalidInput("There is no message.", remedy="Enter a message as TEXT, or use - to read standard input.")  # fmt: skip
     return workspace_access.run_on_workspace(arguments, source=None)
 
 

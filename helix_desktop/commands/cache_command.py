@@ -199,6 +199,6 @@ async def collect_unused_entries(arguments: argparse.Namespace, workspace: Store
     await print_result(arguments, console, removed, line)
     if (left := await workspace.index.measure_kept_bytes()) > arguments.to > 0:
         await console.print_error(
-            f"{left:,} bytes are still in use, by entries that messages use, that were stored by hand, or that are pinned."
+            f"{left:,} bytes belong to entries that are used by messages, were stored by hand, or are pinned."
         )
     return 0

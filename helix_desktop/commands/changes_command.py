@@ -73,7 +73,7 @@ async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespac
     elif not turns:
         row = bench.conversation_row(conversation)
         name = escape_control_characters(row.title if row else conversation)
-        await console.print_line(f"No turn of {name} changed files.")
+        await console.print_line(f"No turn in {name} changed any files.")
     return 0
 
 
@@ -134,7 +134,7 @@ async def _chosen_file_changes(
     files = await changes.changes_with_folders([source for turn in turns for source in turn.sources])
     for path in arguments.paths:
         if not any(_is_file_named(file, [path]) for file in files):
-            raise NotFound(f"The agent has not changed {path} there.", remedy="See `changes list`.")
+            raise NotFound(f"The agent has not changed {path} there.", remedy="To see the changed files, run `changes list`.")  # fmt: skip
     return [file for file in files if _is_file_named(file, arguments.paths)], conversation, changes
 
 
@@ -151,7 +151,7 @@ async def _chosen_turns_of_changes(
             )
         turns = [turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))]
         if not turns:
-            raise NotFound(f"Turn {arguments.turn} of this conversation changed no files.")
+            raise NotFound(f"Turn {arguments.turn} in this conversation did not change any files.")
     return turns
 
 

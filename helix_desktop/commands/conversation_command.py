@@ -43,7 +43,11 @@ def add_conversation_command(nouns: Subparsers) -> None:
     )  # fmt: skip
     options: Options = {
         **CONVERSATION,
-        "--as openai": {"choices": ("openai",), "default": "openai", "help": "chat completions messages"},
+        "--as openai": {
+            "choices": ("openai",),
+            "default": "openai",
+            "help": "the format: messages as in OpenAI's Chat Completions API",
+        },
     }
     sentence = "write a conversation to standard output, one message per line; see also `restore`"
     add_workspace_verb(verbs, "export", sentence, export_conversation_file, options, reads=True)
@@ -84,7 +88,7 @@ def parse_date(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp() if text else math.inf
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{text!r} is not a date.", remedy="Write it like 2026-01-31.") from None
+        raise InvalidInput(f"{text!r} is not a date.", remedy="Enter a date such as 2026-01-31.") from None
 
 
 async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

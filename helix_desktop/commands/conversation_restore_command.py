@@ -24,7 +24,7 @@ _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HO
 OPTIONS: Options = {
     **CONVERSATION,
     "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to save the session for, or a new file (default: the agent that the conversation comes from)"},
-    "--before-compaction N": {"type": int, "default": 0, "help": "save it as it was before compaction N (the first one is 1)"},
+    "--before-compaction N": {"type": int, "default": 0, "help": "save the conversation as it was before compaction N (counting from 1)"},
     "--fold": "fold older parts first, even if the conversation fits in the context window of the agent's model",
     "--window TOKENS": {"type": int, "default": 0, "help": "the size of the context window of the agent's model in tokens (default: that of its usual model); anything that does not fit is folded"},
     "--mcp": "also add this workspace's MCP server to the agent's settings, so that the agent can read what was folded",

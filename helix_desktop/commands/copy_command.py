@@ -36,7 +36,7 @@ BRINGING_BACK: Options = {
 def add_copy_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("copy", help="list the repository copies that agents work in, and bring back their changes")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    sentence = "list the copies of the repository, with their size, their age and the changes that exist only there"
+    sentence = "list the copies of the repository, with the size and age of each copy and the changes that exist only in it"  # fmt: skip
     add_workspace_verb(verbs, "list", sentence, partial(act_on_workbench, _print_copies))
     work = partial(act_on_workbench, _print_copy)
     add_workspace_verb(verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY)

@@ -16,7 +16,7 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
 def add_doctor_command(nouns: Subparsers) -> None:
     one = add_verb(nouns, "doctor", "check this installation", run_doctor_command)
-    one.add_argument("--output", "-o", type=Path, metavar="FILE", help="write a report to this file; read it before you send it to anyone")  # fmt: skip
+    one.add_argument("--output", "-o", type=Path, metavar="FILE", help="write a report to this file; read the report before you send it to anyone")  # fmt: skip
 
 
 def run_doctor_command(arguments: argparse.Namespace) -> int:
@@ -38,5 +38,5 @@ async def _print_findings(
     for finding in findings:
         lines.append(f"{MARKS[finding.state]}  {finding.what:<18} {finding.says}")
         lines += [f"{'':<23}{finding.remedy}"] if finding.remedy else []
-    lines += [f"Written to {arguments.output}. Read it before you send it to anyone."] if arguments.output else []
+    lines += [f"The report was written to {arguments.output}. Read the report before you send it to anyone."] if arguments.output else []  # fmt: skip
     await print_result(arguments, console, [asdict(finding) for finding in findings], *lines)

@@ -27,9 +27,9 @@ def add_fleet_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("fleet", help="show what the workers are doing, or stop them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", None)
-    stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until `fleet start`", _stop_tasks)
+    stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until you run `fleet start`", _stop_tasks)
     stop.add_argument("tasks", nargs="*", metavar="TASK", help="the task's ID, or the first part of it")
-    stop.add_argument("--all", action="store_true", help="stop all tasks until `fleet start`")
+    stop.add_argument("--all", action="store_true", help="stop all tasks until you run `fleet start`")
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
     drain = _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers)
     drain.add_argument(
@@ -40,7 +40,7 @@ def add_fleet_command(nouns: Subparsers) -> None:
     )
     budget = _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget)
     budget.add_argument("dollars", type=float, metavar="DOLLARS", help="the limit in dollars; 0 means no limit")
-    budget.add_argument("--agent", default="", metavar="A", help="only the tasks of this agent")
+    budget.add_argument("--agent", default="", metavar="A", help="limit only this agent's tasks")
     budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store")  # fmt: skip
 
 
@@ -80,7 +80,7 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
     sound = [one for one in found if "trouble" not in one]
     if unknown := set(getattr(arguments, "tasks", ())) - {task for one in sound for task in one["changed"]}:
         raise NotFound(
-            f"There is no task {min(unknown)} that could be stopped.", remedy="`fleet status` shows the tasks."
+            f"There is no task {min(unknown)} that can be stopped.", remedy="`fleet status` shows the tasks."
         )
     states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
     whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
@@ -108,12 +108,12 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
     lines = [f"{found['name']}: {counts}; ${found['cost']:.2f}"]
     if found["is_stopped"]:
-        lines.append("  Stopped: no task runs until you run `fleet start`.")
+        lines.append("  Stopped: no task starts until you run `fleet start`.")
     lines += [
         f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}" for scope, one in found["budgets"].items()
     ]
-    lines += [f"  {provider} asked to be left alone for a while" for provider in found["paused_providers"]]
-    lines += [f"  leaves the tasks to other workers: {machine}" for machine in found.get("unable", ())]
+    lines += [f"  {provider} asked the workers to wait for a while" for provider in found["paused_providers"]]
+    lines += [f"  starts no tasks at the moment: {machine}" for machine in found.get("unable", ())]
     for worker, count in sorted(found["workers"].items()):
         lines.append(f"  {worker}: {count}{' (draining)' if worker in found['draining'] else ''}")
     for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):

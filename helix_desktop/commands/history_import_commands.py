@@ -29,7 +29,11 @@ KEYS_SHOWN = 20
 
 IMPORTING: Options = {
     "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `conversation find` lists)"},
-    "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it isn't detected"},
+    "--from KIND": {
+        "dest": "kind",
+        "choices": KINDS,
+        "help": "the program or format (default: detected automatically)",
+    },
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
     # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.
@@ -43,7 +47,7 @@ def add_history_import_commands(verbs: Subparsers) -> None:
     add_workspace_verb(verbs, "import", sentence, import_into_workspace, IMPORTING, run=run_import, counts=True)
     add_verb(verbs, "find", "list conversations from other programs on this computer", run_find_histories)
     add_workspace_verb(verbs, "imports", "list imports, newest first", list_imports)
-    options = {"IMPORT": {"dest": "import_run", "help": "the import, as shown by `conversation imports`"}}
+    options = {"IMPORT": {"dest": "import_run", "help": "the import's ID, as shown by `conversation imports`"}}
     sentence = "undo an import and move its conversations to the trash"
     add_workspace_verb(verbs, "undo-import", sentence, undo_named_import, options)
 

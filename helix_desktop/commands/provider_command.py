@@ -123,7 +123,7 @@ async def _provider_from_arguments(arguments: argparse.Namespace, desk: Provider
     config = replace(config, **{name: value for name, value in given.items() if value})
     if not config.base_url and config.kind != "demo":
         raise InvalidInput(
-            f"{arguments.name} is not a known provider, so you need to specify its address.", remedy="Give --base-url."
+            f"{arguments.name} is not a known provider, so you need to specify its address.", remedy="Add --base-url."
         )
     return config
 

@@ -48,7 +48,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     }  # fmt: skip
     add_verb(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
     add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
-    options = {"--folder FOLDER...": "only in the workspaces of this folder and its subfolders", **CHOICE}
+    options = {"--folder FOLDER...": "only in the workspaces for this folder and its subfolders", **CHOICE}
     sentence = "permanently delete what was recorded; the agents' own files stay"
     add_verb(verbs, "forget", sentence, _forget_recorded, options)
     sentence = "show whether the recorder is on, what it reads, and where it saves conversations"
@@ -146,14 +146,14 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     where = f"It {reads}:" if found["reads"] else "No conversations from other programs were found on this computer."
     yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
-    yield from (f"- not the conversations of {name}" for name in found["without_agents"])
+    yield from (f"- not recorded: conversations with {name}" for name in found["without_agents"])
     for name in found["without_folders"]:
         yield f"- not what was done in {name}{'' if Path(name).is_dir() else ' (no such folder)'}"
-    yield f"Each conversation is saved in the workspace of its folder, in {found['keeps_in']}."
+    yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
     if found["last_import"]:
         yield f"The last recording was at {format_local_minute(found['last_import'])}."
     if found["trouble"]:
-        yield f"The last import failed, and is tried again: {found['trouble']}"
+        yield f"The last import failed and will be tried again: {found['trouble']}"
 
 
 def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders, ProgramSettings]:

@@ -22,8 +22,8 @@ def add_resident_command(nouns: Subparsers) -> None:
     add_verb(verbs, "status", "show the background process and which agents use it", _print_resident_status)
     add_verb(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
     add_verb(
-        verbs, "leave", "before you uninstall: take the gateway's address out of agents' settings", _disconnect_all
-    )
+        verbs, "leave", "remove the gateway's address from the agents' settings, before you uninstall Helix Desktop", _disconnect_all
+    )  # fmt: skip
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
-        print("The background process is not running. It is started when it is needed.")
+        print("The background process is not running. It starts when it is needed.")
     else:
         print(f"The background process {found['pid']} has been running since {format_local_minute(found['since'])}.")
         print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It has no address.")

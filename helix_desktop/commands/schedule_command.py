@@ -15,8 +15,8 @@ from helix_desktop.resident.schedules import WorkSchedule
 
 ADDING: Options = {
     "--at HH:MM": {"required": True, "help": "the time of day"},
-    "--days DAYS": {"default": "every", "help": "such as mon,thu, weekdays or every (the default)"},
-    "--zone ZONE": "a time zone such as Europe/Berlin (default: the computer's)",
+    "--days DAYS": {"default": "every", "help": "for example mon,thu; or weekdays, weekends or every (the default)"},
+    "--zone ZONE": "a time zone such as Europe/Berlin (default: this computer's time zone)",
     "--missed once|never": "if the computer was off: add the task once afterwards, or never (default: once)",
     "--agent A": "see `task add --help`",
     "--model M": "see `task add --help`",
@@ -29,7 +29,7 @@ ADDING: Options = {
 
 
 def add_schedule_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("schedule", help="add tasks at set times, such as every weekday at 8")
+    noun = nouns.add_parser("schedule", help="add tasks at set times, for example every weekday at 8:00")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     add_verb(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
     add_verb(verbs, "list", "list the schedules and when each one next adds a task", _list_schedules)

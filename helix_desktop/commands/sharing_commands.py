@@ -202,7 +202,7 @@ async def run_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, co
             f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} entries that were missing from the store and {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
-        await console.print_line(f"Removed from the store {done['collected']:,} rows that no computer uses.")
+        await console.print_line(f"Removed {done['collected']:,} rows that no computer uses from the store.")
     return code
 
 

@@ -40,7 +40,7 @@ ADDING: Options = {
     "--priority P": {"type": int, "default": 0, "help": "tasks with a higher number go first (default: 0)"},
     "--after T...": "wait until this task is done",
     "--budget DOLLARS": {"type": float, "default": 0.0, "help": "how much the task may cost"},
-    "--deadline WHEN": "the task fails if it isn't done by then: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d",
+    "--deadline WHEN": "the task fails if it has not finished by this deadline: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d",
     "--key K": "a task with the same key is added only once",
 }
 TASKS: Options = {"T...": {"dest": "tasks", "help": "the task's ID, or the first part of it"}}

@@ -125,14 +125,14 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
         except HelixError as error:
             await task_list.notes.exclude_machine_for(bench.sharing.machine_name, error.what, 2.0 * UNABLE_SECONDS)
             if bench.id not in getattr(arguments, "unable", ()):
-                await console.print_error(f"The tasks of {bench.name} wait for another worker. {error}")
+                await console.print_error(f"The tasks of {bench.name} are waiting for another worker. {error}")
             return UNABLE
         getattr(arguments, "unable", set[str]()).discard(bench.id)
         worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow)
         worker.report = report
         worker.most_kept = max(0, arguments.keep)
         worker.tasks_may_allow = not arguments.ignore_task_allow
-        await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")
+        await console.print_error(f"Running the tasks of {bench.name}, {arguments.at_once} at a time.")
         own = getattr(arguments, "workers", None)
         if own is None:  # Another process runs the command, but the workspace is open in this one.
             await worker.work_until_drained(until_empty=arguments.drain)

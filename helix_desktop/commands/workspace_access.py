@@ -151,7 +151,7 @@ async def _run_on_temporary_copy(
     with read_only_copy.copy_for_reading(known.folder) as folder:
         async with aclosing(await StoredWorkspace.open(folder, count=counting)) as workspace:
             await console.print_error(
-                f"The disk with {known.folder} is full or read-only. This was read from a copy; nothing was changed."
+                f"The disk that contains {known.folder} is full or read-only. The data was read from a copy, and nothing was changed."
             )
             return await _do_work(arguments, workspace, console)
 
@@ -163,7 +163,7 @@ async def _do_work(arguments: argparse.Namespace, workspace: StoredWorkspace, co
         strange = next((word for word in arguments.argv if re.search("[\ud800-\udfff]", word)), None)
         if strange is None:
             raise
-        raise errors.InvalidInput(f"{strange} is not UTF-8 text.", remedy="Write it in UTF-8.") from error
+        raise errors.InvalidInput(f"{strange} is not UTF-8 text.", remedy="Enter the text in UTF-8.") from error
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:

@@ -33,7 +33,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_changing_verb = partial(add_verb, verbs, run=_run_workspace_change, work=change_open_workspace)
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
-    add_changing_verb("colour", "change the colour of a workspace", options=options, setting="colour")
+    add_changing_verb("colour", "change the color of a workspace", options=options, setting="colour")
     add_verb(verbs, "trash", "move a workspace to the trash", _trash_or_restore_workspace, WORKSPACE, restores=False)
     add_verb(
         verbs, "restore", "restore a workspace from the trash", _trash_or_restore_workspace, WORKSPACE, restores=True
@@ -57,7 +57,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
 
 def _parse_colour(text: str) -> str:
     if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
-        raise argparse.ArgumentTypeError(f"{text} is not a colour such as #7aa2f7")
+        raise argparse.ArgumentTypeError(f"{text} is not a color such as #7aa2f7")
     return text
 
 

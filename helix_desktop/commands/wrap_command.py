@@ -85,7 +85,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
     try:
         words = shlex.split(arguments.command)
     except ValueError as error:
-        raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote it as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
+        raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote the command line as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
     if words and not arguments.protocol:
         raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini to specify the protocol that the agent uses with its provider.")  # fmt: skip
     if words and "--" in arguments.argv:  # Everything after `--` belongs to the agent.
@@ -158,7 +158,7 @@ def _change_agent_configuration(
         if arguments.install
         else agent_settings.plan_address_removal(agent, where.config)
     )
-    print(change.as_unified_diff() or f"{change.file} already contains this.")
+    print(change.as_unified_diff() or f"{change.file} does not need to be changed.")
     if change.before == change.after or not (arguments.yes or _ask_to_change_file(change.file)):
         return 0
     (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)

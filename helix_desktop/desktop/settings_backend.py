@@ -114,7 +114,7 @@ class SettingsBackend:
     async def free_up_space(self, bench: Workbench) -> str:
         workspace = bench.workspace
         if not workspace.settings.limit:
-            return tr("No limit is set, so there is nothing to free up. Set a limit above first.")
+            return tr("No limit is set, so there is no need to free up space. Set a limit above first.")
         gone = await workspace.cache.remove_unused_down_to(workspace.settings.limit)
         entries = format_count(gone.entries, "{n} entry removed", "{n} entries removed")
         return tr("{what}, {size} freed.", what=entries, size=format_byte_size(gone.bytes))

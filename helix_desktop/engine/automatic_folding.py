@@ -254,7 +254,7 @@ class ConversationFolding:
         if plan is not None:
             return f"Next fold: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
-            return f"Next fold: old outputs are replaced with one-line markers, {clearing.why}."
+            return f"Next fold: old outputs are replaced with one-line markers ({clearing.why})."
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:
@@ -285,7 +285,7 @@ class ConversationFolding:
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
         situation = self.current_situation()
         if kind not in STRATEGIES:
-            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="Use markers for old outputs.")
+            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="For old outputs, use markers instead.")  # fmt: skip
         span = STRATEGIES[kind].span(situation)
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
 

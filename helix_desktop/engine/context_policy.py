@@ -17,10 +17,10 @@ from helix_desktop.fast_dataclass import dataclass
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the context window is nearly full. Short sessions can cost more than without folding.",
-    "observational": "When a large output arrives, the agent is asked what it needs from it. Older messages are condensed into a dated list of observations, and long lists are merged.",
+    "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the context window is nearly full. Short conversations can cost more than they would without folding.",
+    "observational": "When a large output arrives, the agent is asked which parts it needs. Older messages are condensed into a dated list of observations, and long lists are merged.",
     "layered": "Large outputs become excerpts, old outputs become one-line markers, and older messages become a handover document, each only when this saves money at the model's prices.",
-    "keeps_most": "Like the layered preset, but keeps more text in the context, and writes a handover document only when half of a large context window is full. This preset costs more.",
+    "keeps_most": "Keeps more text in the context than the layered preset and writes a handover document only when half of a large context window is used. This preset costs more.",
     "none": "Nothing is folded. When the context window is full, the conversation cannot be continued.",
 }
 DEFAULT_PRESET = "layered"
@@ -82,19 +82,19 @@ class Policy:
     preset: str = DEFAULT_PRESET
 
     admission: str = _declare_threshold(
-        "ahead", "When a large output arrives", "How to handle a large output: keep it as it is, ask the agent what it needs, have the agent say in advance what it needs, or show the agent an excerpt instead.",
+        "ahead", "When a large output arrives", "How to handle a large output: keep all of it, ask the agent which parts it needs, have the agent name these parts in advance, or show the agent an excerpt.",
         group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
     )  # fmt: skip
     admission_tokens: int = _declare_threshold(
-        4_000, "Shorten outputs longer than", "Outputs longer than this are shortened on arrival.",
+        4_000, "Shorten outputs longer than", "Outputs longer than this are shortened as soon as they arrive.",
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_command_tokens: int = _declare_threshold(
-        2_000, "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors usually matter most.",
+        2_000, "Shorten command outputs longer than", "Command outputs longer than this are shortened as soon as they arrive. In a log, the beginning, the end and the errors usually matter most.",
         group="Large outputs", helix=4_000, observational=4_000, none=4_000, within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_batch_tokens: int = _declare_threshold(
-        12_000, "Shorten outputs of parallel calls that total more than", "When the outputs of parallel calls exceed this total, the largest are shortened.",
+        12_000, "Shorten outputs of parallel calls that total more than", "If the outputs of parallel tool calls add up to more than this, the longest outputs are shortened.",
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declare_threshold(
@@ -102,7 +102,7 @@ class Policy:
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declare_threshold(
-        500, "Length of an excerpt", "Approximate length of the excerpt that takes the place of a large output.",
+        500, "Length of an excerpt", "Approximate length of the excerpt that replaces a large output.",
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
@@ -111,7 +111,7 @@ class Policy:
     )  # fmt: skip
 
     caching: str = _declare_threshold(
-        "pays", "Replace old outputs with one-line markers", "When old outputs are replaced with one-line markers: never, after a number of steps, or when it saves money.",
+        "pays", "Replace old outputs with one-line markers", "When old outputs are replaced with one-line markers: never, after a number of steps, or when doing so saves money.",
         group="Old outputs", helix="steps", observational="off", keeps_most="off", none="off", choices=("off", "steps", "pays"),
     )  # fmt: skip
     caching_steps: int = _declare_threshold(
@@ -123,11 +123,11 @@ class Policy:
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declare_threshold(
-        4_000, "Minimum tokens freed by replacing outputs", "Old outputs are replaced to save money only if that frees at least this much, or an eighth of the context window if that is less.",
+        4_000, "Minimum tokens freed by replacing outputs", "To save money, old outputs are replaced only if this frees at least this many tokens, or an eighth of the context window, whichever is less.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declare_threshold(
-        1 / 3, "After a pause, free at least this share of the context", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
+        1 / 3, "After a pause, free at least this share of the context", "After a pause that is long enough for the provider's cache to expire, old outputs are replaced if at least this share of the context would be freed.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
@@ -144,16 +144,16 @@ class Policy:
         group="Observations", observational=True,
     )  # fmt: skip
     observation_share: float = _declare_threshold(
-        0.30, "Condense messages that take up more than", "At the end of a turn, older messages that exceed this share of the context window are condensed into dated observations.",
+        0.30, "Condense messages that take up more than", "If older messages take up more than this share of the context window at the end of a turn, they are condensed into dated observations.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
     reflection_share: float = _declare_threshold(
-        0.50, "Merge observations that take up more than", "Observations that exceed this share of the context window are merged into a shorter list, a reflection.",
+        0.50, "Merge observations that take up more than", "If observations take up more than this share of the context window, they are merged into a shorter list, called a reflection.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
 
     handover: str = _declare_threshold(
-        "pays", "Write handover documents", "When a handover document replaces older messages: never, only when the next request wouldn't fit, when a set share of the context window is full, or when it saves money.",
+        "pays", "Write handover documents", "When a handover document replaces older messages: never, only when the next request wouldn't fit, when a set share of the context window is used, or when doing so saves money.",
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declare_threshold(
@@ -161,11 +161,11 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        38_400, "Minimum context for a handover document (tokens)", "A handover document is written to save money only if the conversation is longer than this size or than the share of the model's context window in the next setting, whichever is smaller.",
+        38_400, "Minimum context for a handover document (tokens)", "To save money, a handover document is written only if the conversation is longer than this many tokens, or than the share of the model's context window in the next setting, whichever is less.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
-        0.30, "Minimum context for a handover document (share of the context window)", "A handover document is written to save money only if the conversation is longer than this share of the model's context window or than the size in the previous setting, whichever is smaller.",
+        0.30, "Minimum context for a handover document (share of the context window)", "To save money, a handover document is written only if the conversation is longer than this share of the model's context window, or than the number of tokens in the previous setting, whichever is less.",
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
@@ -186,7 +186,7 @@ class Policy:
     )  # fmt: skip
 
     keep_alive_dollars: float = _declare_threshold(
-        0.0, "Keep the provider's cache alive during a pause", "At most this much is spent during one pause to keep the context in the provider's cache, and only while that is likely to cost less than sending the whole context again. 0 turns it off.",
+        0.0, "Keep the provider's cache alive during a pause", "The maximum cost of keeping the context in the provider's cache during one pause. The cache is kept alive only while this is likely to cost less than sending the whole context again. 0 means that the cache is not kept alive.",
         group="Pauses", within=(0, 100), unit="dollars",
     )  # fmt: skip
 
@@ -195,7 +195,7 @@ class Policy:
         group="Tools", within=(0, 1),
     )  # fmt: skip
     catalogue_tokens: int = _declare_threshold(
-        2_000, "Space for tool lists", "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
+        2_000, "Space for tool lists", "Space in each request for listing servers, skills and agents. The agent can search for those that are not listed.",
         group="Tools", within=(0, 50_000), unit="tokens",
     )  # fmt: skip
 
@@ -204,7 +204,7 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declare_threshold(
-        3, "Recent steps to leave unfolded", "The most recent steps of a running turn are never folded.",
+        3, "Recent steps to leave unfolded", "The number of recent steps in a running turn that are never folded.",
         group="Safety", helix=8, observational=8, none=8, keeps_most=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declare_threshold(
@@ -220,7 +220,7 @@ class Policy:
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declare_threshold(
-        60.0, "Time limit for a summary when the context window is full", "If the next request wouldn't fit in the context window: how long to wait for a summary before continuing without one.",
+        60.0, "Time limit for a summary when the context window is full", "How long to wait for a summary before continuing without one, if the next request wouldn't fit in the context window.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declare_threshold(
@@ -228,7 +228,7 @@ class Policy:
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declare_threshold(
-        128_000, "Default size of a model's context window", "The size of the context window to assume for a model that doesn't report one.",
+        128_000, "Default size of a model's context window", "The context window size that is assumed for a model that doesn't report its own.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declare_threshold(

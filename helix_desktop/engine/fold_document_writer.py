@@ -179,7 +179,7 @@ class FoldDocumentWriter:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
         if self._document_limit_tokens(reading) >= LEAST_DOCUMENT_TOKENS:
             return ""
-        return f"Folding {reading.shown:,} tokens would save less than a tenth of them."
+        return f"Folding {reading.shown:,} tokens would save less than a tenth of that number."
 
     async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
         """Wait for this writer's work, as long as a turn may. Return why it gave up, or an empty string."""

@@ -108,7 +108,7 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     if now != after:
         raise ActionRefused(
             f"The settings file {file} was changed after the agent was connected. Nothing was written.",
-            remedy=f"Remove the gateway's address yourself, and delete {note}.",
+            remedy=f"Remove the gateway's address from the settings file yourself, and delete {note}.",
         )
     return AgentSettingsChange(agent.name, file, now, before, created=created)
 

@@ -79,7 +79,7 @@ def _read_text_or_empty(file: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFileMistake(f"{file} cannot be read, so the requests' destination is unknown: {error}.") from None
+        raise ConfigFileMistake(f"{file} cannot be read, so it is not known where the agent's requests go: {error}.") from None  # fmt: skip
 
 
 def _read_json_settings(file: Path) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _checked_address(address: Any, source: str) -> str:
 def _refusal(title: str, reason: str) -> ActionRefused:
     return ActionRefused(
         f"{title} cannot use the gateway: {reason}. Nothing was sent.",
-        remedy="Start the agent without wrap, or change that setting.",
+        remedy="Start the agent without wrap, or change the agent setting that prevents this.",
     )
 
 

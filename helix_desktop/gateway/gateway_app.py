@@ -277,7 +277,9 @@ class GatewayApp:
         seen.last = time.time()
         on_plan = agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold
         seen.unfolded = (
-            "It is logged in with a subscription. Folding is off for those unless you turn it on." if on_plan else ""
+            "The agent is signed in with a subscription. With a subscription, folding is off unless you turn it on."
+            if on_plan
+            else ""
         )
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:

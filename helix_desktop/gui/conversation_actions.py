@@ -114,7 +114,7 @@ class ConversationActions:
         self._ask_to_delete_for_good(bench, tr("Empty trash"), text)
 
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
-        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone. The agent's own files stay, and the recorder leaves this conversation out from now on.", title=row.title)  # fmt: skip
+        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone. The agent's own files are kept, and the recorder will not save this conversation again.", title=row.title)  # fmt: skip
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
 
     def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, ids: Sequence[str] = ()) -> None:
@@ -211,17 +211,17 @@ class ConversationActions:
             if saved is not None:
                 show_text_box(self.window, tr("The session was saved"), "\n\n".join(saved[0]), saved[1])
                 return
-            text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation, which your provider may bill. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
+            text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation. Your provider may charge for this. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
             ways = [(tr("Fold older parts"), partial(save_session, compaction, is_folded=True))]
             ask_which_way(self.window, title, text, "", ways)
 
         def offer_ways(compactions: int) -> None:
             ways = [(tr("Save the session"), partial(save_session, 0))]
             if compactions:
-                ways.append((tr("Save it as it was before the last compaction"), partial(save_session, compactions)))
+                ways.append((tr("Save the session as it was before the last compaction"), partial(save_session, compactions)))  # fmt: skip
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("A new session is saved where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name)  # fmt: skip
-            more = tr("If you fold older parts, your provider may bill that, and this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+            more = tr("If you fold older parts, your provider may charge for this, and this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
             ask_which_way(self.window, title, f"{text}\n\n{more}", "", ways)
 
         self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)

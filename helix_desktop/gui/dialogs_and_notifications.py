@@ -101,7 +101,7 @@ class DialogsAndNotifications(QObject):
 
         def show_missing_folder(gone: Sequence[Path]) -> None:
             if gone and window.current_workbench is bench and not window.notices.shown_text:
-                words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another.", folder=gone[0])  # fmt: skip
+                words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another one.", folder=gone[0])  # fmt: skip
                 choose = window.window_actions["workspace-folder"].trigger
                 window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, shown_ms=60_000)
 
@@ -128,7 +128,7 @@ class DialogsAndNotifications(QObject):
 
     def _ask_to_allow_imported_settings(self, bench: Workbench) -> None:
         text = tr(
-            "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. Nothing listed here takes effect until you allow it:\n\n{proposals}",
+            "This workspace was imported and contains folders, permissions, MCP servers or instructions from another computer. Nothing listed here takes effect until you allow it:\n\n{proposals}",
             proposals=bench.read_imported_proposals(),
         )
 

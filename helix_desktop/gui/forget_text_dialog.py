@@ -87,7 +87,7 @@ class ForgetTextDialog(widgets.TransientDialog):
 
         self._show_forget_message(
             tr(
-                "Searching everything. In a large workspace, the search takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
+                "Searching everything. In a large workspace, the search can take a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
             )
         )
         self.bar.setAccessibleName(tr("Forget text"))
@@ -116,7 +116,7 @@ class ForgetTextDialog(widgets.TransientDialog):
             self.stop_button.hide()
             self._show_forget_message(
                 tr(
-                    "Removing the text. This cannot be stopped. Don't close the program now. Otherwise, some copies may remain and you would have to remove the text again."
+                    "The text is being removed, and this cannot be stopped. Don't close the program now. Otherwise, some copies may remain and you would have to remove the text again."
                 )
             )
 
@@ -160,7 +160,7 @@ def describe_forgotten(purged: ForgetResult) -> str:
 
 def _explain_forgetting(workspace: str) -> list[str]:
     return [
-        tr("Text to remove from the workspace {name}, such as a key or a password:", name=workspace),
+        tr("Text to remove from the workspace {name} (for example, a key or a password):", name=workspace),
         tr(
             "The text is removed from the journal of every conversation, the cache (every entry that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
         ),

@@ -208,7 +208,7 @@ def send_or_ask_if_expensive(
         send_it()
         return
     words = tr(
-        "This message would cost about {price}, more than the {limit} you set. Nothing has been sent.",
+        "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
         price=format_dollars(price), limit=format_dollars(most),
     )  # fmt: skip
     ways = [(tr("Send"), send_it)]

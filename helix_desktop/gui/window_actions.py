@@ -123,7 +123,7 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("fold-reflection", tr("Merge observations about older messages now"), context),
         WindowAction("fold-handover", tr("Write a handover document now"), context, "Ctrl+Shift+H"),
         WindowAction("policy", tr("Choose a preset"), context),
-        WindowAction("agents", tr("Show the agents of this conversation…"), context),
+        WindowAction("agents", tr("Show the agents in this conversation…"), context),
         WindowAction("brought", tr("Rules, skills, hooks and agents in this folder…"), context),
         WindowAction("lab", tr("What would other settings have cost here?"), context),
         WindowAction("compare-presets", tr("What would each preset have cost in my last conversations?"), context),

@@ -99,7 +99,7 @@ class WorkspaceActions:
         window = self._window
         lasting = ProgressDialog(tr("Exporting “{name}”", name=row.name), window)
         lasting.rejected.connect(lambda: window.notices.show_notice(tr("Export stopped. Nothing was written.")))
-        words = tr("“{name}” was exported to {file}: history and cache, without keys.", name=row.name, file=path.name)
+        words = tr("“{name}” was exported to {file}, with its history and cache but without any keys.", name=row.name, file=path.name)  # fmt: skip
 
         def notice_workspace_exported(damaged: Sequence[str]) -> None:
             if damaged:

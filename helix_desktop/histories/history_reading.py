@@ -155,7 +155,7 @@ def read_sessions(
         else:
             yield from _read_sessions_from_json_file(path, told, kind, there)
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name of the file.") from error
+        raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the file name.") from error
 
 
 def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> Iterator[RecordedSession]:

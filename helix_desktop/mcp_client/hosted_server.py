@@ -488,7 +488,7 @@ class HostedServer:
         schema = getattr(params, "requested_schema", None)
         question = PermissionQuestion(
             ToolCall("", f"{self.config.name}__elicitation", ""),
-            f"The server {self.config.name} asks",
+            f"The server {self.config.name} has a question",
             getattr(params, "url", "") or params.message[:4_000],
             params.message[:4_000] if schema is None else "this text comes from the server, not from Helix Desktop",
             ("once",),

@@ -275,7 +275,7 @@ class _CacheServerRequests:
         if stored.size > LARGEST_RESOURCE:
             raise InvalidInput(
                 f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
-                remedy="Recall it one page at a time with recall_cached_content.",
+                remedy="Recall the entry one page at a time with recall_cached_content.",
             )
         content = await self._served.cache.read_content(stored.digest)
         try:

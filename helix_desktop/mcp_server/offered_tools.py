@@ -139,7 +139,7 @@ OFFERS = (
     OfferedTool(
         "add_task",
         "Give a task to a worker",
-        "Give a task to the workers of this workspace. Each task is done once, in a conversation of its own. Returns its ID at once, or the answer later where MCP tasks are known.",
+        "Give a task to the workers of this workspace. Each task is run once, in its own conversation. Returns its ID at once, or the answer later where MCP tasks are known.",
         _strict_object_schema(
             ("text",),
             text=_text_schema("What to do", 100_000),

@@ -69,7 +69,7 @@ def _read_while_possible(reading: ProjectReading, items: Iterator[ProjectItem]) 
     try:
         yield from items
     except (HelixError, OSError, RuntimeError, ValueError) as error:
-        why = f"Some rules, skills, commands, agents or hooks of this folder were not read. {error}"
+        why = f"Some rules, skills, commands, agents or hooks in this folder were not read. {error}"
         where, own = reading.root, reading.own
         yield ProjectItem("rules", where.name, where, why, str(where), own=own, notes=(why,), broken=True)
 

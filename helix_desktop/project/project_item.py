@@ -109,7 +109,7 @@ class ProjectReading:
         """Count looks, each of which takes about as long as finding a file, 50 µs."""
         self._looks_left -= looks
         if self._looks_left < 0:
-            raise HelixError("The folder has too many files for agents, or they are too large.")
+            raise HelixError("The folder contains too many files for agents, or these files are too large.")
 
     def contains(self, path: Path) -> bool:
         """Whether a path is in the folder, after following links."""

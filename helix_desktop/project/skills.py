@@ -89,7 +89,7 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
             notes += (
-                f"Trusting this skill does not cover all its files ({left} left out), because it has more than 500 files or is larger than 20 MB.",
+                f"Your trust in this skill does not cover all of its files ({left} left out), because the skill has more than 500 files or is larger than 20 MB.",
             )
         shown = text + others
         yield ProjectItem("skill", name, path, shown, body, about, reading.own, values, notes, broken=not about)

@@ -122,8 +122,8 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> 
         target = refusal.headers.get("location", "")
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
         return ModelFailed(
-            f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would also have been sent there.",
-            remedy="If you trust the new address, make it the address of this provider.",
+            f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would have been sent to the new address, too.",
+            remedy="If you trust the new address, set it as this provider's address.",
         )
     return None
 

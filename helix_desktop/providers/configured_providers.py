@@ -203,7 +203,7 @@ class ConfiguredProviders:
         wrong = next((key for key, value in given.items() if key not in known or not _is_positive_number(value)), None)
         if wrong:
             raise ConfigFileMistake(
-                f"In {self._file}, provider.{provider}.patience.{wrong} is not one of {', '.join(sorted(known))}."
+                f"In {self._file}, provider.{provider}.patience.{wrong} is not valid: expected one of {', '.join(sorted(known))} with a positive number."
             )
         return ProviderPatience(**{key: type(getattr(ProviderPatience(), key))(value) for key, value in given.items()})
 

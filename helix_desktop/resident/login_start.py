@@ -20,7 +20,7 @@ def check_login_start() -> None:
     """Raise ActionRefused if the program cannot start at login: nobody would hold the gateway's address."""
     if sys.platform == "win32":
         raise ActionRefused(
-            "On Windows, the gateway's address cannot be reserved while you are logged out, so it is not written to the agent's settings.",
+            "On Windows, the gateway's address cannot be reserved while you are logged out, so the address is not written to the agent's settings.",
             remedy="Start the agent with helix-desktop wrap instead.",
         )
 

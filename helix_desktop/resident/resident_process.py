@@ -82,7 +82,7 @@ class Resident:
             case _:
                 raise InvalidInput(
                     "The background process does not support this request.",
-                    remedy="Run `helix-desktop resident stop`; it starts again when it is needed.",
+                    remedy="Run `helix-desktop resident stop`: the background process starts again when it is needed.",
                 )
         return 0
 
@@ -115,7 +115,7 @@ class Resident:
             log.warning("%s", error.what)
             removed, left = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
             for agent in removed:
-                left.append(f"The gateway's port is in use by another program, so {agent} no longer goes through it.")
+                left.append(f"The gateway's port is in use by another program, so {agent} no longer uses the gateway.")
             self.trouble = " ".join(left)
             self._installed = {}
         self._update_after_change()

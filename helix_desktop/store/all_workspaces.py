@@ -209,7 +209,8 @@ class AllWorkspaces:
         known = self.find_known_workspace(name_or_id)
         if known.id in self._open:
             raise errors.StoreBusy(
-                f"{known.name} is already open in this program.", remedy="Use the workspace where it is already open."
+                f"{known.name} is already open in this program.",
+                remedy="Use the workspace in the window in which it is open.",
             )
         workspace = await StoredWorkspace.open(known.folder, count=self._count)
         self._open[known.id] = workspace

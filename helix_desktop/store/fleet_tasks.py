@@ -156,7 +156,7 @@ UNREADABLE = FleetTaskResult(
     "This task cannot be read. The task is damaged, or a newer version of Helix Desktop added it."
 )
 TOO_MANY_CLAIMS = FleetTaskResult(
-    f"The task has been started {MOST_CLAIMS} times or more, and its worker was lost again. To start the task once more, retry it."
+    f"The task has been started {MOST_CLAIMS} times or more, and each time its worker stopped responding. To run the task again, choose “Run again” in the Fleet window, or use `task retry`."
 )
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
@@ -186,7 +186,8 @@ class FleetTaskList:
             TopologicalSorter(needs).prepare()
         except CycleError as error:
             raise InvalidInput(
-                "Some of these tasks wait for each other, so none of these could start.", remedy="Nothing was added."
+                "Some of these tasks are waiting for each other, so they could never start.",
+                remedy="Nothing was added.",
             ) from error
         for at in range(0, len(wanted), TASKS_IN_CALL):
             some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]

@@ -227,7 +227,7 @@ async def _action_with_needs(
         if commands.guard is not None:
             await asyncio.to_thread(commands.guard.read_autorun_state)
         if seen := sandbox.paths_left_visible(commands.openings_for_command(needs), network=action.network):
-            danger = f"this sandbox, Landlock, cannot hide these files from it: {_display_paths(use, seen)}"
+            danger = f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, seen)}"
         action = replace(
             action, title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
         )

@@ -82,7 +82,7 @@ class GitCheckout:
             whose = "the copy" if self.is_copy else "your repository"
             raise ActionRefused(
                 f"A merge or a rebase in {whose} has not been finished ({self.folder}).",
-                remedy="Finish it there with git, then try again.",
+                remedy="Finish it with git in that folder, then try again.",
             )
 
 
@@ -146,7 +146,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     try:
         base, branch = source.head, source.branch
     except ActionRefused as error:
-        raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Commit first.") from error
+        raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Make a first commit, then try again.") from error  # fmt: skip
     changed = source.uncommitted_paths() if with_changes else []
     objects = source.git_path("objects")
     if "\n" in str(objects) or str(objects).startswith(('"', "#")):
@@ -266,8 +266,8 @@ def commit_in_copy(copy: GitCheckout, message: str) -> None:
     if names and not message.strip():
         raise ActionRefused(
             f"Files in the copy are not committed: {len(names):,}.",
-            remedy="Commit them there, give a message for a commit of them, or bring them back as changes.",
-        )
+            remedy="Commit these files in the copy, specify a commit message, or bring the files back as uncommitted changes.",
+        )  # fmt: skip
     _commit_everything(copy, names, message)
 
 
@@ -275,7 +275,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
     if nested := [name for name in names if name.endswith(b"/")]:
         raise ActionRefused(
             f"{printable_path(os.fsdecode(nested[0]))} in the copy is a repository of its own, which git does not commit.",
-            remedy="Move it out of the copy, or delete it there, and try again.",
+            remedy="Move this repository out of the copy, or delete it, and try again.",
         )
     if names:
         copy.run("add", "--all")
@@ -318,8 +318,8 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
 def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
     if filtered := find_filtered_files(checkout.folder, names, checkout.git_variables):
         raise ActionRefused(
-            f"A filter of git (such as Git LFS) would change {filtered[0]}, and this program runs none.",
-            remedy="Your own folder was not changed. Bring it back with git itself, from the copy's folder.",
+            f"A git filter (such as Git LFS) would have to change {filtered[0]}, and Helix Desktop does not run filters.",
+            remedy="Your own folder was not changed. Bring the file back with git itself, from the copy's folder.",
         )
 
 

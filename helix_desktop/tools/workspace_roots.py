@@ -110,7 +110,7 @@ class WorkspaceRoots:
         if place is None:
             raise ActionRefused(
                 f"{text} is outside this workspace's folders.",
-                remedy=f"The folders are: {', '.join(map(str, self.folders))}.",
+                remedy=f"The workspace's folders are: {', '.join(map(str, self.folders))}.",
             )
         self.check_not_closed(place.full_path)
         return RootPath(place.root, "" if place.inside == "." else place.inside)

@@ -49,7 +49,7 @@ PERMITTED = (
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
-NEEDS_PERMISSION = "The task needs your permission. Give it in the Fleet window to continue."
+NEEDS_PERMISSION = "The task needs your permission. To continue, give permission in the Fleet window."
 STOPPED = "Someone stopped this turn in the task's conversation."
 _PROCESS = secrets.token_hex(3)  # A random part of the names of this process's workers.
 _numbers = itertools.count(1)

@@ -90,7 +90,7 @@ def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise NotFound(f"{path} does not exist.", remedy="Check the name of the file.")
+            raise NotFound(f"{path} does not exist.", remedy="Check the file name.")
         found += history_reading.history_files_in(path) if path.is_dir() else [path]
     return list(dict.fromkeys(found))
 

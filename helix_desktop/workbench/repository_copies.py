@@ -352,7 +352,7 @@ class RepositoryCopies:
     async def _store_bundles_of_copy(self, copy: FolderCopy) -> list[str]:
         """What was committed there and what was not, as a bundle of each repository."""
         if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
-            raise ActionRefused("This copy is not a git repository.", remedy="Bring its changes to your folder first.")
+            raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
         for source, checkout, made in _find_checkouts(copy):
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):

@@ -90,7 +90,7 @@ def test_a_folder_with_a_line_end_takes_one_line_and_a_colour_is_one(tmp_path: P
     made = helix("workspace", "new", "Work", "--folder", tmp_path / "a\nb")[1].strip()
     assert helix("workspace", "list")[1].count("\n") == 1
     code, _, err = helix("workspace", "colour", made, "notacolour")
-    assert (code, "notacolour is not a colour such as #7aa2f7" in err) == (2, True)
+    assert (code, "notacolour is not a color such as #7aa2f7" in err) == (2, True)
     assert "helix-desktop workspace colour --help" in err
     assert helix("workspace", "colour", made, "#7aa2f7")[0] == 0
 

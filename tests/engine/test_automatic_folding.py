@@ -263,7 +263,7 @@ async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) is None, "no price is known"
+    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) is None, "the price is not known"
     await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0))
     cost, listed = (kept.folding.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS))
     assert cost is not None

@@ -76,7 +76,7 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     name = AGENTS_TO_CONTINUE_IN[agent]
     assert question.windowTitle() == f"Continue in {name}"
     assert f"where {name} looks for its sessions" in question.text()
-    assert "your provider may bill that" in question.text()
+    assert "your provider may charge for this" in question.text()
     next(button for button in question.buttons() if button.text() == "Save the session").click()
     (written,) = (tmp_path / folder).rglob("*.jsonl")
     assert "The guard must never be held across an await." in written.read_text("utf-8")
@@ -100,7 +100,7 @@ def test_what_is_too_long_for_an_agent_is_folded_only_after_a_question(
     assert not [*tmp_path.rglob("*.jsonl")]
     question = window.findChildren(QMessageBox)[-1]
     assert question.text().startswith("This conversation is too long for pi. ")
-    assert "your provider may bill" in question.text()
+    assert "Your provider may charge" in question.text()
     press(window, "Fold older parts")
     assert len([*tmp_path.rglob("*.jsonl")]) == 1
 

@@ -643,7 +643,7 @@ def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
 @pytest.mark.parametrize(
     ("model", "cost", "words"),
     [
-        ("own/scripted", None, "No price is known"),
+        ("own/scripted", None, "The price is not known"),
         ("ollama/llama", None, "costs nothing"),
         ("own/scripted", 0.0, "nothing to fold yet"),
     ],

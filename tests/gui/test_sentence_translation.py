@@ -218,9 +218,9 @@ def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
     notices.show_error_notice(
-        StoreBusy("ws is already open in this program.", remedy="Use the workspace where it is already open.")
+        StoreBusy("ws is already open in this program.", remedy="Use the workspace in the window in which it is open.")
     )
-    assert notices.shown_text == "ws 已在此程序中打开。请在工作区已打开的地方使用它。"
+    assert notices.shown_text == "ws 已在此程序中打开。请在已打开该工作区的窗口中使用它。"
 
 
 @pytest.mark.usefixtures("chinese")

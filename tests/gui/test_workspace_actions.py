@@ -49,7 +49,10 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
     window.rail.workspace_action_wanted.emit("export", "storage-engine")
     chosen(window, tmp_path / "w.helix")
     assert (tmp_path / "w.helix").read_text() == "storage-engine"
-    assert window.notices.shown_text == "“storage-engine” was exported to w.helix: history and cache, without keys."
+    assert (
+        window.notices.shown_text
+        == "“storage-engine” was exported to w.helix, with its history and cache but without any keys."
+    )
     desk.damaged = ("41f3" * 16, "ab12" * 16, "cd34" * 16, "ef56" * 16)
     window.window_actions["export-workspace"].trigger()
     chosen(window, tmp_path / "w.helix")

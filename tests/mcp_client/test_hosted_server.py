@@ -227,7 +227,7 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
         assert result.startswith(said)
         assert ("Ada" in result) is (said == "accept")
         (question,) = here.asked
-        assert question.title == f"The server {config.name} asks"
+        assert question.title == f"The server {config.name} has a question"
         assert question.preview == "What is your name?"
         assert "name" in json.loads(question.form)["properties"]
 

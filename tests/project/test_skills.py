@@ -105,7 +105,7 @@ def test_files_that_trust_does_not_cover_are_said(tmp_path: Path) -> None:
         (made / f"{number:04}.txt").write_text("x")
     (item,) = of(tmp_path)
     assert item.notes == (
-        "Trusting this skill does not cover all its files (2 left out), because it has more than 500 files or is larger than 20 MB.",
+        "Your trust in this skill does not cover all of its files (2 left out), because the skill has more than 500 files or is larger than 20 MB.",
     )
 
 

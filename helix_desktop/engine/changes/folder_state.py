@@ -182,7 +182,7 @@ def _split_header(content: bytes, what: str) -> tuple[int, memoryview]:
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:
-        raise InvalidInput(f"This cache entry is not part of a checkpoint: a {what} was expected.")
+        raise InvalidInput(f"This cache entry is not part of a checkpoint (expected: {what}).")
     if int(words[2]) > _VERSIONS[what]:
         raise _newer_checkpoint_error()
     return int(words[2]), memoryview(content)[len(head) + 1 :]

@@ -68,7 +68,7 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
     if len(branch.steps) <= steps:
         return None
     end = min(branch.steps[-steps], first_seq_of_tail(situation))
-    why = f"older than {steps} steps, at least {policy.caching_tokens} tokens"
+    why = f"older than {steps} steps and at least {policy.caching_tokens} tokens long"
     clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
     return clearing if _clears_anything(situation, clearing) else None
 

@@ -183,7 +183,7 @@ class ChangesUndo(QObject):
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
             work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
-            words = tr("The change was undone. The rest of the file stays as it is.")
+            words = tr("The change was undone. The rest of the file was not changed.")
             self._run_undo_work(work, then=partial(self._report_undone, words=words))
 
     def _run_undo_work(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:

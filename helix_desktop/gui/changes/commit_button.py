@@ -97,7 +97,7 @@ class CommitButton(QPushButton):
     def _set_up_git(self, changes: FileChanges) -> None:
         def show_commit_dialog(_done: None) -> None:
             self.relabel_for_git(has_git=True)
-            self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
+            self.notice_wanted.emit(tr("This folder is now a git repository. Choose what its first commit contains."))
             self._set_up_git_or_show_commit_dialog()
 
         self._doing.run_in_background(changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self)

@@ -44,7 +44,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
         note = widgets.build_plain_label(
-            tr("Git's HEAD and index are not changed. You can take this back afterwards."), "small", self
+            tr("Git's HEAD and index are not changed. You can reverse this later."), "small", self
         )
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
@@ -71,7 +71,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         if already:
             found.append(format_count(already, "{n} file needed no change.", "{n} files needed no change."))
         if any(one.how is UndoOutlook.CONFLICT for one in planned):
-            found.append(tr("You or another program changed these files later. Choose what to do with each:"))
+            found.append(tr("You or another program changed these files later. Choose what to do with each file:"))
         return found or [tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")]
 
     def _path_for_display(self, one: PlannedUndo) -> str:

@@ -153,7 +153,7 @@ class Composer(QWidget):
         self, meter: WindowMeter = UNKNOWN_METER, cost: float = 0.0, *, has_price: bool = True
     ) -> None:
         """The attachments are added to it."""
-        unknown = "" if has_price else tr("no price is known")
+        unknown = "" if has_price else tr("the price is not known")
         self._measured, self._cost = meter, format_dollars(cost) if cost >= 0.0005 else unknown
         self._update_meter_with_attachments()
 

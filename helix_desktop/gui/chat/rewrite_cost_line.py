@@ -71,7 +71,7 @@ class RewriteCostLine(QWidget):
 
 
 def describe_missing_price(model: str) -> str:
-    words = tr("No price is set for {model}, so cost limits have no effect on it. To set one, click the model at the top right, then Edit model….", model=model)  # fmt: skip
+    words = tr("No price is set for {model}, so cost limits have no effect on this model. To set a price, click the model at the top right, then “Edit model…”.", model=model)  # fmt: skip
     return words if model else ""
 
 

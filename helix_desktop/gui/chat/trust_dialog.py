@@ -141,10 +141,10 @@ def _explain_item_effect(item: ProjectItem) -> str:
     words = {
         "rules": tr("If you trust this file, its text is sent to the model with every request until the file changes."),
         "skill": tr(
-            "If you trust this skill, the agent may read its instructions when they are useful. You are still asked before any of its scripts run."
+            "If you trust this skill, the agent may read the skill's instructions when they are useful. You are still asked before any of the skill's scripts run."
         ),
         "command": tr(
-            "If you trust this text, you can send it as a slash command. You are still asked before its shell commands run."
+            "If you trust this text, you can send it as a slash command. You are still asked before any shell commands in the text run."
         ),
         "hook": tr("If you trust this hook, its program runs in the sandbox when the event named above happens."),
         "agent": tr(

@@ -137,7 +137,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        told = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
+        told = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
         about = widgets.build_plain_label(told, "muted")
         page = widgets.build_surface(self, "page")
         tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)

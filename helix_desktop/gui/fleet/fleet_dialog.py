@@ -79,7 +79,7 @@ class FleetDialog(TransientDialog):
         cards = [widgets.build_surface(page, "card") for _ in self._figures]
         for card, labels in zip(cards, self._figures, strict=True):
             build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
-        words = tr("Filter: agent, computer, state, words")
+        words = tr("Filter by agent, computer, state or words")
         self._filter = widgets.build_line_edit(words, words, page)
         columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 115), (tr("Cost"), 80))  # fmt: skip
@@ -190,7 +190,7 @@ class FleetDialog(TransientDialog):
     def _build_conversations_page(self) -> QWidget:
         columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
                    (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
-        about = tr("Conversations that are running or that work in a copy of the repository are listed here.")
+        about = tr("Conversations that are running or have their own copy of the repository are listed here.")
         self._conversation_list = FleetList(tr("Conversations"), columns, self, empty=about)
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
         for bench in self._desk.opened_workbenches():

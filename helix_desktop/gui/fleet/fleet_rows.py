@@ -189,7 +189,7 @@ def declare_schedule_fields() -> list[FieldDeclaration]:
     zone = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")
     return [
         FieldDeclaration("days", tr("Days"), "", "weekdays", ("every", "weekdays", "weekends", *WEEKDAYS), words),
-        FieldDeclaration("at", tr("Time"), tr("Hours and minutes, such as 08:00 or 17:30."), "08:00"),
+        FieldDeclaration("at", tr("Time"), tr("Enter hours and minutes, for example 08:00 or 17:30."), "08:00"),
         FieldDeclaration("zone", tr("Time zone"), zone, ""),
     ]
 

@@ -104,7 +104,7 @@ class ConnectModelPanel(QWidget):
         words = tr("Paste the key") if provider.needs_key else tr("Paste the key, if a key is needed")
         known = tr("Leave empty to use the key in {variable}", variable=provider.variable)
         self._key.setPlaceholderText(known if provider.key else words)
-        words = tr("The environment variable {variable} names this address.", variable=provider.address_variable)
+        words = tr("This address is set by the environment variable {variable}.", variable=provider.address_variable)
         self._show_connect_status(words if provider.address_variable else "")
 
     def _chosen_provider(self) -> ProviderChoice:
@@ -114,7 +114,7 @@ class ConnectModelPanel(QWidget):
     def _show_local_servers(self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]) -> None:
         clear_layout(self._local_server_buttons)
         self._search_label.setVisible(not found)
-        self._search_label.setText(tr("No local server is running. Start Ollama or LM Studio to see it here."))
+        self._search_label.setText(tr("No local model server is running. If you start Ollama or LM Studio, the server is listed here."))  # fmt: skip
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)

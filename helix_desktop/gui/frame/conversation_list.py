@@ -174,7 +174,7 @@ def describe_copy_of(row: ConversationListRow) -> str:
 
 def describe_overlaps(row: ConversationListRow) -> str:
     files = [make_safe_text(path.rpartition("/")[2]) for path in row.overlaps[:MOST_OVERLAPS]]
-    return tr("also changed elsewhere: {files}", files=", ".join(files)) if files else ""
+    return tr("also changed in other copies: {files}", files=", ".join(files)) if files else ""
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:

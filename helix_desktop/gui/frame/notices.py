@@ -87,7 +87,7 @@ class Notices(QWidget):
         text = translate_sentences(str(error))
         told = [*(each for each in self._errors if together and each != text), text]
         hidden = len(told) - MAX_ERROR_LINES
-        head = [tr("Number of earlier errors that are not shown here: {n}", n=hidden)] if hidden > 0 else []
+        head = [tr("Earlier errors not shown here: {n}", n=hidden)] if hidden > 0 else []
         self.show_notice("\n".join([*head, *told[-MAX_ERROR_LINES:]]), shown_ms=ERROR_NOTICE_MS)
         self._errors = told
 

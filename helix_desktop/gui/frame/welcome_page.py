@@ -55,8 +55,8 @@ class WelcomePage(QWidget):
             tr("Open…"),
         )
         self.tour = self._add_action_card(
-            column, tr("Take the tour"), tr("The tour takes three minutes and needs no key or network."), tr("Start")
-        )
+            column, tr("Take the tour"), tr("The tour takes three minutes and needs neither a key nor a network connection."), tr("Start")
+        )  # fmt: skip
         set_widget_look(self.folder, "primary")
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)

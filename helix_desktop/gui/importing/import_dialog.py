@@ -79,7 +79,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         return button
 
     def _ask_to_delete_recorded(self, kind: str, days: int, choice: str) -> None:
-        text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This cannot be undone. The agents' own files stay, and the recorder leaves these conversations out from now on.")  # fmt: skip
+        text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This cannot be undone. The agents' own files are kept, and the recorder will not save these conversations again.")  # fmt: skip
 
         def show_deleted(number: int) -> None:
             self._message_label.setText(format_count(number, "{n} conversation deleted", "{n} conversations deleted"))
@@ -205,7 +205,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
                 )
             )
         if outcome.stopped:
-            words.append(tr("Stopped. Conversations imported so far are kept. Import again to add the rest."))
+            words.append(tr("Stopped. Conversations imported so far are kept. To add the rest, start the import again."))  # fmt: skip
         if outcome.masked_keys:
             keys = ", ".join(outcome.masked_keys[:5])
             words.append(tr("The imported conversations contain what looks like keys: {keys}", keys=keys))

@@ -95,9 +95,9 @@ class ReplayLabDialog(TransientDialog):
         name, count = self._names[outcome.policy], str(self._count)
         shown = {"name": name, "cost": cost, "peak": peak, "n": count}
         if self._count > 1:
-            return tr("In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of sending everything. The last column shows how much of the text that was used again was still in the context.", **shown)  # fmt: skip
+            return tr("In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of sending everything. The last column shows what share of the text that was needed again was still in the context.", **shown)  # fmt: skip
         if outcome.policy == self._bench.policy_name:
-            return tr("No other preset would have cost less here: {name} costs {cost} of what it costs to send everything.", **shown)  # fmt: skip
+            return tr("No other preset would have cost less here: {name} cost {cost} of what sending everything would have cost.", **shown)  # fmt: skip
         return tr("{name} would have been the cheapest here, at {cost} of the cost of sending everything. The context window would have been at most {peak} full.", **shown)  # fmt: skip
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:

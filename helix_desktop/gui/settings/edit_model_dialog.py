@@ -22,7 +22,7 @@ class EditModelDialog(FieldsDialog):
     reset_wanted = Signal()
 
     def __init__(self, model: ModelChoice, parent: QWidget) -> None:
-        assumed = tr("The size of this model's context window is not known. Set it here, so that older parts are folded in time.")  # fmt: skip
+        assumed = tr("The size of this model's context window is not known. Enter the size here so that older parts of the conversation are folded in time.")  # fmt: skip
         words = assumed if model.sure is WindowSizeSource.ASSUMED else translate_sentences(model.note)
         above = build_plain_label(model.name, "title"), build_plain_label(words, "muted")
         self._known = _declare_model_fields(model)
@@ -46,9 +46,9 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
         "cache_write": (tr("Cache write price"), model.price_cache_write),
     }
     unknown = "" if model.local else tr("unknown")
-    reply, sampling = tr("In tokens. 0 uses the provider's default."), tr("This model supports temperature and top-p.")
+    reply, sampling = tr("In tokens. 0 means the provider's default."), tr("This model supports temperature and top-p.")
     return [
-        FieldDeclaration("window", tr("Context window"), tr("Tokens."), model.window, least=1_000, most=MOST_TOKENS),
+        FieldDeclaration("window", tr("Context window"), tr("In tokens."), model.window, least=1_000, most=MOST_TOKENS),
         FieldDeclaration("max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS),
         *(
             FieldDeclaration(at, title, dollars, paid, most=MOST_DOLLARS, unset=unknown)

@@ -138,6 +138,6 @@ def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
     for server in servers:
         far = server.words.startswith(("http://", "https://"))
         lines[far].append(server.words if server.name in server.words else f"{server.name}: {server.words}")
-    started = tr("Add this server? It will run with your permissions:\n\n{command}", command="\n".join(lines[False]))
+    started = tr("Add this server? The server will run with your permissions:\n\n{command}", command="\n".join(lines[False]))  # fmt: skip
     asked = tr("Add this server? The agent's requests will be sent to:\n\n{address}", address="\n".join(lines[True]))
     return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

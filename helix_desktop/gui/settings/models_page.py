@@ -35,7 +35,11 @@ class ModelsPage(WorkspaceSettingsPage):
         for role, title, sentence in (
             ("main", tr("Main model"), tr("This model is used for conversations.")),
             ("fast", tr("Fast model"), tr("This model shortens outputs, records observations and writes summaries.")),
-            ("long", tr("Long-context model"), tr("This model takes requests that are too long for the other models.")),
+            (
+                "long",
+                tr("Long-context model"),
+                tr("This model is used for requests that are too long for the other models."),
+            ),
         ):
             self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))
         self.add_page_widget(self._build_thinking_row(chosen.effort))
@@ -43,7 +47,7 @@ class ModelsPage(WorkspaceSettingsPage):
         about = f"{tr('Low values make answers more predictable, high values more varied.')} {lacking}".strip()
         row = self._build_sampling_row("temperature", tr("Temperature"), about, chosen.temperature, 2)
         self.add_page_widget(row)
-        about = tr("Only the most likely words, up to this combined probability, are considered. Change either this or the temperature, not both.")  # fmt: skip
+        about = tr("Only the most likely words, up to this combined probability, are considered. Change either this setting or the temperature, but not both.")  # fmt: skip
         self.add_page_widget(self._build_sampling_row("top_p", tr("Top-p"), about, chosen.top_p, 1))
         if not self._models:
             self.add_sentence(tr("No models are known yet. Add a provider first."))
@@ -83,7 +87,7 @@ class ModelsPage(WorkspaceSettingsPage):
         self._doing.run_in_background(work, then=lambda _done: self._rebuild_models_page(), owner=self)
 
     def _build_thinking_row(self, current: str) -> QWidget:
-        sentence = tr("How long the main model thinks before it answers. Longer thinking helps with hard problems, but it is slower and more expensive.")  # fmt: skip
+        sentence = tr("How long the main model thinks before it answers. Longer thinking helps with hard problems, but takes more time and costs more.")  # fmt: skip
         words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
         declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
         return build_field_row(declared, lambda value: self.change_setting("effort", value or None), self.page_content)

@@ -58,7 +58,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
             self.add_field(declared, partial(self._save_home_opening, name))
-        about = tr("One folder per line, such as ~/data. Commands cannot change anything there.")
+        about = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
         title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
         readable = FieldDeclaration("readable", title, about, folders, long=True)
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
@@ -112,8 +112,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
-        self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
-        self._command = widgets.build_line_edit(tr("Command"), tr("Command, such as cargo test *"), self.page_content)
+        self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool (for example, run_command)"), self.page_content)
+        self._command = widgets.build_line_edit(tr("Command"), tr("Command (for example, cargo test *)"), self.page_content)  # fmt: skip
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
 

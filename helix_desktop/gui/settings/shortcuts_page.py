@@ -50,7 +50,7 @@ class ShortcutsPage(SettingsPage):
     def _save_or_reject_edited_shortcut(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
         if not _SHORTCUT.fullmatch(sequence.toString(QKeySequence.SequenceFormat.PortableText)):
-            words = tr("This key types or moves. Add Ctrl or Alt, or use a function key.")
+            words = tr("This key is used to type or to move the cursor. Add Ctrl or Alt, or use a function key.")
             self._status_label.setText(words)
         elif sequence != self._actions[name].shortcut():
             robbed = self._actions.change_shortcut_and_return_robbed_title(name, sequence)

@@ -33,16 +33,16 @@ class StoragePage(SettingsPage):
         declared = FieldDeclaration("limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset)
         self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
-        about = tr("Saves a copy of the conversations in the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
+        about = tr("Saves a copy of the conversations to the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
         self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
-        about = tr("Reads all content and compares it with the hashes.")
+        about = tr("Reads all entries and compares their content with their hashes.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
         self._add_maintenance_button(tr("Verify all entries"), about, verify, stoppable=True)
         self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_and_ask_to_free_space)
-        about = tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")  # fmt: skip
+        about = tr("Removes content that no conversation uses, until the cache is within its limit. The descriptions of this content are kept.")  # fmt: skip
         self._add_button_explanation(about)
         self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
-        self._add_button_explanation(tr("History and cache in one file. Keys are never included."))
+        self._add_button_explanation(tr("The file contains the workspace's history and cache, but never its keys."))
         self.add_page_button(tr("Forget text everywhere…"), partial(self.wanted.emit, "forget-text"))
         about = tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
         self._add_button_explanation(about)

@@ -21,7 +21,7 @@ BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
 # The limits that stop a turn (see engine/session_setup.py): name, title, description, default and maximum.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
-    ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),
+    ("repeats", "Repeats", "A turn stops after this many identical tool calls that returned identical outputs.", 5, 1_000),
     ("turn_cost", "Cost limit per turn", "In dollars. 0 means no limit.", 0.0, 10_000),
     ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
     ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
@@ -29,7 +29,7 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     (
         "agents_depth",
         "Levels of delegation",
-        "How many levels deep agents may delegate to other agents. 0 means no delegation.",
+        "How many levels deep agents may delegate work to other agents. 0 means that agents cannot delegate work.",
         2,
         20,
     ),
@@ -43,18 +43,18 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     (
         "agents_seconds",
         "Time limit for agents",
-        "In seconds (3600 is one hour), for all agents in a conversation. 0 means no limit.",
+        "In seconds (3600 is one hour), for all the agents in a conversation combined. 0 means no limit.",
         0.0,
         1e7,
     ),
     (
         "agents_cost",
         "Cost limit for agents",
-        "In dollars, for all agents in a conversation. 0 means no limit.",
+        "In dollars, for all the agents in a conversation combined. 0 means no limit.",
         0.0,
         1e5,
     ),
-)
+)  # fmt: skip
 
 
 class InstructionsPage(WorkspaceSettingsPage):
@@ -62,7 +62,7 @@ class InstructionsPage(WorkspaceSettingsPage):
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Instructions"), bench, doing)
-        sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
+        sentence = tr("These instructions are sent with the system prompt to every agent in this workspace, starting with the next message.")  # fmt: skip
         declared = FieldDeclaration("instructions", "", sentence, bench.workspace.settings.instructions, long=True)
         self.add_field(declared, lambda text: self.change_setting("instructions", str(text).strip() or None))
         self.add_sentence(
@@ -148,7 +148,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
             )
         )
         off = tr("If checkpoints are off, changes made by commands cannot be undone.")
-        rules = tr("One rule per line, such as node_modules/, *.iso or target/ beside Cargo.toml.")
+        rules = tr("Write one rule per line, for example node_modules/ or *.iso. “target/ beside Cargo.toml” matches only a target folder next to a Cargo.toml file.")  # fmt: skip
         beyond = tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit.")
         older, unset = tr("Older checkpoints are removed when space is freed up."), tr("No limit")
         files, size = tr("Maximum number of files in checkpoints"), tr("Maximum total size of files in checkpoints")
@@ -173,7 +173,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         chosen = self._bench.workspace.settings.copies
         self.add_heading(tr("Copies of the repository"))
         own = tr("Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back.")  # fmt: skip
-        first = tr("A command to run in each new copy before the first message, such as npm ci. You are asked first.")
+        first = tr("A command to run in each new copy before the first message is sent (for example, npm ci). You are asked before the command runs.")  # fmt: skip
         always, set_up = bool(chosen.get("always")), str(chosen.get("set_up", ""))
         for declared in (
             FieldDeclaration("always", tr("Work in copies of the repository"), own, always),
@@ -222,7 +222,7 @@ def describe_threshold_value(value: Any) -> str:
         "auto": tr("Keep an excerpt"),
         "steps": tr("After a set number of steps"),
         "panic": tr("Only when the next request wouldn't fit"),
-        "share": tr("When a set share of the context window is full"),
+        "share": tr("When a set share of the context window is used"),
         "pays": tr("When it saves money"),
         "cheapest": tr("Whichever is cheaper"),
         "main": tr("The main model"),

@@ -81,4 +81,4 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
-    return tr("{happened}: {change}, nothing lost", happened=happened, change=change)
+    return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)

@@ -50,8 +50,8 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
     def _build_joining_instructions(self) -> list[QWidget]:
         steps = tr(
-            "On another computer, choose Join a shared workspace… in the palette, and enter this address and the key. Whoever has the key "
-            "and can reach the database can read this workspace, so send the key only through a channel you trust."
+            "On another computer, open “Search everything”, choose “Join a shared workspace…”, and enter this address and the key. Whoever has "
+            "the key and can reach the database can read this workspace, so send the key only through a channel you trust."
         )
         self.line = self._build_text_field(tr("Address for another computer"))
         self.line.setReadOnly(True)
@@ -81,7 +81,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         talks = format_count(conversations, "{n} conversation", "{n} conversations")
         stored = format_count(entries, "{n} cache entry", "{n} cache entries")
         text = tr(
-            "Sharing uploads {conversations} and {entries} ({size}), and everything new from now on. Files in the folder are not uploaded, except for content that agents read.",
+            "Sharing uploads {conversations} and {entries} ({size}), and everything that is added later. Files in the folder are not uploaded, except for content that agents read.",
             conversations=talks,
             entries=stored,
             size=format_byte_size(size_),

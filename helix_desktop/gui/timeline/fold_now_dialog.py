@@ -45,13 +45,13 @@ class FoldNowDialog(widgets.TransientDialog):
     def _show_fold_cost(self) -> None:
         kind = FoldKind(self.kind.currentData())
         cost = self._session.folding.estimate_fold_cost(kind)
-        words = tr("A model writes this for about {price}.", price=format_dollars(cost or 0))
+        words = tr("A model writes this text for about {price}.", price=format_dollars(cost or 0))
         if kind is FoldKind.MARKER:
-            words = tr("This costs nothing: no model is asked.")
+            words = tr("This costs nothing: no model is used.")
         elif cost == 0:
             words = translate_sentences(NOTHING_TO_FOLD)
         elif cost is None and lacks_price(self._session.conversation.state):
-            words = tr("A model writes this, which its provider may bill. No price is known.")
+            words = tr("A model writes this text, and its provider may charge for it. The price is not known.")
         elif cost is None:
             words = tr("This costs nothing: the model runs on this computer.")
         self.cost.setText(words)

@@ -108,7 +108,7 @@ def describe_timeline(story: ConversationTimeline) -> str:
     if story.dollars[-1]:
         parts.append(format_dollars(story.dollars[-1]))
     elif lacks_price(story.history):
-        parts.append(tr("no price is known"))
+        parts.append(tr("the price is not known"))
     if story.imported_dollars:
         parts.append(tr("{cost} of this was spent before the import", cost=format_dollars(story.imported_dollars)))
     return ", ".join(parts)

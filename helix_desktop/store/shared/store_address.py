@@ -42,7 +42,7 @@ def parse_store_address(text: str) -> StoreAddress:
     if "@" in parts.path or "@" in parts.query:
         raise InvalidInput(
             "The address of the shared store contains an @ after the host name.",
-            remedy="Percent-encode special characters in a password, such as %2F for a slash.",
+            remedy="Percent-encode special characters in the password: for example, write a slash as %2F.",
         )
     who, at, host = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")

@@ -146,7 +146,7 @@ class ProgramFinder:
         is_unsure = any(not is_certain_word(word) and ">" not in word for word in self.written_files)
         for name in map(program_base_name, self.scripts):
             if is_unsure or any(name in word for word in made):
-                raise UnreadableCommand(f"it creates {name} and runs it")
+                raise UnreadableCommand(f"it creates and runs {name}")
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand("it changes the search path for programs and creates files in one of its folders")
         if self.has_arithmetic and self.has_quoted_substitution:

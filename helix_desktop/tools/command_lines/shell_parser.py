@@ -354,7 +354,7 @@ _DELIMITER = re.compile(r"""(['"]?)([\w.,:+=@%/!-]+)\1|\\([\w.-]+)""")
 def parse_command_line(line: str) -> ParsedLine:
     """Parse a line. Raises UnreadableCommand if that is not possible with certainty."""
     if len(line) > MOST_CHARACTERS:
-        raise UnreadableCommand("it is too long to analyse")
+        raise UnreadableCommand("it is too long to analyze")
     if _STRANGE.search(line):
         raise UnreadableCommand("it contains control characters")
     reader = _CommandParser(line, ParsedLine(), 0)

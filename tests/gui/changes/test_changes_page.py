@@ -67,7 +67,7 @@ def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeC
     page.body.view.hunk_keep_requested.emit(second.stable_id)
     assert changes.now["src/a.py"] == AFTER.replace(b"LINE 5\n", b"line 5\n")
     assert changes.kept_hunks == {"0/src/a.py": {second.stable_id}}
-    assert said == ["The change was undone. The rest of the file stays as it is."]
+    assert said == ["The change was undone. The rest of the file was not changed."]
 
 
 def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(

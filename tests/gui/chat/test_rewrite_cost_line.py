@@ -62,7 +62,9 @@ def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(window: MainW
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()
     assert line.isVisible()
-    assert line._words.text().startswith("No price is set for own/scripted, so cost limits have no effect on it.")
+    assert line._words.text().startswith(
+        "No price is set for own/scripted, so cost limits have no effect on this model."
+    )
     wanted: list[bool] = []
     window.window_actions.set_action_handler("model-price", lambda: wanted.append(True))
     set_price, close = line.findChildren(QPushButton)

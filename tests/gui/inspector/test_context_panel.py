@@ -63,11 +63,11 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
         session.state = build_state(())
         session.append(ModelSet(ModelRole.MAIN, model, 32_000), UserSaid((Text("Hello", 1),)))
         window.show_session_or_new(session)
-        assert ("no price is known" in window.chat.composer._figures.text()) is not known
+        assert ("the price is not known" in window.chat.composer._figures.text()) is not known
         window.open_or_close_context_panel()
         figures = window.context_panel.figures
         assert ("Set the price…" in figures.all_text()) is not known
-        assert "no price is known" not in figures.all_text(), "with these words, the figure's name is cut off"
+        assert "the price is not known" not in figures.all_text(), "with these words, the figure's name is cut off"
         for _, spot in enumerate(figures.visible_hot_spots()):
             figures.intent_requested.emit(figures.hot_spot_in_viewport(spot)[0].act)  # type: ignore[index]
         window.switch_to_page("timeline")

@@ -84,7 +84,7 @@ def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
     QApplication.processEvents()
     mine = lab._names[bench.policy_name]
     assert bench.policy_name != "helix"
-    assert lab.answer.text().startswith(f"No other preset would have cost less here: {mine} costs 50% of what")
+    assert lab.answer.text().startswith(f"No other preset would have cost less here: {mine} cost 50% of what")
 
 
 def test_the_policy_page_compares_the_last_conversations(

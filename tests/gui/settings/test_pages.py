@@ -146,7 +146,7 @@ def test_keys_that_type_or_move_are_no_shortcuts(window: MainWindow) -> None:
         taken = keys in ("F7", "Alt+Down")
         assert window.window_actions["fork"].shortcut() == (QKeySequence(keys) if taken else before)
         assert edit.keySequence() == window.window_actions["fork"].shortcut()
-        assert ("This key types or moves." in said(page)) == (not taken)
+        assert ("This key is used to type or to move the cursor." in said(page)) == (not taken)
     assert {line.placeholderText() for line in page.findChildren(QLineEdit)} == {"Press keys"}
 
 
@@ -223,7 +223,7 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     assert chosen.at(0) == [QWEN.name]
     assert setup.added == [(OLLAMA, "", "keyring")]
     none = ProvidersPage(FakeSetup(servers=False), window.background_runner)
-    assert "No local server is running." in said(none)
+    assert "No local model server is running." in said(none)
 
 
 def test_another_server_needs_an_address(window: MainWindow) -> None:
@@ -268,7 +268,7 @@ def test_the_address_that_the_environment_names_is_offered_with_its_key(window: 
     panel = page._panel
     assert panel._address.text() == "https://proxy.example"
     assert not panel._address.isHidden()
-    assert "The environment variable ANTHROPIC_BASE_URL names this address." in said(page)
+    assert "This address is set by the environment variable ANTHROPIC_BASE_URL." in said(page)
     assert panel._key.placeholderText() == "Leave empty to use the key in ANTHROPIC_API_KEY"
     panel._key.setText("good")
     panel._address.setText("proxy.example/v1")
@@ -600,7 +600,7 @@ def test_it_is_said_under_the_limits_that_they_cannot_act_without_a_price(
         ModelSet(ModelRole.LONG, "own/priced", 32_000, price_input=3.0),
     ]
     page = TurnLimitsPage(bench, window.background_runner)
-    assert said(page).count("No price is set for own/scripted, so cost limits have no effect on it.") == 1
+    assert said(page).count("No price is set for own/scripted, so cost limits have no effect on this model.") == 1
     assert "own/priced" not in said(page)
 
 

@@ -299,7 +299,7 @@ async def test_a_task_whose_workers_are_lost_again_and_again_fails(tasks: FleetT
     await change_row(tasks, "until = 1 WHERE id = %s", bad)
     assert await tasks.claim_fleet_tasks("me", 2, 30) == []
     ended = await tasks.find_fleet_task(bad)
-    assert (ended.state, "worker was lost" in ended.result.why) == (FleetTaskState.FAILED, True)
+    assert (ended.state, "worker stopped responding" in ended.result.why) == (FleetTaskState.FAILED, True)
     assert (await tasks.find_fleet_task(good)).state is FleetTaskState.RUNNING
     assert await tasks.retry_fleet_task(ended)
     assert [task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)] == [bad]
