@@ -129,7 +129,7 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
     assert "6,002 bytes over its limit" in figures.err
     collected = helix("cache", "collect", "-w", workspace, "--to", 2000)
     assert "Removed 0 entries" in collected.out
-    assert "8,002 bytes are still in use" in collected.err, "put by hand stays"
+    assert "8,002 bytes belong to entries" in collected.err, "put by hand stays"
 
 
 async def thrown_away(workspace: str) -> None:
@@ -470,7 +470,7 @@ def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_
     assert [finding for finding in findings if finding["state"] == "bad"] == []
     assert said.code == 0
     assert {"Python", "LevelDB", "Encodings", "Workspace Work"} <= {finding["what"] for finding in findings}
-    assert "Read it before" in helix("doctor", "-o", tmp_path / "report").out
+    assert "Read the report before" in helix("doctor", "-o", tmp_path / "report").out
     report = json.loads((tmp_path / "report").read_text())
     assert report["program"] == __version__
 

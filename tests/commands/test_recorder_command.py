@@ -48,8 +48,8 @@ def test_what_is_left_out_stays_left_out_until_it_is_named_again(
     )
     assert turn_on() == (["goose", "codex"], [private, other])
     said = helix("recorder", "status")[1]
-    assert "- not the conversations of goose\n" in said
-    assert f"- not what was done in {private}\n- not what was done in {other} (no such folder)\n" in said
+    assert "- not recorded: conversations with goose\n" in said
+    assert f"- not recorded: work in {private}\n- not recorded: work in {other} (no such folder)\n" in said
     assert turn_on("--with-agent", "goose", "--with-folder", "other") == (["codex"], [private])
 
 

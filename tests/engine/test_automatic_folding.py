@@ -622,7 +622,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
     assert kept.folding.forecast_folds() == (
-        "Next fold: old outputs are replaced with one-line markers, older than 10 steps, at least 500 tokens."
+        "Next fold: old outputs are replaced with one-line markers (older than 10 steps and at least 500 tokens long)."
     )
     await worked(kept, 30, 400)
     assert kept.folding.forecast_folds() == "Fold in progress: handover, because the context window is 10% full."

@@ -59,7 +59,7 @@ async def test_a_servers_question_is_answered_declined_or_left(
             session.send_message((Text("ask me"),))
             await until_asked(approvals, "modern: ask")
             press(approvals, "Allow once")
-            await until_asked(approvals, "The server modern asks")
+            await until_asked(approvals, "The server modern has a question")
             assert approvals.visible_card is not None
             if pressed.startswith("Send"):
                 QTest.keyClicks(approvals.visible_card.findChildren(QLineEdit)[0], "Ada")

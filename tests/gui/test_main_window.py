@@ -173,7 +173,7 @@ def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     before = len(session.state.facts)
     write(window, "all of it")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    assert "about $0.620, more than the $0.500 you set" in box.text()
+    assert "about $0.620, which is more than your limit of $0.500" in box.text()
     assert [each.text() for each in box.buttons() if each.text() != "Cancel"] == ["Fold first, then send", "Send"]
     assert len(session.state.facts) == before
     box.reject()

@@ -230,10 +230,10 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
     card = PermissionQuestionCard(theme, asked, parent)
     assert [label.text() for label in card.findChildren(QLabel)][:2] == ["新建 a.py", "此工作区在修改前询问"]
     page = PermissionQuestion(
-        ToolCall("", "x__elicitation", ""), "The server x asks", "https://x", "Nothing was sent.", ("once",)
+        ToolCall("", "x__elicitation", ""), "The server x has a question", "https://x", "Nothing was sent.", ("once",)
     )
     card = PermissionQuestionCard(theme, page, parent)
-    assert [label.text() for label in card.findChildren(QLabel)][:2] == ["服务器 x 询问", "Nothing was sent."]
+    assert [label.text() for label in card.findChildren(QLabel)][:2] == ["服务器 x 有一个问题", "Nothing was sent."]
 
 
 @pytest.mark.usefixtures("chinese")

@@ -88,6 +88,6 @@ def test_commands_that_read_work_and_those_that_write_say_why_not(
         ["project", "list"],
     ):
         assert cli.main([*line, "-w", "Work"]) == 0, line
-        assert "This was read from a copy" in capfd.readouterr().err
+        assert "The data was read from a copy" in capfd.readouterr().err
     assert cli.main(["cache", "put", "-w", "Work", str(tmp_path / "file")]) == 1
     assert "the disk is full" in capfd.readouterr().err

@@ -408,4 +408,4 @@ async def test_landlock_asks_for_what_it_cannot_hide_and_says_that_it_is_used(he
     assert here.person.asked[0].title == (
         "Run a command in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
     )
-    assert here.person.asked[0].why == "this sandbox, Landlock, cannot hide these files from it: .env"
+    assert here.person.asked[0].why == "this sandbox, Landlock, cannot hide these files from the command: .env"

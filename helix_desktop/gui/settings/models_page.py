@@ -38,7 +38,7 @@ class ModelsPage(WorkspaceSettingsPage):
             (
                 "long",
                 tr("Long-context model"),
-                tr("This model is used for requests that are too long for the other models."),
+                tr("This model is used for requests that exceed the other models' limits."),
             ),
         ):
             self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))

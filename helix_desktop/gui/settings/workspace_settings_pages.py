@@ -26,34 +26,10 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
     ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
     ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
-    (
-        "agents_depth",
-        "Levels of delegation",
-        "How many levels deep agents may delegate work to other agents. 0 means that agents cannot delegate work.",
-        2,
-        20,
-    ),
-    (
-        "agents_at_once",
-        "Maximum agents at once",
-        "How many agents in one conversation can work at the same time.",
-        4,
-        200,
-    ),
-    (
-        "agents_seconds",
-        "Time limit for agents",
-        "In seconds (3600 is one hour), for all the agents in a conversation combined. 0 means no limit.",
-        0.0,
-        1e7,
-    ),
-    (
-        "agents_cost",
-        "Cost limit for agents",
-        "In dollars, for all the agents in a conversation combined. 0 means no limit.",
-        0.0,
-        1e5,
-    ),
+    ("agents_depth", "Levels of delegation", "How many levels deep agents may delegate work to other agents. 0 means that agents cannot delegate work.", 2, 20),
+    ("agents_at_once", "Maximum agents at once", "How many agents in one conversation can work at the same time.", 4, 200),
+    ("agents_seconds", "Time limit for agents", "In seconds (3600 is one hour), for all the agents in a conversation combined. 0 means no limit.", 0.0, 1e7),
+    ("agents_cost", "Cost limit for agents", "In dollars, for all the agents in a conversation combined. 0 means no limit.", 0.0, 1e5),
 )  # fmt: skip
 
 

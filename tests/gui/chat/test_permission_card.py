@@ -432,7 +432,7 @@ def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> 
 def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
     approvals = PermissionQuestionPanel(theme)
     approvals.show_oldest_question(
-        {4: PermissionQuestion(COMMAND.call, "The server x asks", "", form=SCHEMA, scopes=("once",))}
+        {4: PermissionQuestion(COMMAND.call, "The server x has a question", "", form=SCHEMA, scopes=("once",))}
     )
     spy = QSignalSpy(approvals.answered)
     QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
