@@ -336,7 +336,7 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
         code, out, _ = await _elsewhere("workspace", "rename", "open", "Other", "--json")
         assert (code, json.loads(out)["name"], workspace.name) == (0, "Other", "Other")
         code, _, err = await _elsewhere("cache", "list", "-w", "Other", "--tool", "caf\udce9")
-        assert (code, err) == (2, b"caf? is not UTF-8 text. Write it in UTF-8.\n")
+        assert (code, err) == (2, b"caf? is not UTF-8 text. Enter the text in UTF-8.\n")
         code, _, err = await _elsewhere("workspace", "trash", "Other")
         assert (code, b"open" in err) == (1, True)
     finally:
