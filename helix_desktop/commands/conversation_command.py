@@ -43,11 +43,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
     )  # fmt: skip
     options: Options = {
         **CONVERSATION,
-        "--as openai": {
-            "choices": ("openai",),
-            "default": "openai",
-            "help": "the format: messages as in OpenAI's Chat Completions API",
-        },
+        "--as openai": {"choices": ("openai",), "default": "openai", "help": "the format of the messages"},
     }
     sentence = "write a conversation to standard output, one message per line; see also `restore`"
     add_workspace_verb(verbs, "export", sentence, export_conversation_file, options, reads=True)

@@ -29,11 +29,7 @@ KEYS_SHOWN = 20
 
 IMPORTING: Options = {
     "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `conversation find` lists)"},
-    "--from KIND": {
-        "dest": "kind",
-        "choices": KINDS,
-        "help": "the program or format (default: detected automatically)",
-    },
+    "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it is not detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
     # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.

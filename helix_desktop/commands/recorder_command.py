@@ -148,7 +148,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
     yield from (f"- not recorded: conversations with {name}" for name in found["without_agents"])
     for name in found["without_folders"]:
-        yield f"- not what was done in {name}{'' if Path(name).is_dir() else ' (no such folder)'}"
+        yield f"- not recorded: work in {name}{'' if Path(name).is_dir() else ' (no such folder)'}"
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
     if found["last_import"]:
         yield f"The last recording was at {format_local_minute(found['last_import'])}."
