@@ -32,6 +32,8 @@ RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
 RETURN_SHARE = 0.5  # This share of conversations is expected to continue after a long pause.
 # The longer a pause has lasted, the longer it will last: fitted to 3,218 pauses of Claude Code's users (issue 94177).
 RETURN_SLOPE, USUAL_PAUSES = 0.7, 4  # The usual chance counts as much as this many observed pauses.
+RECALLS_OF_HANDOVER = 10  # A handover leads to about this many recalls. Each reads the system prompt again.
+USUAL_SETTINGS_TOKENS = 1_900  # System prompt and tools of this size are part of the shares above.
 RECALLED_TOKENS = 600  # The expected number of tokens in a recalled text.
 
 

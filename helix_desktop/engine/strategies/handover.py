@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from helix_desktop.engine import context_usage, fold_economics
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 from helix_desktop.engine.strategies.markers import fold_experience
 
@@ -73,7 +74,9 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     saved = fold_economics.carrying_cost(less, price)
     costs = expected_cost(situation, span)
     rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0
-    if not fold_economics.handover_pays(paid, saved, costs - rewritten, fold_experience(situation)):
+    more = max(0, situation.meter.parts[ContextKind.SYSTEM] - fold_economics.USUAL_SETTINGS_TOKENS)
+    recalls = fold_economics.carrying_cost(fold_economics.RECALLS_OF_HANDOVER * more, price)
+    if not fold_economics.handover_pays(paid, saved, costs + recalls - rewritten, fold_experience(situation)):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"
     if rewritten:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span, SystemSet
 from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.engine.strategies.handover import (
@@ -69,6 +69,23 @@ def test_it_pays_later_the_cheaper_a_cache_read_is() -> None:
         return 400
 
     assert steps_until_due(0.5) < steps_until_due(0.1) < steps_until_due(0.02)
+
+
+def test_it_pays_later_beside_a_large_system_prompt_which_each_recall_reads_again() -> None:
+    def steps_until_due(system: int) -> int:
+        talk = Talk()
+        talk.add(SystemSet("You are an agent.", system))
+        talk.add(ModelSet(ModelRole.MAIN, "m", 1_000_000, 0, 1.0, 5.0, 0.1, 1.25))
+        talk.user("go")
+        policy = LAYERED.with_thresholds({"handover_floor_tokens": 0})
+        return next(
+            n
+            for n in range(400)
+            if talk.step(f"s{n}", tokens=500) and handover.find_due_handover(situation(talk, policy))
+        )
+
+    assert steps_until_due(500) == steps_until_due(1_900)
+    assert steps_until_due(1_900) + 5 < steps_until_due(17_415)
 
 
 def test_not_within_the_cooldown_and_not_for_few_facts() -> None:
