@@ -71,9 +71,7 @@ class ClearablePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoldExperience:
-    """What a conversation has shown so far. `recalled`: the cost of its recalls as a share of what its folds
-    saved. `steps`: their number; as many are expected to come. `recall`: what the next recall would cost.
-    """
+    """`recalled`: the cost of recalls as a share of savings; `recall`: the next one's; `steps`: so far."""
 
     recalled: float = 0.0
     steps: float = math.inf

@@ -267,9 +267,7 @@ class RequestCostReader:
 
 
 def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequence[Recorded] = ()) -> list[RequestCost]:
-    """Explain every request that was reported, in order, except those a fork copied. `original`:
-    the facts of the forked conversation, with whose last request its first is compared.
-    """
+    """Explain every reported request in order. `original`: a fork's source, compared with its first one."""
     fork = _find_start_of_fork(facts)
     if fork is not None and original:
         earlier = RequestCostReader([one for one in original if one.time <= fork.time], prices)

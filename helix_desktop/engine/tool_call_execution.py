@@ -186,10 +186,7 @@ class ToolCallRunner:
         return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
 
     def most_repeated_tool(self) -> tuple[str, int]:
-        """Return the tool called most often with equal arguments and results, and how often.
-
-        A new call in between resets this, as checking again after each step of work is no repetition.
-        """
+        """Return the tool repeated most often with equal results, without new calls in between."""
         if not self._lately:
             return "", 0
         most, count = Counter(self._lately).most_common(1)[0]

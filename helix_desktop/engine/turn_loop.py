@@ -229,11 +229,7 @@ class TurnLoop:
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _prepare_retry(self, reply: Reply) -> None:
-        """Prepare a retry after a pause.
-
-        The words of a broken stream leave the view, so that the same request is sent again. A reply
-        that reached its length limit is continued instead.
-        """
+        """Prepare a retry after a pause: words of a broken stream leave the view, a cut reply goes on."""
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))

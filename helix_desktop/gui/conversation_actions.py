@@ -30,9 +30,7 @@ SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 @dataclass(eq=False)
 class ConversationActions:
-    """`changed` is called after the list is another one, `gone` with conversations that
-    were deleted for good; `opened` with a workspace and a session of it to show.
-    """
+    """`changed`: the list is another one. `gone`: deleted for good. `opened`: a session to show."""
 
     window: QWidget
     doing: BackgroundRunner

@@ -540,9 +540,7 @@ class MainWindow(WindowFrame):
         self.show_session_or_new(None)
 
     def show_session_or_new(self, session: Session | None, *, awaited: str = "", chat: ChatPage | None = None) -> None:
-        """Shows a conversation or an empty one; selects the other side if that shows it.
-        `awaited`: the id of the one still being opened. `chat`: the side, else the current one.
-        """
+        """Shows a conversation or an empty one, in `chat`. `awaited`: the id of one that is being opened."""
         bench, chat, name = self.current_workbench, chat or self.chat, session.id if session else awaited
         if bench is None or chat not in self.chats:
             return

@@ -33,9 +33,7 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class ReadingComplaints:
-    """Complaints about a file: a sentence for each unreadable row, and the number of rows
-    that are no messages. `unread`: such rows as in the file. `row`: the current one.
-    """
+    """A sentence for each unreadable row. `unread`: rows that are no messages. `row`: the current one."""
 
     complaints: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)

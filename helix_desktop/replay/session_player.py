@@ -190,9 +190,7 @@ class SessionPlayer:
         return view, request_building.build_request(view, await self._contents.read_view_contents(view))
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
-        """Recall pages in rounds, as an agent would. They are in the view from then on.
-        What a search brought is not requested again. Returns the request that follows.
-        """
+        """Recall pages in rounds, as an agent would. Return the request that follows."""
         searches, brought = (ToolName.SEARCH_CACHE, ToolName.RECALL_HISTORY), ""
         for named in (True, False):
             kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]

@@ -48,10 +48,7 @@ class CacheEntryQueries:
         self._stats: tuple[int, CacheEntryFigures] | None = None
 
     def entries_page(self, order: Order, offset: int, limit: int) -> tuple[EntryRow, ...]:
-        """Return a page. Equal values are in the order in which they were stored.
-
-        Far down, the page may be shifted by as many rows as were added just now.
-        """
+        """Return a page. Far down, it may be shifted by as many rows as were added just now."""
         chosen, sort, descending = order
         start, walked = self._start_of_page(order, offset)
         few = self._is_small_selection(chosen)

@@ -133,10 +133,7 @@ def read_intact_facts(path: Path) -> Iterator[StoredFact]:
 
 
 def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[StoredFact]:
-    """Yield rows up to where reading breaks off. Another order gets past that place.
-
-    Columns are read by position, because names in the file may be damaged.
-    """
+    """Yield rows until reading breaks off, by position, as column names may be damaged."""
     try:
         for row in connection.execute(f"SELECT * FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
             if _has_row_shape(row):

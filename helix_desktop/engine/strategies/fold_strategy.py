@@ -70,10 +70,7 @@ class FoldStrategy:
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:
-    """Return the first message that stays: the last turn's between turns, or else the last steps'.
-
-    The last steps never begin before the last turn, so that a new turn keeps what was just in reach.
-    """
+    """Return the first message that stays: the last turn's between turns, else the last steps' of it."""
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
         return 1

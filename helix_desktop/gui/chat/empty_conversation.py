@@ -13,9 +13,7 @@ WIDTH = 460
 
 
 class EmptyConversationPanel(QWidget):
-    """`suggested` carries the words of a first step, to be put into the composer and not
-    sent; `demo_prompt_chosen` those for the built-in script, which are sent as they stand.
-    """
+    """`suggested` fills the composer; `demo_prompt_chosen` is sent to the built-in script as it is."""
 
     suggested = Signal(str)
     demo_prompt_chosen = Signal(str)

@@ -118,9 +118,7 @@ class TourGuide(QObject):
         self._place_ring_and_card()
 
     def point_at_area(self, place: QRect, *keep_clear: QRect) -> None:
-        """The area is in window coordinates; an empty one highlights nothing. The card covers
-        nothing of the first of `keep_clear` that leaves it room, else nothing of the area.
-        """
+        """Points at an area of the window, or at nothing. The card leaves free what it can of `keep_clear`."""
         place &= self._window.rect()
         clear = [*filter(None, keep_clear), place]
         if (place, clear) != (self.ring.highlighted_area, self._clear_areas):

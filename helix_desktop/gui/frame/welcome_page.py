@@ -78,9 +78,7 @@ class WelcomePage(QWidget):
     def show_importable_conversations(
         self, conversations: int, programs: Sequence[str], newest: Sequence[Sequence[str]]
     ) -> None:
-        """How many conversations of other programs are on this computer; they are the first
-        thing to begin with. `newest`: of a few the program, the title, the folder and when.
-        """
+        """How many conversations of other programs are here, and of a few the `newest` details."""
         some = ", ".join(programs[:-1])
         names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
         count = format_count(conversations, "{n} conversation", "{n} conversations")

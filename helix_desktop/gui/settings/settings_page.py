@@ -18,9 +18,7 @@ ITEMS_BEFORE_INTRODUCTION = 3
 
 
 class SettingsPage(QScrollArea):
-    """Filled with `add_heading`, `add_sentence`, `add_field`, `add_page_widget`, ...
-    `wanted` names another page of the settings, or an action of the window.
-    """
+    """A page of settings. `wanted` names another page, or an action of the window."""
 
     wanted = Signal(str)
 

@@ -238,9 +238,7 @@ def _draft_key(shown: ShownFold) -> tuple[str, str]:
 
 
 def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """The sections of a document with their sources: numbers link to the chat, hashes to entries.
-    Text before the first heading is left out, because it is written for the model.
-    """
+    """The sections of a document with links to their sources, without what is only for the model."""
     found = fold_sentences.split_document_sections(text)
     named = any(name for name, _ in found)
     for name, written in found:
