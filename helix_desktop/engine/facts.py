@@ -132,7 +132,7 @@ class FoldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartRef:
-    """One part of one fact: a message's part by its index, or an output (part 0 of a ToolReturned)."""
+    """One part of one fact: a message's part by its index, or an output (part 0)."""
 
     seq: int
     part: int = 0
@@ -225,7 +225,7 @@ class Unpinned:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The user took a part out of the view. Where a provider's rules need one, a note replaces it."""
+    """The user took a part out of the view. If a provider's rules need one, a note replaces it."""
 
     ref: Cover
 

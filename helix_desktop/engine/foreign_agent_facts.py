@@ -51,7 +51,7 @@ async def await_directly(work: Awaitable[Any]) -> Any:
 
 @dataclass(eq=False)
 class AgentFollower:
-    """`waiting` wraps every wait that delays the agent. `stored` is called for each stored output."""
+    """`waiting` wraps each wait that delays the agent. `stored` is called per stored output."""
 
     conversation: Conversation
     folding: ConversationFolding

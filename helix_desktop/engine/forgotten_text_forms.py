@@ -27,7 +27,7 @@ Escape = Callable[[str], str]
 
 
 class TextForms:
-    """The forms of one text. `overlap`: how many bytes of a piece to search again with the next one."""
+    """The forms of one text. `overlap`: bytes of a piece to search again with the next one."""
 
     def __init__(self, text: str) -> None:
         self._spelled = [*dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])]

@@ -199,7 +199,7 @@ class LargeOutputShortener:
         return sorted(fitting)
 
     async def _compact_output(self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]) -> None:
-        """Use what the fast model kept if that is shorter than the output, else leave the preview."""
+        """Use what the fast model kept if it is shorter than the output, else leave the preview."""
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return

@@ -368,7 +368,7 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
 
 
 def _pieces_behind(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
-    """Return the pieces after the first difference. Agents that edit their history send them again."""
+    """Return the pieces after the first difference, which some agents send again."""
     return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
 

@@ -81,7 +81,7 @@ class Session:
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def send_on_behalf(self, by: str, text: str) -> None:
-        """Send a message on behalf of `by`, not the user: at the next step, or now without a turn."""
+        """Send a message on behalf of `by`: at the next step, or now if no turn runs."""
         self.queue.add_message([facts.Text(text)], steer=True, by=by)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
@@ -103,7 +103,7 @@ class Session:
             future.set_result(answer)
 
     async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
-        """Run a call of the user's slash command. It asks like an agent's call but is not recorded."""
+        """Run a call of the user's slash command. It asks as an agent's does, but is not recorded."""
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             return await self._ask_user(replace(question, command=command))
@@ -138,7 +138,7 @@ class Session:
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Continue from `seq`; later facts stay in the journal. Return a sentence per changed file."""
         self._refuse_while_running("rewind")
-        # Results and file changes on abandoned branches too, because a rewind does not restore files.
+        # Results and file changes on abandoned branches too, as a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged
         done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, kinds)]
         restored = await self._services.restore(done) if restore_files else session_setup.FileRestoration()

@@ -144,7 +144,7 @@ def sources_of_reply(branch: ConversationBranch, seq: int, fact: facts.ModelRepl
 
 
 def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> Iterator[Detail]:
-    """Yield every entry that the span's messages refer to, so that it can be recalled by its hash."""
+    """Yield every entry that the messages refer to, so that its hash can be recalled."""
     for seq in seqs:
         fact = branch.message_at(seq).fact
         if isinstance(fact, facts.ToolReturned):

@@ -32,7 +32,7 @@ class PendingCall:
 
 @dataclass(slots=True)
 class CurrentTurn:
-    """The running or last turn. `words`: the user's message that began it and those that steered it."""
+    """The running or last turn. `words`: the user's message that began it, and steering ones."""
 
     words: list[int] = field(default_factory=list)
     before: int = 0  # The number of the fact that began the previous turn.

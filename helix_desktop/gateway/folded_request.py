@@ -230,6 +230,6 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
 
 
 def _first_client_mark(client: Sequence[Wired]) -> Json | None:
-    """Return the client's first cache mark, because a longer-lived mark must not follow a shorter one."""
+    """Return the client's first cache mark, as a longer-lived mark must not follow a shorter one."""
     marks = (anthropic_gateway.last_cache_mark(message.units[0]) for message in client)
     return next((mark for mark in marks if mark), None)

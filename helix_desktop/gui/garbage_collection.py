@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer
 COLLECT_INTERVAL_MS = 1000  # We check this often whether a collection is due.
 # If there are more new objects than this, a large task is running and will soon free most of them.
 BUSY_OBJECT_COUNT = 50_000
-MOST_POSTPONEMENTS = 20  # A collection is postponed for a large task at most this many times in a row.
+MOST_POSTPONEMENTS = 20  # A collection is postponed for a large task up to this many times in a row.
 # After this many collections of the youngest generation, the middle generation is collected, too.
 COLLECTIONS_PER_MIDDLE_GENERATION = 10
 # The time until the next full collection is this many times the duration of the last one.

@@ -51,7 +51,7 @@ def set_translations(words: Mapping[str, str], below: Mapping[str, str] | None =
 
 
 def language_to_show(chosen: str = "") -> str:
-    """The language to show: the chosen one, else the system's if there is a catalogue, else English."""
+    """The chosen language, else the system's if there is a catalogue, else English."""
     if chosen in LANGUAGES:
         return chosen
     spoken = QLocale.system().name().partition("_")[0]

@@ -304,7 +304,7 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
 
 
 def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> Reasoning:
-    """Return a block of thinking with Anthropic's signature, without which it cannot be sent back."""
+    """Return a block of thinking with the signature that Anthropic needs back."""
     if block.get("type") == "redacted_thinking":
         opaque = format_opaque_json(type="redacted_thinking", data=text_at(block, "data"))
         return Reasoning("", opaque=opaque, provider=tag, model=model)

@@ -66,7 +66,7 @@ class PendingCopies:
             self._copied[file] = about.st_ino, copied
 
     def copy_database(self, file: Path) -> bool:
-        """Copy the database as it is. Return False if it is too large, busy or was copied just now."""
+        """Copy the database. Return False if it is too large, busy or was copied just now."""
         begun = time.thread_time()
         with self._lock, suppress(OSError, sqlite3.Error):
             self.postponed.discard(file)

@@ -28,7 +28,7 @@ def list_session_items(session: recorded_session.RecordedSession) -> Iterator[Se
 def _with_unique_call_ids(
     message: recorded_session.RecordedMessage, taken: set[str], names: dict[str, str]
 ) -> recorded_session.RecordedMessage:
-    """Make call ids unique, because some servers repeat them in each reply and providers refuse that."""
+    """Make call ids unique, as some servers repeat them in each reply and providers refuse that."""
     parts = list(message.parts)
     for at, part in enumerate(parts):
         if isinstance(part, ToolCall):

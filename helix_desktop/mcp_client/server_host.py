@@ -20,7 +20,7 @@ Spawn = Callable[..., "asyncio.Task[Any]"]
 
 
 class McpServerHost:
-    """`environment`: what servers may get of it, and its PATH, searched before the shell is asked."""
+    """`environment`: what servers may get of it, and its PATH, before the shell is asked."""
 
     def __init__(
         self, spawn: Spawn, needs: hosted_server.McpServerDependencies, environment: Mapping[str, str] = os.environ

@@ -270,7 +270,7 @@ def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: flo
 
 
 def open_page(address: str) -> None:
-    """Show a page in the user's browser. Does nothing if this is no web address. May take a while."""
+    """Show a page in the user's browser, if this is a web address. May take a while."""
     import webbrowser  # Imported here because only this function needs it.
 
     if address.startswith(_WEB):

@@ -110,7 +110,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class PieceEdit:
-    """A change to a message's piece. `at`: its position among the pieces. `text`: None removes it."""
+    """A change to a message's piece. `at`: its position. `text`: None removes the piece."""
 
     at: int
     text: str | None

@@ -23,7 +23,7 @@ MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
 # The tokens of the program's real system prompt and tools (tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
-LOOK_BACK = 20  # In blocks. The provider looks for a cached beginning at most this far before a mark.
+LOOK_BACK = 20  # In blocks. The provider looks for a cached beginning up to this far before a mark.
 LEAST = 1_024  # In tokens. Shorter beginnings are not cached.
 LIFETIME = 300.0  # In seconds. A beginning stays cached this long after its last use.
 PAUSE = 10.0  # In seconds. The assumed pause between two requests if a session records no times.

@@ -72,7 +72,7 @@ class ScheduleKeeper:
             await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
 
     async def _run_command(self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True) -> int:
-        """Run a command, with `input_bytes` as its input, because other users can see the arguments."""
+        """Run a command, with `input_bytes` as its input, as other users can see the arguments."""
         launch = ProcessLaunch(CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True)
         with tempfile.TemporaryFile() as read:
             read.write(input_bytes)

@@ -106,7 +106,7 @@ class CacheFolder:
         return self.stage_record(record, [(cache_records.key_of_chunk(number, 0), value)])
 
     def adopt_checkpoint_entry(self, known: StagedEntry, about: EntryOrigin, lines: int) -> StagedEntry:
-        """Make content that only checkpoints had a normal entry, because something else now stores it."""
+        """Make content that only checkpoints had a normal entry, as something else now stores it."""
         old = known.record
         if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
             return known

@@ -94,7 +94,7 @@ class MatchingRows:
                 self.weights[word] = math.log(1 + (last + 1) / (len(rows) + 0.5))
                 scores.update(dict.fromkeys(rows, self.weights[word]))
         full, first = sum(self.weights.values()) - 1e-6, list[int]()
-        # Words in every second row are checked in the text, because asking the index would take long.
+        # Words in every second row are checked in the text, as asking the index would take long.
         dense = {word for word, rows in self._rows.items() if len(rows) == RANKED > (last - min(rows)) / 2}
         self._of_all = [word for word in self._rows if word not in dense] or words
         if not scores or sum(score >= full for score in scores.values()) > most:

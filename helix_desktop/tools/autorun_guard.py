@@ -124,7 +124,7 @@ class AutorunGuard:
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
 
     def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
-        """Yield folders that no command may rename, because files in them would no longer be hidden."""
+        """Yield folders that no command may rename, as files in them would no longer be hidden."""
         tops = [str(root) for root in self.roots.folders]
         for path, folder in self.folders.items():
             top = max((top for top in tops if is_within_folder(path, top)), key=len)
@@ -226,7 +226,7 @@ class _AutorunScan:
         return self.found
 
     def list_hidden_paths(self) -> list[str]:
-        """Return files hidden from agents, or their closed folder, which a command could open again."""
+        """Return files hidden from agents, or their closed folder, which a command could open."""
         names = (os.path.realpath(f"{path}/{name}") for path, folder in self.folders.items() for name in folder.hidden)
         files = [path for path in dict.fromkeys(names) if os.path.isfile(path)]
         closed = [next((shut for shut in self.shut if is_within_folder(path, shut)), path) for path in files]

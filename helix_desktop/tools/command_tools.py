@@ -49,7 +49,7 @@ _WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """Limits of one command, set by the user. A call may ask for more seconds, up to `most_seconds`."""
+    """Limits of one command. A call may ask for more seconds, up to `most_seconds`."""
 
     seconds: int = 120
     most_seconds: int = 3600

@@ -74,7 +74,7 @@ def run_git(
 
 
 def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[str, str] = {}) -> list[str]:
-    """Return those files that a filter program of the repository or the user would change on commit."""
+    """Return files that a filter of the repository or the user would change on commit."""
     listed = b"".join(name + b"\0" for name in names)
     said = run_git(folder, "check-attr", "-z", "--stdin", "filter", stdin=listed, environment=environment).split(b"\0")
     return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]

@@ -154,7 +154,7 @@ class OnDemandTools:
                 self._sent[server] = True
 
     def _decide_new_servers(self, by_server: Mapping[str, Sequence[ToolSpec]]) -> None:
-        """Send the definitions of a new server if there is room for all of them besides the others."""
+        """Send a new server's definitions if there is room for all of them besides the others."""
         fresh = [server for server in by_server if server not in self._sent]
         if not fresh:
             return

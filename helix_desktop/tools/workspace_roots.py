@@ -361,7 +361,7 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown_path: str) ->
 
 
 def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
-    """Replace or remove a file, and check what was replaced, because others may have saved meanwhile."""
+    """Replace or remove a file, and check what was replaced, as others may have saved meanwhile."""
     name, shown = place.full_path.name, roots.display_path(place)
     said = f"{shown} has changed since it was read. Nothing was written."
     digest = None if expected is None else expected.raw

@@ -20,7 +20,7 @@ from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.workbench.model_roles import WorkspaceModels
 
 _SECONDS = 60.0
-_SHOWN = 30_000  # To propose a commit message, a model gets at most this many characters of the diff.
+_SHOWN = 30_000  # To propose a commit message, a model gets up to this many characters of the diff.
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 
 

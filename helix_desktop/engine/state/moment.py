@@ -34,7 +34,7 @@ class Moment:
 
     @property
     def counted_tokens(self) -> int:
-        """Return the view's tokens in the base encoding; `billed_per_counted_token` corrects them."""
+        """Return the view's tokens in the base encoding, without the model's own factor."""
         return self.branch.total_tokens + self.settings.settings_tokens
 
     @property

@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its parts.
 MARKER_TOKENS = 90  # The usual number of tokens in a marker.
 LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
-SHORT_PART_TOKENS = 120  # Parts of fewer tokens are not replaced, because a marker would save too little.
+SHORT_PART_TOKENS = 120  # Parts of fewer tokens are not replaced, as a marker would save too little.
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class DocumentPlan:
 
 
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
-    """Build the text: sections for a handover or truncation, a list for observations; and details."""
+    """Build the text: sections for a handover or truncation, else a list; and details."""
     room = min(making.critical, making.limit // 2)
     named = _list_entries(making, tokens)
     shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)

@@ -29,7 +29,7 @@ _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around hea
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
-    """Return a handover if the policy wants one now, because it pays or the window is almost full."""
+    """Return a handover if the policy wants one now, as it pays or the window is almost full."""
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None

@@ -30,7 +30,7 @@ RECALL_STEPS = 200  # The share of parts that are recalled is learned from this 
 LEAST_SHARE = 0.015  # A part with a smaller share of the context is not replaced by a marker.
 RECENT_STEPS = 20  # The growth of the context and the pauses are learned from this many of the last steps.
 ASK = " · ask with find or lines"
-LONGEST_ARGUMENT = 100  # A marker's second line quotes at most this many characters of the arguments.
+LONGEST_ARGUMENT = 100  # A marker's second line quotes up to this many characters of the arguments.
 
 
 @dataclass(frozen=True, slots=True)

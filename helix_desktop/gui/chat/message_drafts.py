@@ -13,7 +13,7 @@ Parts = tuple[UserPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class EditedMessage:
-    """The message at `seq` is being edited as a draft. `interrupted_draft`: the draft before that."""
+    """The message at `seq` is edited as a draft. `interrupted_draft`: the draft before that."""
 
     seq: int
     interrupted_draft: Parts

@@ -109,7 +109,7 @@ class DifferenceLines:
         if line is None:
             return
         left = self.left_edge(right=right)
-        # The line numbers and the sign are drawn as one text, because drawing several texts is slower.
+        # The line numbers and the sign are drawn as one text, as drawing several texts is slower.
         both = [line.old_number, line.new_number]
         figures = both[right : right + 1] if self.has_two_columns else both
         text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")

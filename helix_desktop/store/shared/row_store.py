@@ -35,7 +35,7 @@ class Tombstone:
 
 
 class RowStore(Protocol):
-    """The rows of one workspace. `server`: the same for stores on one server, which share threads."""
+    """The rows of one workspace. `server`: equal for stores that share a server's threads."""
 
     server: str
 
