@@ -152,7 +152,7 @@ RECORDER_WITHOUT_AGENTS = ProgramSetting(
 )  # fmt: skip
 RECORDER_WITHOUT_FOLDERS = ProgramSetting(
     "recorder.without_folders", "Recorder", "Folders that are not recorded",
-    "One folder per line. Conversations in these folders and their subfolders are left out.", "", long=True,
+    "One folder per line. Conversations in these folders and their subfolders are not recorded.", "", long=True,
 )  # fmt: skip
 KEYS_IN_FILE = ProgramSetting(
     "keys.file", "Keys", "Store keys in a file",

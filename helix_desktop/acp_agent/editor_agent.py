@@ -161,7 +161,7 @@ class EditorAgent:
     def _open_editor_conversation(self, identity: str) -> EditorConversation:
         if identity not in self._open:
             if len(self._open) >= MOST_OPEN:
-                raise ActionRefused(f"More than {MOST_OPEN} sessions are open.", remedy="Close some of them first.")
+                raise ActionRefused(f"More than {MOST_OPEN} sessions are open.", remedy="Close some sessions first.")
             self._open[identity] = EditorConversation(
                 self._bench, identity, self._abilities, self._client, self._tasks.spawn_task
             )

@@ -146,9 +146,7 @@ async def _chosen_turns_of_changes(
         return turns[-1:]
     if arguments.turn:
         if not arguments.turn.isdecimal():
-            raise InvalidInput(
-                f"There is no turn {arguments.turn}.", remedy="Use the number of a turn, or the word last."
-            )
+            raise InvalidInput(f"There is no turn {arguments.turn}.", remedy="Enter the number of a turn, or `last`.")
         turns = [turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))]
         if not turns:
             raise NotFound(f"Turn {arguments.turn} in this conversation did not change any files.")

@@ -75,7 +75,7 @@ def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
     if not name or len(digest) < LEAST:
         raise InvalidInput(
             f"{text} does not have the form ITEM=HASH.",
-            remedy=f"Write ITEM=HASH with at least {LEAST} characters of the hash; `project show` prints it.",
+            remedy=f"Write ITEM=HASH with at least {LEAST} characters of the hash. `project show` prints the hash.",
         )
     item = _item_by_name(items, name)
     if not item.content_sha256.startswith(digest.lower()):

@@ -144,7 +144,7 @@ def _ask_for_key(name: str) -> str:
     else:
         key = sys.stdin.readline() if sys.stdin else ""
     if not key.strip():
-        raise InvalidInput("No key was entered.", remedy="Type the key when you are asked for it, or pipe it in.")
+        raise InvalidInput("No key was entered.", remedy="Enter the key when you are asked for it, or pass the key on standard input.")  # fmt: skip
     return key
 
 

@@ -128,7 +128,7 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
     if not key:
         raise NotFound(
             f"{workspace.name} has no key, because it is not shared from this computer.",
-            remedy=f"To share it, run `workspace share {workspace.id} --to URL`.",
+            remedy=f"To share the workspace, run `workspace share {workspace.id} --to URL`.",
         )
     return await _print_key(arguments, console, {"id": workspace.id, "key": key}, "the workspace")
 
@@ -258,6 +258,7 @@ async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace,
 def _require_store_link(workspace: StoredWorkspace) -> SharedStoreLink:
     if workspace.link is None:
         raise NotFound(
-            f"{workspace.name} is not shared.", remedy=f"To share it, run `workspace share {workspace.id} --to URL`."
+            f"{workspace.name} is not shared.",
+            remedy=f"To share the workspace, run `workspace share {workspace.id} --to URL`.",
         )
     return workspace.link

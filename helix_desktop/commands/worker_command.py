@@ -114,7 +114,7 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
     if os.environ.get(workspace_link.STORE) and bench.workspace.link is None:
         told = NotFound(
             f"{bench.name} is not shared through {workspace_link.STORE}.",
-            remedy=f"To share it, run `workspace share {bench.id} --yes`.",
+            remedy=f"To share the workspace, run `workspace share {bench.id} --yes`.",
         )
         if arguments.workspace:
             raise told

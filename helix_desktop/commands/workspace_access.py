@@ -350,7 +350,7 @@ def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], r
     found = [one for one in ids if one.startswith(begins)]
     if len(found) > 1:
         raise errors.AmbiguousName(
-            f"The IDs of {len(found)} {words[1]} begin with {begins}.", remedy="Enter more of the ID."
+            f"The IDs of {len(found)} {words[1]} begin with {begins}.", remedy="Enter more characters of the ID."
         )
     if not found:
         raise errors.NotFound(f"There is no {words[0]} that begins with {begins} here.", remedy=remedy)

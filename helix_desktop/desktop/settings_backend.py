@@ -165,7 +165,7 @@ class SettingsBackend:
 
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         status, tools, lines = await bench.mcp_servers.test_server_once(name)
-        wrote = tr("Last line that the server wrote: {line}", line=lines[-1][:300]) if lines and status.why else ""
+        wrote = tr("The last line written by the server: {line}", line=lines[-1][:300]) if lines and status.why else ""
         said = tr(
             "{name} responded and offers {tools}.", name=name, tools=format_count(len(tools), "{n} tool", "{n} tools")
         )

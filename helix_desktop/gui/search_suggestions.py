@@ -98,7 +98,7 @@ def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None
     """A workspace that could not be searched, or not all of it; choosing it opens it, or says why that cannot be done."""
     words = tr("Not fully searched: the search index is out of date. Open this workspace to update it.")
     if error is not None:
-        words = tr("Not searched: this workspace cannot be read. Open it to repair it.")
+        words = tr("Not searched: this workspace cannot be read. Open the workspace to repair it.")
     if isinstance(error, StoreBusy):
         words = tr("Not searched: this workspace is open in another program")
     return PaletteItem(words, lambda: go(WindowPlace("workspace", row.id)), kind="folder", note=row.name)

@@ -169,7 +169,7 @@ class WindowTour(QObject):
         chat = self._window.chat
         return (
             WindowTourStep(tr("Send a message"),
-                tr("Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."),
+                tr("Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. When the script asks whether it may run a command, click “Allow once”."),
                 tr("You have just seen a complete turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."),
                 self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
             WindowTourStep(tr("See what was left out"),

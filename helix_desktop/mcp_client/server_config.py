@@ -207,7 +207,7 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
             remedy="Paste the whole configuration, from the first brace to the last.",
         ) from None
     if not isinstance(found, dict):
-        raise InvalidInput("This JSON is not an object.")
+        raise InvalidInput("This JSON value is not an object.")
     return found
 
 

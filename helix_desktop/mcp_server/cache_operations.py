@@ -96,7 +96,7 @@ async def compact_content(served: ServedWorkspace, *, sha256: str, keep: str) ->
     digest = (await content_recall.find_entry(served.cache, sha256)).stored.digest
     if served.compact is None:
         raise InvalidInput(
-            "This workspace has no model that can shorten the content.", remedy="Recall it one page at a time."
+            "This workspace has no model that can shorten the content.", remedy="Recall the entry one page at a time."
         )
     return {"sha256": digest.hex, "text": await served.compact(digest, keep)}
 

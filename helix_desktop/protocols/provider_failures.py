@@ -108,7 +108,7 @@ def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
         _request_failure(refusal, evidence, told)
         or _account_failure(refusal, evidence, told)
         or _load_failure(refusal, evidence, told)
-        or ModelFailed(told, remedy=f"The request was refused (status {refusal.status}); nothing was lost.")
+        or ModelFailed(told, remedy=f"The request was refused (status {refusal.status}), and nothing was lost.")
     )
 
 

@@ -210,7 +210,7 @@ class AllWorkspaces:
         if known.id in self._open:
             raise errors.StoreBusy(
                 f"{known.name} is already open in this program.",
-                remedy="Use the workspace in the window in which it is open.",
+                remedy="Use the workspace in the window where it is open.",
             )
         workspace = await StoredWorkspace.open(known.folder, count=self._count)
         self._open[known.id] = workspace

@@ -167,7 +167,8 @@ class CacheReader:
         if found:
             near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
             raise AmbiguousName(
-                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more of the hash."
+                f"The hashes of {len(found)} entries begin with {prefix}: {near}.",
+                remedy="Enter more characters of the hash.",
             )
         if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
             raise self._missing_entry_error(Digest.from_hex(prefix))

@@ -331,7 +331,7 @@ class FleetTaskList:
         if not rows:
             raise NotFound(f"There is no task {beginning} in this workspace.", remedy="`task list` shows the tasks.")
         if len(rows) > 1:
-            raise AmbiguousName(f"The IDs of several tasks begin with {beginning}.", remedy="Specify more of the ID.")
+            raise AmbiguousName(f"The IDs of several tasks begin with {beginning}.", remedy="Enter more characters of the ID.")  # fmt: skip
         return self._decode_row(rows[0])
 
     async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:

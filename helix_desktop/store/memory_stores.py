@@ -83,7 +83,7 @@ class MemoryCache:
         if len(found) == 1:
             return found[0]
         if found:
-            raise AmbiguousName(f"{len(found)} entries begin with {prefix}.", remedy="Enter more of the hash.")
+            raise AmbiguousName(f"{len(found)} entries begin with {prefix}.", remedy="Enter more characters of the hash.")  # fmt: skip
         raise NotFound(f"No entry in this workspace has a hash that begins with {prefix}.")
 
     def all_contents(self) -> Iterable[tuple[bytes, CacheEntry]]:

@@ -69,10 +69,10 @@ def fit_arguments_to_schema(values: Mapping[str, Any], schema: Mapping[str, Any]
     known = ", ".join(properties) or "none"
     for name in given:
         if name not in properties:
-            raise InvalidInput(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"It takes: {known}.")
+            raise InvalidInput(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
     for name in required:
         if name not in given:
-            raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"It takes: {known}.")
+            raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
     return {name: _fit_value_to_schema(value, properties[name], f"{tool}: {name}") for name, value in given.items()}
 
 

@@ -448,7 +448,7 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
     if len(running) >= commands.limits.background_commands:
         raise ActionRefused(
             f"{len(running)} commands are already running in the background.",
-            remedy="Stop one of them with stop_command.",
+            remedy="Stop one of these commands with stop_command.",
         )
 
 

@@ -121,7 +121,7 @@ class AgentDelegation:
         if self._place.depth >= bounds.depth:
             depth = self._place.depth
             raise ActionRefused(
-                f"A sub-agent at this depth ({depth}) cannot delegate further.", remedy="Do it yourself."
+                f"A sub-agent at this depth ({depth}) cannot delegate further.", remedy="Do the work yourself."
             )
         if self._place.tree.started_count >= bounds.most_agents:
             raise ActionRefused(
@@ -135,7 +135,7 @@ class AgentDelegation:
             if own is not None:
                 raise ActionRefused(
                     f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}.",
-                    remedy="Specify one of them.",
+                    remedy="Specify one of these agents.",
                 )
             return None
         if name not in roles:

@@ -130,7 +130,7 @@ class Workbenches:
             if known.id in self._known.workspaces_open_here():
                 raise StoreBusy(
                     f"{known.name} is already open in this program.",
-                    remedy="Use the workspace in the window in which it is open.",
+                    remedy="Use the workspace in the window where it is open.",
                 )
             return await asyncio.to_thread(closed_workspace_search.search_closed_stores, known.folder, words)
 

@@ -353,7 +353,7 @@ class WorkspaceSharing:
 def _unconfirmed_error() -> SharedStoreUnreachable:
     return SharedStoreUnreachable(
         "The shared store did not confirm in time that it received the conversation.",
-        remedy="The conversation is stored on this computer and waiting to be sent.",
+        remedy="The conversation is stored on this computer and is waiting to be sent.",
     )
 
 

@@ -91,7 +91,7 @@ def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> No
         assert (code, out) == (1, "")
         assert "The agent has not changed a.text there." in err
         code, _, err = helix("changes", verb, "-w", "Work", "--turn", "abc")
-        assert (code, "There is no turn abc. Use the number of a turn, or the word last." in err) == (2, True)
+        assert (code, "There is no turn abc. Enter the number of a turn, or `last`." in err) == (2, True)
     asyncio.run(talk_without_changes())
     code, out, err = helix("changes", "restore", "-w", "Work")
     assert (code, out, err) == (0, "There is nothing to restore.\n", "")

@@ -218,7 +218,7 @@ def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
     notices.show_error_notice(
-        StoreBusy("ws is already open in this program.", remedy="Use the workspace in the window in which it is open.")
+        StoreBusy("ws is already open in this program.", remedy="Use the workspace in the window where it is open.")
     )
     assert notices.shown_text == "ws 已在此程序中打开。请在已打开该工作区的窗口中使用它。"
 

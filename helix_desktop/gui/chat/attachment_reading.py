@@ -33,7 +33,7 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
     if picture is None:
         raise InvalidInput(
             tr("{name} is damaged, too large, or in an image format Helix Desktop cannot read.", name=name),
-            remedy=tr("The image was not attached. Save it as PNG or JPEG and try again."),
+            remedy=tr("The image was not attached. Save the image as PNG or JPEG, and attach it again."),
         )
     if kind in TAKEN and len(content) <= LARGEST_PICTURE and max(picture.width(), picture.height()) <= WIDEST:
         return content, TAKEN[kind]

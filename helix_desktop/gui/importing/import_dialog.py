@@ -208,7 +208,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
             words.append(tr("Stopped. Conversations imported so far are kept. To add the rest, start the import again."))  # fmt: skip
         if outcome.masked_keys:
             keys = ", ".join(outcome.masked_keys[:5])
-            words.append(tr("The imported conversations contain what looks like keys: {keys}", keys=keys))
+            words.append(tr("The imported conversations contain text that looks like keys: {keys}", keys=keys))
         self._message_label.setText(" ".join(words))
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
         self._keys.setText(format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…"))

@@ -38,7 +38,7 @@ class EditModelDialog(FieldsDialog):
 
 
 def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
-    dollars = tr("Dollars per million tokens.")
+    dollars = tr("In dollars per million tokens.")
     prices: Mapping[str, tuple[str, float]] = {
         "input": (tr("Input price"), model.price_input),
         "output": (tr("Output price"), model.price_output),

@@ -111,7 +111,7 @@ class McpServerCard(QWidget):
                 self._tools.addWidget(about)
         if self._server.approvals:
             said = tr(
-                "The server's configuration asks to run these tools without approval: {names}. You will still be asked before they run.",
+                "The server's configuration asks to run these tools without approval: {names}. You will still be asked before these tools run.",
                 names=", ".join(self._server.approvals),
             )
             self._tools.addWidget(build_plain_label(said, "small", self))

@@ -24,7 +24,7 @@ class ShortcutsPage(SettingsPage):
         super().__init__(tr("Shortcuts"))
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
-        words = tr("To set a shortcut, click its field and press the keys. To remove it, clear the field.")
+        words = tr("To set a shortcut, click its field and press the keys. To remove a shortcut, clear its field.")
         self._status_label = self.add_sentence(words)
         group = ""
         for each in actions:

@@ -150,7 +150,7 @@ class SharedStoreLink:
         except TimeoutError as error:
             raise SharedStoreUnreachable(
                 "The shared store did not confirm in time that it received the content.",
-                remedy="The content is stored on this computer and waiting to be sent.",
+                remedy="The content is stored on this computer and is waiting to be sent.",
             ) from error
 
     async def fetch_content(self, digests: Collection[Digest]) -> frozenset[Digest]:

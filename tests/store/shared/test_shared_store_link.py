@@ -505,7 +505,7 @@ async def test_a_store_that_takes_too_long_is_a_sentence_and_the_content_waits(
             here.link.acknowledge = SHARED
             with pytest.raises(SharedStoreUnreachable, match="did not confirm in time") as late:
                 await here.link.wait_until_acknowledged()
-        assert "stored on this computer and waiting to be sent" in late.value.remedy
+        assert "stored on this computer and is waiting to be sent" in late.value.remedy
         go_on.set()
 
 
