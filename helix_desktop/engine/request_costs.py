@@ -39,6 +39,7 @@ UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have t
 LOOK_BACK_BLOCKS = 20  # Providers search for cached text only in this many blocks before a cache mark.
 HIDDEN_HEAD_SHARE = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
 FAR_READ_SHARE = 0.25  # A provider that has read this share of the last request's messages still had them.
+READ_ALONE = 0.95  # A request that read this share continues one that had nothing else.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
@@ -99,6 +100,7 @@ class RequestCostReader:
     prices: Prices
     _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request to each model.
     _lives: dict[str, float] = field(default_factory=dict)  # The longest pause that a model's cache survived.
+    _aside: dict[str, int] = field(default_factory=dict)  # Inputs that the next request lacked.
     _seen: int = 0  # The number of the newest fact that any request so far contained.
     _last_model: str = ""
     _brought_runs: list[tuple[int, int]] | None = None
@@ -119,6 +121,7 @@ class RequestCostReader:
         now.places = [*(place for place in (before.places if before else ()) if place <= same), len(now.pieces)]
         self._marks_prefixes |= reply.usage.cache_write > 0
         cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
+        self._note_request_aside(now, before, same)
         self._last[reply.model], self._last_model = now, reply.model
         if reply.usage.keeps_an_hour:
             self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR)
@@ -223,8 +226,30 @@ class RequestCostReader:
         if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK_BLOCKS:
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
         if self.was_imported(now.view.seq) and not now.view.tools:
-            return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
+            if self._joins_requests(now, before, same):
+                cause = Cause(CauseKind.EDIT, "messages of two requests at once were joined")
+            else:
+                cause = Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools")
+            return (cause,)
         return (Cause(CauseKind.NOT_KEPT),)
+
+    def _note_request_aside(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> None:
+        """Note a request beside which another was sent, which read all it had and was smaller."""
+        model, usage = now.reply.model, now.reply.usage
+        if usage.input >= self._aside.get(model, 0):
+            self._aside.pop(model, None)
+        if before is None or same < len(before.pieces):
+            return
+        is_smaller = usage.input + CACHE_UNIT < before.reply.usage.input
+        if is_smaller and usage.cache_read > usage.input * READ_ALONE:
+            self._aside[model] = before.reply.usage.input
+
+    def _joins_requests(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> bool:
+        """Whether two requests at once were joined: far more text is new than was recorded."""
+        aside, whole = self._aside.get(now.reply.model, 0), now.reply.usage.input
+        recorded = sum(piece.tokens for piece in now.pieces[same:])
+        growth = whole - before.reply.usage.input if before else 0
+        return 0 < aside <= whole and growth > 2 * recorded
 
     def was_imported(self, seq: int) -> bool:
         if self._brought_runs is None:

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import (
+    BroughtIn,
+    Fact,
     Folded,
     FoldKind,
     ModelReplied,
     ModelRole,
     ModelSet,
+    Origin,
     PartRef,
+    Recorded,
     RulesSet,
     Stop,
     SystemSet,
@@ -25,6 +29,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     ToolSpec,
     Usage,
+    UserSaid,
 )
 from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.request_changes import CauseKind
@@ -338,3 +343,26 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
     assert after.warm > before.warm + 0.5 * pending.dollars  # the price beside Send says so too
     trial.clock.time += LIFE + 1
     assert session.context.pending_rewrite() is None  # it is cold in any case
+
+
+@pytest.mark.parametrize(("beside", "kind"), [(7_000, CauseKind.EDIT), (20, CauseKind.UNKNOWN)])
+def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(beside: int, kind: CauseKind) -> None:
+    said: list[Fact] = []
+    for words, whole, read in (
+        (100, 20_000, 0),
+        (100, 20_300, 20_000),
+        (beside, 20_500 + beside, 20_300),
+        (100, 20_420, 20_300),  # It has nothing of the one before if that was larger.
+        (100, 29_000, 6_000),
+    ):
+        usage = Usage(whole, read, whole - read, 50)
+        said += [UserSaid((Text("Go on.", words),)), ModelReplied((Text("So.", 50),), "one", Stop.END, usage)]
+    said.append(BroughtIn(Origin("claude-code", "s"), "run", first=1))
+    requests = explain_requests([Recorded("c", at, 10.0 * at, one) for at, one in enumerate(said, 1)], lambda _: MODEL)
+    assert [named(one) & {CauseKind.EDIT, CauseKind.UNKNOWN} for one in requests] == [
+        set(),
+        set(),
+        set(),
+        set(),
+        {kind},
+    ]
