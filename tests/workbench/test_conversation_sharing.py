@@ -185,7 +185,7 @@ async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tu
         one.conversation.current_view() for one in (seen, await there.bench.open_session(branch))
     ]
     index = here.bench.workspace.index
-    await until(lambda: not index._removing)  # it is made anew after the list knows the branch
+    await until(lambda: not index._rebuilding)  # it is made anew after the list knows the branch
     await index.wait_until_indexed()
     found = await here.bench.workspace.index.search_index("zebra")
     assert {hit.conversation for hit in found if hit.conversation} == {branch}
