@@ -21,7 +21,7 @@ STEPS = 1_000  # We check the time limit after this many steps of SQLite's virtu
 MOST_SCHEMA_STEPS = 100_000  # The maximum steps for reading the list of tables. About 14,000 tables need this many.
 LONGEST_SECONDS = 60.0  # In seconds of processor time, for all statements on one database.
 LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
-# Queries for ordinary tables (virtual ones have no page), and for columns with calculated values.
+# Queries that find ordinary tables (virtual tables have no root page) and generated columns.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _CALCULATED = (
     "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"

@@ -13,7 +13,7 @@ NAMES = {
     "cline": "Cline",
     "goose": "goose",
 }
-# Agents that can continue a conversation, by name in `conversation restore --to`.
+# Agents that can continue a conversation, by the name passed to `conversation restore --to`.
 AGENTS_TO_CONTINUE_IN = {
     "claude": "Claude Code",
     "codex": "Codex",

@@ -115,7 +115,7 @@ def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
     """Start a program that uses the terminal. It and its children end with this process, however that ends."""
     if sys.platform == "win32":
         process = open_process(launch)
-        jobs_windows.create_job_for_process(process.pid)  # Windows closes the job with this process.
+        jobs_windows.create_job_for_process(process.pid)  # Windows closes the job when this process ends.
         return process
     reading, _held = os.pipe()  # `_held` stays open until this process ends.
     argv = jail_command_line({"lifeline": reading, "attended": True}, argv_with_program_path(launch))

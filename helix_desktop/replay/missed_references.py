@@ -101,7 +101,7 @@ class _RecallQuery:
 
 
 class MissedReferences:
-    """A session's account. `set_shown_view` takes each step's view; `missed_by_reply` returns what its reply misses."""
+    """A session's account. `set_shown_view` takes each step's view; `references_used_but_not_in_view` returns what its reply misses."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
@@ -130,7 +130,7 @@ class MissedReferences:
             self._shown[key] = (now[key], self.references_in(says(now[key])))
             self._counts.update(self._shown[key][1])
 
-    def missed_by_reply(self, reply: RecordedMessage) -> set[str]:
+    def references_used_but_not_in_view(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses that was in the session but is nowhere in the view."""
         return {one for one in self.references_used_by(reply) if self._counts[one] <= 0}
 
@@ -339,18 +339,18 @@ def is_publicly_known(reference: str) -> bool:
     """Whether readers of public code know it: a listed name, or a line that imports such a module."""
     if " " in reference:
         imported = _IMPORT.fullmatch(reference)
-        return imported is not None and imported[1].split(".")[0] in _public_modules()
+        return imported is not None and imported[1].split(".")[0] in _publicly_known_module_names()
     return reference.removeprefix("self.").removeprefix("this.") in _read_public_names()
 
 
 @functools.cache
-def _read_public_names() -> Uses:
+def _read_public_names() -> frozenset[str]:
     lines = (resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if not line.startswith("#"))
 
 
 @functools.cache
-def _public_modules() -> Uses:
+def _publicly_known_module_names() -> frozenset[str]:
     return frozenset(name.split(".")[0] for name in _read_public_names() if name.count(".") == 1)
 
 

@@ -81,7 +81,7 @@ class ReplayObserver:
         """Return the pages an agent would have recalled before writing the reply to this view."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         missed = missed_references.missing_from_view(
-            self._misses.missed_by_reply(reply), map(self._text_in_block, view.blocks)
+            self._misses.references_used_but_not_in_view(reply), map(self._text_in_block, view.blocks)
         )
         if not missed or recalls is missed_references.RecallMode.NONE:
             return []

@@ -202,7 +202,7 @@ class Playing:
             for text in texts
         ]
         self._misses.set_shown_view(blocks, _plain)
-        missed = missing_from_view(self._misses.missed_by_reply(reply), map(_unescaped, texts))
+        missed = missing_from_view(self._misses.references_used_but_not_in_view(reply), map(_unescaped, texts))
         if not missed:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))

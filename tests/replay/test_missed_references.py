@@ -39,31 +39,31 @@ def heard() -> MissedReferences:
 def test_a_name_that_stands_nowhere_any_more_is_missed() -> None:
     misses = heard()
     shows(misses, "[CACHED] something")
-    assert misses.missed_by_reply(says("I change merge_tables")) == {"merge_tables"}
+    assert misses.references_used_but_not_in_view(says("I change merge_tables")) == {"merge_tables"}
     shows(misses, "[CACHED] something", OUTPUT)
-    assert misses.missed_by_reply(says("I change merge_tables")) == set()
+    assert misses.references_used_but_not_in_view(says("I change merge_tables")) == set()
 
 
 def test_words_of_prose_and_what_is_new_are_not_missed() -> None:
     misses = heard()
     misses.add_earlier_message(says("Documentation and configuration come later."))
     shows(misses, "nothing")
-    assert misses.missed_by_reply(says("The documentation of brand_new_name")) == set()
+    assert misses.references_used_but_not_in_view(says("The documentation of brand_new_name")) == set()
 
 
 def test_a_line_is_missed_where_a_call_repeats_it() -> None:
     misses = heard()
     shows(misses, "merge_tables src/tables.py")
     edit = RecordedCall("e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}')
-    assert misses.missed_by_reply(says("", edit)) == {"return left + right  # nothing is dropped here"}
-    assert misses.missed_by_reply(says("return left + right  # nothing is dropped here")) == set()
+    assert misses.references_used_but_not_in_view(says("", edit)) == {"return left + right  # nothing is dropped here"}
+    assert misses.references_used_but_not_in_view(says("return left + right  # nothing is dropped here")) == set()
 
 
 def test_numbers_before_lines_do_not_hide_them() -> None:
     misses = heard()
     shows(misses, "    12\t    return left + right  # nothing is dropped here\nmerge_tables")
     edit = RecordedCall("e", "edit", '{"old_text": "return left + right  # nothing is dropped here"}')
-    assert misses.missed_by_reply(says("", edit)) == set()
+    assert misses.references_used_but_not_in_view(says("", edit)) == set()
 
 
 def test_what_stands_inside_a_longer_path_or_line_is_not_missed() -> None:
@@ -83,7 +83,7 @@ def test_a_long_run_of_spaces_is_read_in_time() -> None:
 def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary() -> None:
     misses = heard()
     shows(misses, "nothing")
-    missed = misses.missed_by_reply(says("merge_tables"))
+    missed = misses.references_used_but_not_in_view(says("merge_tables"))
     reply = says("merge_tables")
     named = misses.pages_to_recall(missed, reply, [ShownEntry("aa", OUTPUT)], [], summarised=True)
     assert [(page.entry, page.named) for page in named] == [("aa", True)]
@@ -101,7 +101,7 @@ def test_no_limit_hides_what_a_reply_needs() -> None:
     reply = says(" ".join(f"identifier_{number:03}" for number in range(9)))
     for recalls in (RecallMode.SEARCHED, RecallMode.NAMED):
         pages = misses.pages_to_recall(
-            misses.missed_by_reply(reply), reply, entries, [], summarised=True, recalls=recalls
+            misses.references_used_but_not_in_view(reply), reply, entries, [], summarised=True, recalls=recalls
         )
         assert {page.entry for page in pages} >= {f"{number}" for number in range(9)}
 
@@ -159,7 +159,7 @@ def test_names_of_public_code_are_never_missed() -> None:
     misses = MissedReferences(Words())
     misses.add_earlier_message(returned("c", "AttributeError in merge_tables"))
     shows(misses, "nothing")
-    assert misses.missed_by_reply(says("AttributeError in merge_tables")) == {"merge_tables"}
+    assert misses.references_used_but_not_in_view(says("AttributeError in merge_tables")) == {"merge_tables"}
 
 
 def test_what_the_view_says_of_an_entry() -> None:
