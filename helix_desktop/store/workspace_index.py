@@ -15,7 +15,14 @@ from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
 from helix_desktop.store.cache_entry_queries import CacheEntryQueries
 from helix_desktop.store.cache_reader import prefix_bounds
-from helix_desktop.store.index_file import IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
+from helix_desktop.store.index_file import (
+    WORDS,
+    IndexDamaged,
+    IndexFile,
+    IndexProgress,
+    StoreFeed,
+    connect_for_queries,
+)
 from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
@@ -178,7 +185,9 @@ class WorkspaceIndex:
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
         """Find even what was stored just now, but do not wait while the index lacks much."""
-        if self.progress.is_complete and self._following is not None and not self._following.done():
+        # The last run may have begun before what was stored just now, and so have left a little to the next one.
+        is_little = not self.progress.orders and self.progress.count_missing <= WORDS
+        if is_little and self._following is not None and not self._following.done():
             self._is_awaited.set()
             await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
         return await self._run_query(
