@@ -57,7 +57,7 @@ async def test_a_server_is_tried_out_once() -> None:
 
 
 async def test_a_restart_comes_at_once_whatever_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAUSES", (600.0,))
+    monkeypatch.setattr(module, "RECONNECT_PAUSES", (600.0,))
     async with hosting(strange("fail at start")) as here:
         await here.settled()
         server = here.host.find_hosted_server("strange")
