@@ -1,6 +1,6 @@
 """Computes a conversation's state as of any of its facts, and formats it as text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtCore import QObject
 
@@ -37,12 +37,17 @@ class PastMomentLoader:
         self._doing.run_in_background(conversation.moment_at(seq), then=deliver_moment, owner=self._owner)
 
 
-def format_view_as_text(view: View, recorded_facts: Sequence[facts.Recorded]) -> str:
-    """A view as text, block by block. Long outputs are named by their entries."""
+def facts_shown_whole(view: View, recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
+    """The facts that a view shows whole, such as outputs."""
+    return [recorded_facts[block.source.seq - 1] for block in view.blocks if isinstance(block.source, facts.PartRef)]
+
+
+def format_view_as_text(view: View, texts: Mapping[facts.Stored, str]) -> str:
+    """A view as text, block by block. Long outputs are named by their entries. `texts`: short outputs."""
     pieces = []
     for block in view.blocks:
         title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"
-        pieces.append(f"{title}\n{format_block_content(block, recorded_facts)}")
+        pieces.append(f"{title}\n{format_block_content(block, texts)}")
     return "\n\n".join(pieces)
 
 
@@ -54,14 +59,13 @@ def describe_block_source(block: Block) -> str:
     return tr("#{n}", n=cover.seq)
 
 
-def format_block_content(block: Block, recorded_facts: Sequence[facts.Recorded]) -> str:
+def format_block_content(block: Block, texts: Mapping[facts.Stored, str]) -> str:
     what = block.content
     if isinstance(what, facts.Text | facts.Reasoning):
         return what.text
     if isinstance(what, facts.ToolCall):
         return f"{what.name} {what.arguments}"
     stored = what.stored if isinstance(what, facts.Attachment) else what
-    fact = recorded_facts[block.source.seq - 1].fact if not isinstance(block.source, facts.Span) else None
-    if isinstance(fact, facts.ToolReturned) and fact.head:
-        return fact.head
+    if stored in texts:
+        return texts[stored]
     return tr("[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size))

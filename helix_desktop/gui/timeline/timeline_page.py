@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -10,10 +10,11 @@ from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.facts import Folded, FoldKind, Recorded
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
 from helix_desktop.engine.request_costs import RequestCost, explain_with_original
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.span_as_text import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.summary_claims import find_claims_of_fold
 from helix_desktop.engine.view import build_state
@@ -23,7 +24,7 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
+from helix_desktop.gui.shared.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
 from helix_desktop.gui.shared.policy_names import list_fold_thresholds
 from helix_desktop.gui.shared.widgets import add_menu_choice, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -316,8 +317,8 @@ class TimelinePage(QWidget):
 
     def compare_views_around_fold(self) -> None:
         """What the model saw before the chosen fold and after it, side by side."""
-        event, session = self._chosen, self._session
-        if event is None or session is None or event.history is not self.timeline.history:
+        event, session, bench = self._chosen, self._session, self._bench
+        if event is None or session is None or bench is None or event.history is not self.timeline.history:
             return
         conversation, name = session.conversation, fold_sentences.describe_event_title(event)
         facts = conversation.state.facts
@@ -330,8 +331,14 @@ class TimelinePage(QWidget):
                 f"{tr('Before {name}', name=name)} · {format_token_count(was)}",
                 f"{tr('After {name}', name=name)} · {format_token_count(now)} ({now - was:+,})",
             )
-            texts = format_view_as_text(old, facts), format_view_as_text(new, facts)
-            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
+
+            def show_texts(outputs: Mapping[Stored, str]) -> None:
+                texts = format_view_as_text(old, outputs), format_view_as_text(new, outputs)
+                TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
+
+            messages = [*facts_shown_whole(old, facts), *facts_shown_whole(new, facts)]
+            work = read_short_outputs(messages, bench.workspace.cache)
+            self._doing.run_in_background(work, then=show_texts, owner=self)
 
         self._past.compute_moment_at(
             conversation,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QObject
 
+from helix_desktop.engine.facts import Recorded, ToolReturned
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.span_as_text import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
+from helix_desktop.gui.shared.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
 from helix_desktop.gui.theme import Theme
+from helix_desktop.store.memory_stores import MemoryCache
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, Held
 
@@ -37,9 +43,26 @@ def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> Non
 
 
 def test_a_view_as_text_names_every_block(theme: Theme) -> None:
-    facts = story.recorded()
-    state = build_state(facts)
-    text = format_view_as_text(state.get_view(), facts)
+    state = build_state(story.recorded())
+    text = format_view_as_text(state.get_view(), {})
     assert text.count("── ") >= len(state.get_view().blocks)
     assert "You are Helix." in text
     assert "Handover" in text
+
+
+async def test_a_view_as_text_has_short_outputs_that_the_facts_do_not_hold(theme: Theme) -> None:
+    cache = MemoryCache()
+    await cache.store_content(story.TABLE.encode(), EntryOrigin("read_file", "shard.rs"))
+    recorded = [_without_output_text(each) for each in story.recorded()]
+    first = next(each.seq for each in recorded if isinstance(each.fact, ToolReturned))
+    view = build_state(recorded[:first]).get_view()
+    texts = await read_short_outputs(facts_shown_whole(view, recorded), cache)
+    assert story.TABLE in format_view_as_text(view, texts)
+    assert "[entry " in format_view_as_text(view, {})
+
+
+def _without_output_text(recorded: Recorded) -> Recorded:
+    """The fact as a long history holds it."""
+    return (
+        replace(recorded, fact=replace(recorded.fact, head="")) if isinstance(recorded.fact, ToolReturned) else recorded
+    )

@@ -181,6 +181,8 @@ def test_two_handovers_are_compared_by_section(page: Page, settle: Settle) -> No
 
 def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None:
     timeline, session = page
+    timeline.show_timeline_of(session, FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0)]))
+    settle()
     click(timeline, ToggleSection, "before and after")
     settle()
     (dialog,) = dialogs(TextComparisonDialog)
