@@ -130,7 +130,8 @@ class HistoryImport:
                 if done[file] - ahead > AHEAD:
                     await self.workspace.index.wait_until_indexed(allowed_missing=BEHIND)
                     ahead = done[file]
-                await asyncio.gather(*map(self._import_session, group))
+                brought = await asyncio.gather(*map(self._import_session, group))
+                self.result.imported.extend(one for one in brought if one is not None)
         finally:
             await maker.aclose()
             await reader.aclose()
@@ -222,13 +223,13 @@ class HistoryImport:
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
         return any(conversation_id_of_session(one.kind, session) in self._deleted for session in sessions)
 
-    async def _import_session(self, held: SessionToImport) -> None:
+    async def _import_session(self, held: SessionToImport) -> ImportedConversation | None:
         recording = held.recording
         if self._was_deleted(held):
-            return
+            return None
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
-            return
+            return None
         for message in recording.messages:
             if message.child:
                 self.earlier.calls[recording.kind, message.child] = message.answers
@@ -240,15 +241,15 @@ class HistoryImport:
             await writing.write_session()
         except HelixError as error:
             self.result.complaints.append(f"{recording.name}: {error}")
-            return
+            return None
         if writing.recorded is None or writing.brought is None:
             self.result.here.add(writing.conversation)
         else:
             self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
-            self.result.imported.append(writing.brought)
         for at, key in held.keys:
             if at >= writing.new_from:
                 self.result.keys.count_key_in_conversation(writing.conversation, key)
+        return writing.brought if writing.recorded is not None else None
 
 
 def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:

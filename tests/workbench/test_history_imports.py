@@ -39,6 +39,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
+from helix_desktop.workbench.session_import import SessionWriter
 from tests.conftest import Expect
 from tests.histories import written
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
@@ -146,6 +147,28 @@ async def test_a_file_that_has_grown_adds_what_is_new(workspace: StoredWorkspace
     assert [getattr(one, "parts", ()) for one in said] == [
         one.parts for one in facts if isinstance(one, UserSaid | ModelReplied)
     ]
+
+
+async def test_conversations_written_at_the_same_time_are_told_in_the_order_in_which_they_were_read(
+    workspace: StoredWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_later, write = asyncio.Event(), SessionWriter.write_session
+
+    async def write_first_one_last(writer: SessionWriter) -> None:
+        is_first = writer.held.recording.session == "first"
+        if is_first:
+            await written_later.wait()
+        await write(writer)
+        if not is_first:
+            written_later.set()
+
+    monkeypatch.setattr(SessionWriter, "write_session", write_first_one_last)
+    paths = [
+        written.lines(tmp_path / f"{name}.jsonl", [{**one, "sessionId": name} for one in written.claude_session()])
+        for name in ("first", "second")
+    ]
+    result = await brought(workspace, *paths)
+    assert [Path(one.path).stem for one in result.imported] == ["first", "second"]
 
 
 async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(workspace: StoredWorkspace, tmp_path: Path) -> None:
