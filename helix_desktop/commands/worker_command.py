@@ -40,7 +40,7 @@ def add_worker_command(nouns: Subparsers) -> None:
     worker.add_argument("--keep", type=int, default=0, metavar="N", help="in a shared workspace, keep about N conversations from finished tasks on this computer and remove older ones once the shared store has them (default: keep all)")  # fmt: skip
     worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
     worker.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")
-    worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that ended")
+    worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that has ended")
     worker.set_defaults(
         run=_run_worker_command, work=partial(workspace_access.act_on_workbench, _work_on_tasks), lasting=True
     )

@@ -135,7 +135,7 @@ class Policy:
         group="Old outputs",
     )  # fmt: skip
     argument_tokens: int = _declare_threshold(
-        1_000, "Shortest tool-call argument to replace", "Arguments shorter than this stay in old tool calls.",
+        1_000, "Shortest tool-call argument to replace", "Shorter arguments of old tool calls are kept.",
         group="Old outputs", within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
@@ -204,7 +204,7 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declare_threshold(
-        3, "Recent steps to leave unfolded", "The number of recent steps in a running turn that are never folded.",
+        3, "Recent steps to leave unfolded", "In a running turn, this many recent steps are never folded.",
         group="Safety", helix=8, observational=8, none=8, keeps_most=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declare_threshold(
@@ -228,7 +228,7 @@ class Policy:
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declare_threshold(
-        128_000, "Default size of a model's context window", "The context window size that is assumed for a model that doesn't report its own.",
+        128_000, "Default size of a model's context window", "The size to assume if a model does not report the size of its context window.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declare_threshold(

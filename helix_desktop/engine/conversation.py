@@ -236,8 +236,8 @@ class ConversationDraft(Conversation):
 
 
 def _recorded_to_hold(known: Recorded, written: Recorded) -> Recorded:
-    """Return the fact without an output's text, which is in the cache too, and a fifth of what a
-    long history takes. It has the number that the state holds already.
+    """Return the fact without an output's text, which is in the cache too and takes a
+    seventh of a long history's memory. It has the number that the state holds already.
     """
     fact = written.fact
     if isinstance(fact, ToolReturned) and len(fact.head) > LEAST_LEFT_OUT:

@@ -288,7 +288,9 @@ class FoldDocumentWriter:
         main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
-            yield WritingAttempt(f"{main.model_name}, in a context of its own", main, facts.ModelRole.MAIN, "prefix")
+            yield WritingAttempt(
+                f"{main.model_name}, using this conversation's context", main, facts.ModelRole.MAIN, "prefix"
+            )
         quick, role = fast or main, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
         if quick is not None:
             yield WritingAttempt(quick.model_name, quick, role, "transcript")

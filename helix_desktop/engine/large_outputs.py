@@ -233,7 +233,7 @@ class LargeOutputShortener:
     ) -> facts.Folded:
         returned = one.returned
         shown = output_excerpts.format_excerpt(returned.output, returned.tokens, text, asked=asked)
-        why = f"an output of {returned.tokens:,} tokens" + (", shortened as the agent asked" if asked else "")
+        why = f"an output of {returned.tokens:,} tokens" + (", shortened at the agent's request" if asked else "")
         fold = self._fold_over(cover, shown, returned.tokens, returned.output.digest, why)
         return replace(fold, batch=batch, asked=asked)
 

@@ -79,7 +79,7 @@ def _read_text_or_empty(file: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFileMistake(f"{file} cannot be read, so it is not known where the agent's requests go: {error}.") from None  # fmt: skip
+        raise ConfigFileMistake(f"{file} cannot be read, so Helix Desktop cannot tell where the agent sends its requests: {error}.") from None  # fmt: skip
 
 
 def _read_json_settings(file: Path) -> dict[str, Any]:

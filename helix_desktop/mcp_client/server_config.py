@@ -189,7 +189,7 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
     except ValueError:
         words = []
     if not words or "\n" in text:
-        raise InvalidInput("No server was recognized.", remedy="Enter the server's command line, address or JSON configuration.")  # fmt: skip
+        raise InvalidInput("No MCP server was found in this text.", remedy="Enter the server's command line, address or JSON configuration.")  # fmt: skip
     guess = next((word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0])
     return ServerConfig(
         legal_server_name(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])

@@ -56,7 +56,7 @@ def find_named_files(command: str, folder: Path, reading: ProjectReading) -> lis
 
 
 def _too_many_files_error() -> InvalidInput:
-    return InvalidInput("This hook doesn't run, because it refers to too many files, or to files that are too large, to be checked.")  # fmt: skip
+    return InvalidInput("This hook does not run, because it refers to files that are too many or too large to be checked.")  # fmt: skip
 
 
 def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:

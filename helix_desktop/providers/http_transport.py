@@ -114,7 +114,7 @@ def build_http_client(
         )
     except (ValueError, ImportError) as error:
         raise UnmendableFailure(
-            f"The system's proxy setting could not be understood: {error}",
+            f"The system's proxy setting is not valid: {error}",
             remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
         ) from error
 

@@ -82,7 +82,7 @@ class Resident:
             case _:
                 raise InvalidInput(
                     "The background process does not support this request.",
-                    remedy="Run `helix-desktop resident stop`: the background process starts again when it is needed.",
+                    remedy="Run `helix-desktop resident stop`. The background process will start again when it is needed.",
                 )
         return 0
 

@@ -115,7 +115,7 @@ async def connection_with_key(workspace: str, where: StoreAddress, secrets: Secr
     """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
     if not (text := await secrets.read_secret(SharedStoreKey(workspace))):
         raise NotFound(
-            "The key of this shared workspace is not on this computer.",
+            "The key for this shared workspace is not on this computer.",
             remedy="Join the workspace again with the key that `workspace share --show-key` prints.",
         )
     if not where.login and (login := await _read_login(workspace, where.url, secrets)):

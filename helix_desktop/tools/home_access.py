@@ -43,7 +43,7 @@ OPENINGS = (
     ),
     HomeOpening(
         "git",
-        "Git with stored passwords",
+        "Git with saved credentials",
         "Commands with network access can read your Git settings and the passwords that Git has stored in files.",
         (".gitconfig", ".config/git", ".git-credentials"),
         complaint_pattern=r"could not read (?:Username|Password) for|terminal prompts disabled|Authentication failed for 'https",

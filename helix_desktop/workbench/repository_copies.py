@@ -337,7 +337,10 @@ class RepositoryCopies:
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
         """First content, then the name, then the files: each is harmless without the next."""
         if copy.problem:
-            raise ActionRefused(copy.problem, remedy=f"Check {copy.folder} and delete the folder yourself.")
+            raise ActionRefused(
+                copy.problem,
+                remedy=f"Check whether you still need anything in {copy.folder}, and then delete the folder yourself.",
+            )
         kept = await self._store_bundles_of_copy(copy) if copy.is_whole else []
         if (kit := self._kits.pop(copy.id, None)) is not None:
             await kit.aclose()

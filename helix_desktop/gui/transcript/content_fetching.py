@@ -68,7 +68,7 @@ class FetchedTranscriptContent(QObject):
             self._kept.move_to_end(key)
             return found
         if stored.size > LARGEST_PICTURE:
-            self._trouble[stored.digest] = tr("This image is too large to show here. Open the image on the Cache page.")
+            self._trouble[stored.digest] = tr("This image is too large to show here. Open it on the Cache page.")
         elif stored.digest not in self._trouble:
             self._start_fetch_unless_running(key, self._read_entry_image(stored))
         return None

@@ -141,7 +141,7 @@ class PostgresRowStore:
             time.sleep(0.1)
         raise StoreFailed(
             "A long-running transaction in the shared store prevents rows from being removed completely.",
-            remedy="The removed rows can no longer be read. To remove these rows from the disk, use Forget again when the long-running transaction has ended.",
+            remedy="The removed rows can no longer be read. To remove these rows from disk, use Forget again after the long-running transaction has ended.",
         )
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
