@@ -1,4 +1,4 @@
-"""Which foreign agents there are: those found on the computer by their programs' names, and those the user added by a command line."""
+"""Lists foreign agents: those installed on this computer, and those that the user added."""
 
 import shlex
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ Qwen Code = qwen --experimental-acp
 
 @dataclass(frozen=True, slots=True)
 class AcpAgent:
-    """A foreign agent, and the words that start it: the program by its full path."""
+    """A foreign agent, and the command that starts it: the program's full path and its arguments."""
 
     name: str
     argv: tuple[str, ...]
 
 
 def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpAgent]:
-    """Those of the user's lines (`NAME = COMMAND LINE`), then those found on the PATH. The first of a name counts."""
+    """Returns the agents of `own_lines` (`NAME = COMMAND LINE`), then those on the PATH, once for each name."""
     found: dict[str, AcpAgent] = {}
     for line in f"{own_lines}\n{_KNOWN}".splitlines():
         name, _, words = map(str.strip, line.partition("="))

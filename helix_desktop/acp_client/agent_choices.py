@@ -1,4 +1,4 @@
-"""What a user can choose of a foreign agent: its modes, its models and its other options, however it tells of them."""
+"""Reads which modes, models and other options a foreign agent lets the user choose."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _OLDER = (  # For agents without "config options": where the values are, and how
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """One thing to choose. `values`: each value with its name for people; `setter`: the request that sets it, and its parameter."""
+    """A choice. `values` maps values to names for people; `setter` is a method and its parameter."""
 
     id: str
     name: str
@@ -28,7 +28,7 @@ class AgentChoice:
     setter: tuple[str, str] = _OPTION
 
     def request_for_value(self, value: str) -> tuple[str, dict[str, Any]]:
-        """NotFound for what the agent does not offer."""
+        """Returns method and parameters. NotFound if the agent does not offer the value."""
         if value not in self.values:
             raise NotFound(
                 f"The agent does not offer {value[:80]} for {self.name}.",
@@ -41,14 +41,14 @@ class AgentChoice:
         return method, {"configId": self.id, **switched}
 
 
-def parse_commands(update: Mapping[str, Any]) -> dict[str, str]:
-    """The agent's own slash commands by their names, each with what it does."""
+def parse_agent_commands(update: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the agent's own slash commands by name, each with its description."""
     offered = objects_at(update, "availableCommands")[:MOST]
     return {text_at(each, "name")[:LONGEST_NAME]: text_at(each, "description") for each in offered}
 
 
-def parse_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
-    """By their ids, from the answer to a request for a session, or from an update."""
+def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
+    """Returns the choices by id, from the answer to a request for a session or from an update."""
     found = {}
     for each in objects_at(answer, "configOptions"):
         groups = [one for one in objects_at(each, "options") if list_at(one, "options")]

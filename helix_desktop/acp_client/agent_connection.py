@@ -1,8 +1,9 @@
-"""A foreign agent's process and the messages to and from it.
+"""A foreign agent's process, and the messages to and from it.
 
-The SDK (`acp.connection`) numbers requests and matches answers. Its own transport reads lines without a limit and handles each
-notification in a task of its own; here updates are taken in one after another, each before the next message
-is read, so that a flood waits in the pipe and the answer to a prompt comes after all that was said.
+The SDK (`acp.connection`) numbers requests and matches answers to them. Its own transport reads
+lines of any length and handles each notification in a task of its own. Here, each update is handled
+before the next message is read. So a flood of updates waits in the pipe, and the answer to a prompt
+comes after everything that the agent has said.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
 # In bytes. Limits both the agent's unanswered requests and the answers that it has not read.
 MOST_WAITING = 64 << 20
-START_SECONDS = 120.0  # In seconds. Some agents are downloaded when they are started.
+START_SECONDS = 120.0  # Some agents are downloaded when they are started.
 _PIECE = 1 << 16
 _COMPLAINT = 300  # An error quotes this many characters from the end of the agent's error output.
 _END_SECONDS = 1.0  # After an agent ends, its last error output may take this long to arrive.
@@ -38,10 +39,10 @@ _CAN = {
     "elicitation": {"form": {}},
     "session": {"configOptions": {"boolean": {}}},
 }
-# The types that these fields of a message must have. The SDK does not check them.
+# The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# One function answers the agent's requests, the other takes its updates and their sizes in bytes.
+# The first function answers the agent's requests. The other gets its updates with their sizes in bytes.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
@@ -52,7 +53,7 @@ class AgentRefused(ModelFailed):
 
 
 class AgentConnection:
-    """`last_heard`: when it sent something last, by the loop's clock. `abilities`: what it said that it can do."""
+    """`last_heard` is when the agent last sent something. `abilities`: what it said that it can do."""
 
     def __init__(self, name: str, command: RunningCommand, spawn: TaskSpawner, handlers: AgentHandlers) -> None:
         self.last_heard = asyncio.get_running_loop().time()
@@ -68,7 +69,7 @@ class AgentConnection:
         self._ways_to_sign_in = ""
         self._complaint = b""
         self._complaining = spawn(self._drain_standard_error(), name=f"complaints of {name}")
-        self._link = Connection(self._answer_sdk_request, cast(Any, self))
+        self._link = Connection(self._answer_agent, cast(Any, self))
 
     @classmethod
     async def start_agent(
@@ -79,23 +80,23 @@ class AgentConnection:
         spawn: TaskSpawner,
         handlers: AgentHandlers,
     ) -> "AgentConnection":
-        """In the workspace's folder, with the user's rights, and watched: nothing it starts outlives it, or this program."""
+        """Starts the agent in the workspace's folder. No process that it starts outlives it or this program."""
         folder = next(iter(kit.resources.roots.folders), None)
         launch = ProcessLaunch(CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED)
         wrap = partial(kit.sandbox.wrap_command, agent.argv, network=True, outside=True)
         command = await RunningCommand.start_in_jail(launch, wrap, stdin=PIPE, stderr=PIPE)
         started = cls(agent.name, command, spawn, handlers)
         try:
-            await started._initialize()
+            await started._request_abilities()
         except BaseException:
             await asyncio.shield(started.end_agent_process())
             raise
         return started
 
-    async def _initialize(self) -> None:
+    async def _request_abilities(self) -> None:
         about = {"name": "helix-desktop", "title": "Helix Desktop", "version": "1"}
         values = {"protocolVersion": 1, "clientCapabilities": _CAN, "clientInfo": about}
-        answer = await self.request("initialize", values, START_SECONDS)
+        answer = await self.ask_agent("initialize", values, START_SECONDS)
         self.abilities = object_at(answer, "agentCapabilities")
         self._ways_to_sign_in = ", ".join(text_at(each, "name") for each in objects_at(answer, "authMethods"))
 
@@ -103,14 +104,14 @@ class AgentConnection:
     def has_live_process(self) -> bool:
         return not self._why and self._command.process.returncode is None
 
-    async def request(self, method: str, params: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
-        """What it answers. ModelFailed where it has ended or takes longer."""
+    async def ask_agent(self, method: str, params: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        """Returns the agent's answer. ModelFailed if the agent has ended or takes longer."""
         try:
             answer = await wait_with_limit(self._link.send_request(method, params), seconds)
         except TimeoutError as error:
             raise ModelFailed(f"{self._name} did not respond to {method} within {seconds:.0f} s.") from error
         except ConnectionError as error:
-            raise ModelFailed(await self._describe_end()) from error
+            raise ModelFailed(await self._describe_why_agent_ended()) from error
         except RequestError as error:
             words = " ".join(f"{error} {text_at(error.data, 'details')}".split())[:500].rstrip(".")
             hint = (
@@ -123,8 +124,8 @@ class AgentConnection:
         with suppress(ConnectionError):
             await self._link.send_notification(method, params)
 
-    async def _describe_end(self) -> str:
-        """Why it answers no more, with the end of what it complained of."""
+    async def _describe_why_agent_ended(self) -> str:
+        """Says why the agent stopped working, with the end of its error output."""
         await asyncio.wait([self._complaining], timeout=_END_SECONDS)
         code = self._command.process.returncode
         ended = "it closed the connection" if code is None else f"it ended with exit code {code}"
@@ -132,7 +133,7 @@ class AgentConnection:
         return f"{self._name} stopped working: {self._why or ended}.{f' It said: {last}' if last else ''}"
 
     async def _drain_standard_error(self) -> None:
-        """All of its standard error, so that it never waits for us; the end is kept."""
+        """Reads all of it, so that the agent never waits for us, and keeps the end."""
         while piece := await cast(asyncio.StreamReader, self._command.process.stderr).read(_PIECE):
             self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
         await self._command.process.wait()
@@ -142,29 +143,29 @@ class AgentConnection:
         self._command.kill_process_tree()
 
     async def end_agent_process(self) -> None:
-        """Ends it and all it started, in under a second."""
+        """Ends the agent and all that it started, in less than a second."""
         self.kill_with_reason("it was ended")
         await self._link.close()
         await self._command.end_and_wait()
 
-    async def _answer_sdk_request(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:  # noqa: FBT001 -- the SDK calls it so
+    async def _answer_agent(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:  # noqa: FBT001 -- the SDK calls it so
         try:
             return None if is_notification else await self._handle(method, params if isinstance(params, dict) else {})
         except (HelixError, OSError, ValueError) as error:
-            # -32002 means a missing file. Without it, Qwen Code would not create a new file.
+            # -32002 means a missing file. Without this code, Qwen Code would not create a new file.
             raise RequestError(-32002 if isinstance(error, NotFound) else -32603, str(error)) from error
 
     # --- The methods that the SDK calls to send and receive messages
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message that is no update; None when there will be none. Lines that are no messages are left out."""
+        """Returns the next message, or None at the end. Updates are handled here."""
         while (line := await self._read_line()) is not None:
             self.last_heard = asyncio.get_running_loop().time()
             message = parse_object(line)
             if message is None or not all(isinstance(message.get(name), kind) for name, kind in _TRUSTED_TYPES):
                 continue
             if message.get("method") != "session/update":
-                self._count_request(message, len(line))
+                self._add_open_request_or_kill(message, len(line))
                 return cast(dict[str, Any], message)
             try:
                 await asyncio.shield(self._handle_session_update(object_at(message, "params", "update"), len(line)))
@@ -172,8 +173,8 @@ class AgentConnection:
                 self.kill_with_reason(str(error))
         return None
 
-    def _count_request(self, message: dict[str, Any], size: int) -> None:
-        """Requests are handled side by side, so it is ended before too many of them wait."""
+    def _add_open_request_or_kill(self, message: dict[str, Any], size: int) -> None:
+        """Requests are answered concurrently, so the agent is killed before too many wait."""
         if "method" in message and "id" in message:
             if message["id"] in self._open_requests:
                 self.kill_with_reason("it sent two requests with the same ID")
@@ -206,11 +207,11 @@ class AgentConnection:
                 self.kill_with_reason("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            if "method" in message:  # Nobody waits for an answer, so its loss is ignored.
+            if "method" in message:  # The loss of an answer is ignored, because nobody waits for it.
                 raise ConnectionError(str(error)) from error
         finally:
             if "method" not in message:
                 self._open_requests.pop(message["id"], None)
 
     async def close(self) -> None:
-        """The process is ended by `end_agent_process`."""
+        """Does nothing: `end_agent_process` ends the process."""

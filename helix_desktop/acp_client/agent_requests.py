@@ -1,7 +1,8 @@
-"""Answers what a foreign agent asks of its client: permission, the workspace's files, commands in terminals, values from the user.
+"""Answers a foreign agent's requests for permission, files, commands in terminals and forms.
 
-Files are reached through the workspace's roots, as our own file tools reach them, and commands run as calls of our own
-run_command: by the same rules, in the same sandbox. What the agent does by itself, in its own process, none of this can hold back.
+Files are reached through the workspace's roots, as by our own file tools. Commands run as calls of
+our own run_command, by the same rules and in the same sandbox. What the agent does in its own
+process cannot be prevented here.
 """
 
 import asyncio
@@ -66,7 +67,7 @@ class AgentTerminal:
     asked: asyncio.Event = field(default_factory=asyncio.Event)  # Set by the agent's first request about it.
 
     def exit_status(self) -> dict[str, Any]:
-        """Once it has ended. A command that was refused or could not start has failed."""
+        """Returns how the command ended. A refused command, or one that could not start, failed."""
         outcome = None if self.running.cancelled() or self.running.exception() else self.running.result()
         if outcome is None or outcome.stopped:
             return {"exitCode": None, "signal": "SIGKILL"}
@@ -75,7 +76,7 @@ class AgentTerminal:
 
 @dataclass(slots=True)
 class AgentRequests:
-    """The requests of one turn. `ask_user` shows a question on our card."""
+    """Answers the requests of one turn. `ask_user` shows a question on a card in our window."""
 
     conversation: Conversation
     kit: WorkspaceTools
@@ -85,14 +86,14 @@ class AgentRequests:
     spawn: TaskSpawner
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
-    # Commands allowed in this turn, each with the folder in which it may run.
+    # The commands allowed in this turn, each with the folder in which it may run.
     _allowed_commands: set[tuple[str, str]] = field(default_factory=set)
     _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # For each edit: path, old text, new text.
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "session/request_permission":
-                return await self._decide_permission(params)
+                return await self._answer_permission_request(params)
             case "fs/read_text_file":
                 return await self._read_text_file(params)
             case "fs/write_text_file":
@@ -100,31 +101,31 @@ class AgentRequests:
             case "terminal/create":
                 return self._create_terminal(params)
             case "terminal/output" | "terminal/wait_for_exit" | "terminal/kill" | "terminal/release":
-                return await self._answer_about_terminal(method, text_at(params, "terminalId"))
+                return await self._answer_terminal_request(method, text_at(params, "terminalId"))
             case "elicitation/create":
-                return await self._ask_for_form(params)
+                return await self._ask_user_to_fill_form(params)
         raise RequestError.method_not_found(method[:80])
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the agent waits for the user or for a command, and so may be silent."""
+        """Whether the agent waits for the user or a command, and so may be silent."""
         return self._open_questions > 0 or any(not each.running.done() for each in self.terminals.values())
 
     async def stop_commands(self) -> None:
-        """Stops its commands and waits until what they printed is kept."""
+        """Stops the agent's commands and waits until their output is stored."""
         for terminal in self.terminals.values():
             terminal.running.cancel()
         await asyncio.gather(*(each.running for each in self.terminals.values()), return_exceptions=True)
 
     # --- Deciding what the agent may do, by a rule or by asking the user
 
-    async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def _answer_permission_request(self, params: dict[str, Any]) -> dict[str, Any]:
         noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
         call = replace(noted, told=dict(noted.told))  # A copy: the agent may change the call while the user is asked.
         kinds = ("allow_once", "allow_always")
         try:
-            action = await asyncio.to_thread(self._action_of_call, call)
-            await self._ensure_permitted(call.as_tool_call(), action)
+            action = await asyncio.to_thread(self._strictest_action_of_call, call)
+            await self._decide_and_record(call.as_tool_call(), action)
             self._remember_allowed_action(call, action)
         except ActionRefused:
             kinds = ("reject_once", "reject_always")
@@ -137,16 +138,16 @@ class AgentRequests:
         return {"outcome": {"outcome": "cancelled"}}
 
     def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
-        """What the card showed: the agent is not asked for it again when it does it here."""
+        """Keeps what the card showed, so that the user is not asked again when it is done here."""
         if action.effect is ActionEffect.RUN:
             self._allowed_commands.add((action.command, self._display_folder(_folder_of_call(call))))
         if action.effect is ActionEffect.EDIT:
             for each in call.differences:
-                shown, _, _ = self._describe_path_danger(text_at(each, "path"), action.effect)
+                shown, _, _ = self._path_danger_and_permission(text_at(each, "path"), action.effect)
                 self._allowed_edits.append((shown, text_at(each, "oldText"), text_at(each, "newText")))
 
-    def _action_of_call(self, call: AcpCall) -> ToolAction:
-        """What neither our roots nor our sandbox hold back; of several files, the one held back most."""
+    def _strictest_action_of_call(self, call: AcpCall) -> ToolAction:
+        """Returns the action to be permitted. Of several files, the one with the strictest decision counts."""
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
         paths = {path for path in (*named, *_find_paths_in_raw_input(call)) if path}
         if len(paths) > MOST_PATHS:
@@ -166,14 +167,14 @@ class AgentRequests:
             effect = ActionEffect.RUN  # Some agents label a command that only reads as "read".
         elif not needed.get(effect, "none"):
             effect = ActionEffect.FOREIGN  # The call names no command, file or pattern.
-        shown, danger, apart = self._describe_path_danger(path, effect) if path else ("", "", "")
+        shown, danger, apart = self._path_danger_and_permission(path, effect) if path else ("", "", "")
         host, runs, folder = _host_of_call(call), effect is ActionEffect.RUN, _folder_of_call(call)
         folder = self._display_folder(folder) if folder else ""
         outside = f"it would run outside the sandbox, in {folder}" if folder else "it would run outside the sandbox"
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
             known
-            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # "name: title" never equals one of our tools' names.
+            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # None of our tools is named "name: title".
             effect,
             call.title or made.name,
             "\n".join(filter(None, (command, call.difference_text()))) or made.arguments,
@@ -184,8 +185,8 @@ class AgentRequests:
             separate_permission="outside_sandbox" if runs else apart,
         )
 
-    def _describe_path_danger(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
-        """Where it really is, as rules name it, and why it is asked about; what lies outside the roots as the agent names it."""
+    def _path_danger_and_permission(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
+        """Returns the path as rules name it, its danger, and the separate permission that it needs."""
         roots = self.kit.resources.roots.with_nothing_hidden
         try:
             place = roots.resolve_path(os.path.realpath(roots.resolve_path(path).full_path))
@@ -199,22 +200,24 @@ class AgentRequests:
         return shown, "", ""
 
     def _display_folder(self, folder: str) -> str:
-        return self._describe_path_danger(folder or ".", ActionEffect.RUN)[0]
+        return self._path_danger_and_permission(folder or ".", ActionEffect.RUN)[0]
 
-    async def _ensure_permitted(self, call: ToolCall, action: ToolAction) -> None:
-        """By the workspace's rules and mode. ActionRefused where it may not be done."""
+    async def _decide_and_record(self, call: ToolCall, action: ToolAction) -> None:
+        """Applies the workspace's rules and mode. ActionRefused if the action is not allowed."""
         asked = PermissionOutcome()
         try:
-            await self.kit.permissions.ensure_permitted(call, action, self._build_context(self._ask), asked)
+            await self.kit.permissions.ensure_permitted(
+                call, action, self._agent_call_context(self._ask_user_unless_allowed), asked
+            )
         finally:
             if asked.decided_by:
                 decided = Decided(call.id, not asked.refused, asked.decided_by, asked.scope)
                 await self.conversation.append_facts(decided)
 
-    def _build_context(self, ask: Ask, show: Callable[[str], None] = lambda _: None) -> CallContext:
+    def _agent_call_context(self, ask: Ask, show: Callable[[str], None] = lambda _: None) -> CallContext:
         return CallContext(self.conversation.id, ask, show)
 
-    async def _ask(
+    async def _ask_user_unless_allowed(
         self, question: PermissionQuestion, was_allowed: Callable[[], bool] = lambda: False
     ) -> PermissionAnswer:
         if not question.apart and was_allowed():
@@ -225,13 +228,13 @@ class AgentRequests:
         finally:
             self._open_questions -= 1
 
-    async def _ask_for_form(self, params: dict[str, Any]) -> dict[str, Any]:
-        """A form that the agent wants filled in. Addresses that it wants opened are declined."""
+    async def _ask_user_to_fill_form(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Asks the user to fill in a form. Requests to open an address are declined."""
         schema, title = object_at(params, "requestedSchema"), text_at(params, "message")[:500]
         if not schema:
             return {"action": "decline"}
         question = PermissionQuestion(ToolCall("", "form", "{}"), title, "", scopes=("once",), form=json.dumps(schema))
-        answer = await self._ask(question)
+        answer = await self._ask_user_unless_allowed(question)
         accepted = {"action": "accept", "content": json.loads(answer.values or "{}")}
         return accepted if answer.allowed else {"action": "decline"}
 
@@ -242,14 +245,14 @@ class AgentRequests:
         place = roots.resolve_path(text_at(params, "path"))
         shown = roots.display_path(place)
         action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown)
-        await self._ensure_permitted(ToolCall("", ToolName.READ_FILE, "{}"), action)
+        await self._decide_and_record(ToolCall("", ToolName.READ_FILE, "{}"), action)
         content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, place)
         lines = file_text.decode_file_text(content).splitlines(keepends=True)
         first = max(number_at(params, "line"), 1) - 1
         return {"content": "".join(lines[first : first + (number_at(params, "limit") or len(lines))])}
 
     async def _write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
-        """A call of our own write_file. What the agent knows of the file it has read by itself, so the tool need not ask for that."""
+        """Runs our own write_file. The agent has read the file itself, so it counts as read here."""
         resources, path = self.kit.resources, text_at(params, "path")
         place = resources.roots.resolve_path(path)
         before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
@@ -259,24 +262,24 @@ class AgentRequests:
 
         values = {"path": path, "content": text_at(params, "content")}
         was_allowed = partial(self._was_edit_allowed, resources.roots.display_path(place), before, values)
-        ask = partial(self._ask, was_allowed=was_allowed)
+        ask = partial(self._ask_user_unless_allowed, was_allowed=was_allowed)
         call = ToolCall("", ToolName.WRITE_FILE, json.dumps(values))
-        outcome = await self._run_own_tool(call, self._build_context(ask))
+        outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask))
         if not outcome.ok:
             said = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
             raise ActionRefused(said.decode("utf-8", "replace"))
         return {}
 
     def _was_edit_allowed(self, path: str, before: bytes | None, values: dict[str, str]) -> bool:
-        """Whether a card of this turn showed this very change: the text that goes, and the one that takes its place."""
+        """Whether a card of this turn showed exactly this change: the old text and the new one."""
         whole = file_text.decode_file_text(before or b"")
         return any(
             allowed == path and bool(old) == bool(whole) and values["content"] == whole.replace(old, new, 1)
             for allowed, old, new in self._allowed_edits
         )
 
-    async def _run_own_tool(self, call: ToolCall, context: CallContext) -> CallOutcome:
-        """What it changes, and who allowed it, is recorded; the call itself is the agent's."""
+    async def _run_own_tool_and_record(self, call: ToolCall, context: CallContext) -> CallOutcome:
+        """Records the changes and who allowed them. The call itself is recorded as the agent's."""
         outcome = await self.tools.run_tool_call(call, context)
         decided = Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope)
         await self.conversation.append_facts(decided, *([outcome.files] if outcome.files else ()))
@@ -292,34 +295,34 @@ class AgentRequests:
         # The agent learns the terminal's id, but not the call's, which it could use for a call of its own.
         name, own_call = f"terminal-{secrets.token_hex(8)}", f"command-{secrets.token_hex(8)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
-        values = {"command": _command_line(params), "seconds": TERMINAL_SECONDS, **folder}
+        values = {"command": _format_terminal_command(params), "seconds": TERMINAL_SECONDS, **folder}
         call = ToolCall(own_call, ToolName.RUN_COMMAND, json.dumps(values))
         limit = min(number_at(params, "outputByteLimit") or TERMINAL_BYTES, TERMINAL_BYTES)
-        allowed = (_command_line(params).strip(), self._display_folder(text_at(params, "cwd")))
+        allowed = (_format_terminal_command(params).strip(), self._display_folder(text_at(params, "cwd")))
         running = self.spawn(self._run_in_terminal(name, call, allowed), name=name)
         self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
 
-    async def _run_in_terminal(self, name: str, call: ToolCall, command: tuple[str, str]) -> CallOutcome:
+    async def _run_in_terminal(self, name: str, call: ToolCall, command_and_folder: tuple[str, str]) -> CallOutcome:
         terminal = self.terminals[name]
 
-        ask = partial(self._ask, was_allowed=lambda: command in self._allowed_commands)
+        ask = partial(self._ask_user_unless_allowed, was_allowed=lambda: command_and_folder in self._allowed_commands)
 
         def show_live(text: str) -> None:
             whole = terminal.printed + text
             terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
-            self.recorder.notify_of_printed(name, text)
+            self.recorder.notify_of_terminal_output(name, text)
 
-        outcome = await self._run_own_tool(call, self._build_context(ask, show_live))
+        outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask, show_live))
         start = max(0, outcome.output.size - terminal.limit_bytes)
         whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
         with suppress(TimeoutError, asyncio.CancelledError):
             await wait_with_limit(terminal.asked.wait(), SHOW_SECONDS)
-        await self.recorder.add_finished_command(name, call, outcome)
+        await self.recorder.record_finished_command(name, call, outcome)
         return outcome
 
-    async def _answer_about_terminal(self, method: str, name: str) -> dict[str, Any]:
+    async def _answer_terminal_request(self, method: str, name: str) -> dict[str, Any]:
         if name not in self.terminals:
             raise RequestError(-32002, f"There is no terminal {name[:80]}.")
         terminal = self.terminals[name]
@@ -334,7 +337,7 @@ class AgentRequests:
 
 
 def _command_of_call(call: AcpCall) -> str:
-    """The command lines of a call, as the agent tells them: as texts, or in words."""
+    """Returns the command line of a call, which agents give as text or as a list of words."""
     given = object_at(call.told, "rawInput")
     told = [shlex.join(map(str, it)) if isinstance(it, list) else str(it) for it in map(given.get, _COMMAND_KEYS) if it]
     line = "\n".join(dict.fromkeys(told))
@@ -342,13 +345,13 @@ def _command_of_call(call: AcpCall) -> str:
 
 
 def _folder_of_call(call: AcpCall) -> str:
-    """The folder in which its command would run, as the agent names it; empty: the one in which the agent works."""
+    """Returns the folder for the command, as the agent names it. Empty: the agent's own folder."""
     given = object_at(call.told, "rawInput").items()
     return ", ".join(dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key)))
 
 
 def _find_paths_in_raw_input(call: AcpCall) -> Iterator[str]:
-    """Every path in a call's input, whatever its key. A command's words are judged as a command."""
+    """Yields every path in a call's input, whatever its key, except in its command."""
     pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
     while pending:
         key, told = pending.pop()
@@ -361,7 +364,7 @@ def _find_paths_in_raw_input(call: AcpCall) -> Iterator[str]:
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:
-    """The text as a path; empty where it is none. A code comment can look like a path, but its first folder does not exist."""
+    """A code comment can look like a path, but its first folder does not exist."""
     with suppress(RuntimeError, ValueError):
         path = Path(text).expanduser()
         if len(path.parts) > 1 and path.is_absolute() and "\n" not in text and os.path.lexists(Path(*path.parts[:2])):
@@ -375,8 +378,8 @@ def _host_of_call(call: AcpCall) -> str:
     return ""
 
 
-def _command_line(params: dict[str, Any]) -> str:
-    """What runs, as a line for the shell. A command without arguments is a line already, as several agents send it."""
+def _format_terminal_command(params: dict[str, Any]) -> str:
+    """Returns a line for the shell. Several agents send a whole line as the command."""
     words, command = list(map(str, list_at(params, "args"))), text_at(params, "command")
     named = ((text_at(each, "name"), text_at(each, "value")) for each in objects_at(params, "env"))
     variables = [f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)]

@@ -1,7 +1,8 @@
-"""A conversation in which a foreign agent works: its process, its session there, and each turn from the prompt to the end.
+"""A conversation in which a foreign agent works: its process, its session, and each of its turns.
 
-The agent is started with the first message, and again after it ended, crashed or hung. It then takes its session up by itself where it can
-(`session/load`, `session/resume`); else, as after a rewind, a new session is told what was said so far.
+The agent is started with the first message, and again after it ended, crashed or hung. It resumes
+its session if it can (`session/load`, `session/resume`). Otherwise, as after a rewind, a new session
+gets the conversation so far.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
-from helix_desktop.acp_client.agent_choices import AgentChoice, parse_choices, parse_commands
+from helix_desktop.acp_client.agent_choices import AgentChoice, parse_agent_choices, parse_agent_commands
 from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnection, AgentRefused
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
@@ -49,8 +50,9 @@ FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], Registe
 
 
 class ForeignConversation:
-    """It outlives the sessions on its conversation, as the agent's process does. `choices`: by their ids, as far as they are known.
-    `commands`: its slash commands, with what they do. `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
+    """Lasts as long as the agent's process. `choices` and `commands`: those known, by id and by
+    name.
+    `policy` folds nothing, because the agent alone decides what its model sees.
     """
 
     def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: facts.PolicySet) -> None:
@@ -77,51 +79,51 @@ class ForeignConversation:
         return self._turn is not None
 
     async def run_agent_turn(
-        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, talk: TurnCallbacks
+        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, callbacks: TurnCallbacks
     ) -> facts.TurnEnded:
-        """The agent's answer to what was said since its last one. Its end is recorded, and returned. Its commands run by `tools`."""
+        """Lets the agent answer, and records and returns the turn's end. `tools` run the agent's commands."""
         recorder = TurnRecorder(conversation, kit.resources, self.name)
-        turn = self._turn = AgentRequests(conversation, kit, tools, recorder, talk.ask, self._spawn)
+        turn = self._turn = AgentRequests(conversation, kit, tools, recorder, callbacks.ask, self._spawn)
         self._asked, usage = None, facts.Usage()
         try:
-            talk.running(ConversationActivity.THINKING)
-            await self._record_setup(conversation)
+            callbacks.running(ConversationActivity.THINKING)
+            await self._record_policy_and_model(conversation)
             if kit.resources.checkpoints is not None:
                 await kit.resources.checkpoints.begin_step("", conversation.id, "command")
-            answer = await self._prompt_or_restart(turn)
+            answer = await self._prompt_and_restart_dead_agent(turn)
             end = _ENDS.get(text_at(answer, "stopReason"), facts.TurnEnded(facts.TurnEnd.DONE))
-            usage = self._usage_of_turn(answer)
+            usage = self._usage_since_last_turn(answer)
         except HelixError as error:
             await self.end_agent()
             end = turn_end_of_error(error)
         except OSError as error:
             end = facts.TurnEnded(facts.TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}.")
         except asyncio.CancelledError:
-            await asyncio.shield(self._stop_agent())
-            await asyncio.shield(self._record_turn_end(turn, talk.end_when_stopped(), usage))
+            await asyncio.shield(self._cancel_turn_or_end_agent())
+            await asyncio.shield(self._finish_and_record_turn(turn, callbacks.end_when_stopped(), usage))
             raise
-        await self._record_turn_end(turn, end, usage)
+        await self._finish_and_record_turn(turn, end, usage)
         return end
 
-    async def _record_turn_end(self, turn: AgentRequests, end: facts.TurnEnded, usage: facts.Usage) -> None:
-        """With what is left of the turn, and what it has done to the folders."""
+    async def _finish_and_record_turn(self, turn: AgentRequests, end: facts.TurnEnded, usage: facts.Usage) -> None:
+        """Stops the agent's commands, and records the rest of the turn and its changes to files."""
         self._turn = None
         await turn.stop_commands()
         stops = {facts.TurnEnd.STOPPED: facts.Stop.STOPPED, facts.TurnEnd.FAILED: facts.Stop.CUT}
         await turn.recorder.finish_turn(stops.get(end.reason, facts.Stop.END), usage)
-        await self._record_setup(turn.conversation)
+        await self._record_policy_and_model(turn.conversation)
         changes = await turn.kit.collect_unfinished_changes(turn.conversation.id)
         await turn.conversation.append_facts(*changes, end)
 
-    async def _record_setup(self, conversation: Conversation) -> None:
-        """The window of the agent's model, so it is measured, and nothing is folded here."""
+    async def _record_policy_and_model(self, conversation: Conversation) -> None:
+        """Records the window of the agent's model, to be measured, and the policy that folds nothing."""
         wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)))
 
     # --- A turn of the foreign agent
 
-    async def _prompt_or_restart(self, turn: AgentRequests) -> dict[str, Any]:
-        """An agent that died since its last turn says so at the next message, or what it is made of does. It is started again then."""
+    async def _prompt_and_restart_dead_agent(self, turn: AgentRequests) -> dict[str, Any]:
+        """Prompts the agent. If it has died since its last turn, it is started again."""
         was_running = self.has_running_process
         try:
             return await self._prompt_agent(turn)
@@ -140,10 +142,10 @@ class ForeignConversation:
             await turn.conversation.append_facts(facts.Received((), (), session=self._session))
             if history := _format_history(branch):
                 said.insert(0, facts.Text(history))
-        prompt = [await self._build_block(link, part, turn.kit) for part in said]
+        prompt = [await self._prompt_block(link, part, turn.kit) for part in said]
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
-        asked = self._asked = self._spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
+        asked = self._asked = self._spawn(link.ask_agent("session/prompt", values), name=f"prompt of {self.name}")
         # Agents may think for minutes. An agent that sends nothing for longer is assumed to hang.
         while not asked.done():
             silent = asyncio.get_running_loop().time() - link.last_heard
@@ -152,7 +154,7 @@ class ForeignConversation:
             await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
         return asked.result()
 
-    async def _build_block(self, link: AgentConnection, part: facts.UserPart, kit: WorkspaceTools) -> dict[str, Any]:
+    async def _prompt_block(self, link: AgentConnection, part: facts.UserPart, kit: WorkspaceTools) -> dict[str, Any]:
         if isinstance(part, facts.Text):
             return {"type": "text", "text": part.text}
         content = await kit.resources.cache.read_content(part.stored.digest)
@@ -164,7 +166,7 @@ class ForeignConversation:
             raise ActionRefused(f"{self.name} does not accept images.", remedy="Send the message without the image.")
         return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
 
-    def _usage_of_turn(self, answer: dict[str, Any]) -> facts.Usage:
+    def _usage_since_last_turn(self, answer: dict[str, Any]) -> facts.Usage:
         cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
         told = object_at(answer, "usage")
         found = facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
@@ -173,12 +175,12 @@ class ForeignConversation:
     # --- Starting the agent's process, and opening or resuming its session
 
     async def open_agent_session(self, conversation: Conversation, kit: WorkspaceTools) -> AgentConnection:
-        """Starts the agent where it does not run, and opens the session in which the conversation goes on."""
+        """Starts the agent if it does not run, and opens the conversation's session."""
         async with self._opening:
             if self._link is None or not self._link.has_live_process:
                 await self.end_agent()
                 agent, environment, register_route = await self._find_agent(self.name)
-                handlers = (self._answer_agent_in_turn, self._handle_session_update)
+                handlers = (self._answer_agent_in_turn, self._apply_and_record_update)
                 self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
                 self._is_routed = await self._set_gateway_as_provider(self._link, conversation.id, register_route)
             link = self._link
@@ -189,30 +191,33 @@ class ForeignConversation:
         """Sets the agent's provider to the gateway, which can fold, if the agent allows that. Returns whether it was set."""
         can = link.abilities.get("providers") is not None
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
-            for each in objects_at(await link.request("providers/list", {}, START_SECONDS) if can else {}, "providers"):
+            listed = await link.ask_agent("providers/list", {}, START_SECONDS) if can else {}
+            for each in objects_at(listed, "providers"):
                 now = object_at(each, "current")
                 if (route := await asyncio.to_thread(register, now)) is not None:
                     route["headers"] |= {"x-helix-parent": conversation}
                     route |= {"providerId": text_at(each, "providerId"), "apiType": text_at(now, "apiType")}
-                    await link.request("providers/set", route, START_SECONDS)
+                    await link.ask_agent("providers/set", route, START_SECONDS)
                     return True
         return False
 
     async def _ensure_session(self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools) -> None:
-        known = _find_agent_session(conversation)
+        known = _find_agent_session_id(conversation)
         if self._session and (self._is_session_new or known == self._session):
             return
         kit.resources.roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
         folder, *more = map(str, kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
-        if known and await self._resume_session(link, conversation, {"sessionId": known, **values}):
+        if known and await self._resume_if_possible(link, conversation, {"sessionId": known, **values}):
             return
-        answer = await link.request("session/new", values, START_SECONDS)
+        answer = await link.ask_agent("session/new", values, START_SECONDS)
         self._is_session_new = True
-        await self._set_agent_session(link, conversation, text_at(answer, "sessionId"), answer)
+        await self._set_session_and_resend_choices(link, conversation, text_at(answer, "sessionId"), answer)
 
-    async def _resume_session(self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]) -> bool:
-        """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
+    async def _resume_if_possible(
+        self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]
+    ) -> bool:
+        """Returns whether the agent resumed the session. What it repeats is recorded here already."""
         can_resume = object_at(link.abilities, "sessionCapabilities").get("resume") is not None
         can_load = link.abilities.get("loadSession") is True
         self._is_repeating = True
@@ -220,43 +225,43 @@ class ForeignConversation:
             for method, can in (("session/resume", can_resume), ("session/load", can_load)):
                 with suppress(AgentRefused):  # The agent may have lost the session.
                     if can:
-                        answer = await link.request(method, values, START_SECONDS)
-                        await self._set_agent_session(link, conversation, values["sessionId"], answer)
+                        answer = await link.ask_agent(method, values, START_SECONDS)
+                        await self._set_session_and_resend_choices(link, conversation, values["sessionId"], answer)
                         return True
         finally:
             self._is_repeating = False
         return False
 
-    async def _set_agent_session(
+    async def _set_session_and_resend_choices(
         self, link: AgentConnection, conversation: Conversation, session: str, answer: dict[str, Any]
     ) -> None:
-        """With what the user has chosen, where the agent still offers it."""
-        self._session, self.choices = session, parse_choices(answer)
+        """Chooses again what the user has chosen, if the agent still offers it."""
+        self._session, self.choices = session, parse_agent_choices(answer)
         for identity, value in conversation.state.agent_choices.items():
             with suppress(NotFound, AgentRefused):
-                if self.find_choice(identity).current != value:
+                if self.get_agent_choice(identity).current != value:
                     await self._send_choice(link, identity, value)
 
-    def find_choice(self, identity: str) -> AgentChoice:
+    def get_agent_choice(self, identity: str) -> AgentChoice:
         if identity not in self.choices:
             there = ", ".join(self.choices) or "none"
             raise NotFound(f"The agent {self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
         return self.choices[identity]
 
     async def choose_agent_option(self, conversation: Conversation, identity: str, value: str) -> None:
-        """A mode, a model or another option. It holds also when the agent or the program is started again, and before the agent is started."""
+        """Chooses a mode, a model or another option, also for later starts of the agent."""
         if self._link is not None and self._session:
             await self._send_choice(self._link, identity, value)
         await conversation.append_facts(facts.ConversationChanged(choice=f"{identity}={value}"))
 
     async def _send_choice(self, link: AgentConnection, identity: str, value: str) -> None:
-        choice = self.find_choice(identity)
+        choice = self.get_agent_choice(identity)
         method, values = choice.request_for_value(value)
-        answer = await link.request(method, {"sessionId": self._session, **values}, START_SECONDS)
-        self.choices |= {identity: replace(choice, current=value), **parse_choices(answer)}
+        answer = await link.ask_agent(method, {"sessionId": self._session, **values}, START_SECONDS)
+        self.choices |= {identity: replace(choice, current=value), **parse_agent_choices(answer)}
 
-    async def _stop_agent(self) -> None:
-        """It ends its turn, or, if it does not do so soon, its process is ended and its session taken up next time."""
+    async def _cancel_turn_or_end_agent(self) -> None:
+        """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""
         if self._turn is not None:
             await self._turn.stop_commands()
         asked = self._asked
@@ -267,7 +272,7 @@ class ForeignConversation:
             await self.end_agent()
 
     async def end_agent(self) -> None:
-        """Ends the agent's process. The conversation stays, and its next message starts it again."""
+        """Ends the agent's process. The conversation's next message starts it again."""
         link, self._link, self._session, self._is_session_new = self._link, None, "", False
         if link is not None:
             await link.end_agent_process()
@@ -280,13 +285,13 @@ class ForeignConversation:
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 
-    async def _handle_session_update(self, update: dict[str, Any], size: int) -> None:
+    async def _apply_and_record_update(self, update: dict[str, Any], size: int) -> None:
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
-        self.choices |= parse_choices(update)  # Setting one choice may change the values that another one offers.
+        self.choices |= parse_agent_choices(update)  # Setting one choice may change the values that another one offers.
         if text_at(update, "sessionUpdate") == "available_commands_update":
-            self.commands = parse_commands(update)
+            self.commands = parse_agent_commands(update)
         self._window = number_at(update, "size") or self._window
         cost = value_at(update, "cost", "amount")
         if isinstance(cost, int | float) and 0 <= cost < 1e6:
@@ -295,8 +300,8 @@ class ForeignConversation:
             await self._turn.recorder.record_session_update(update, size)
 
 
-def _find_agent_session(conversation: Conversation) -> str:
-    """The agent's session that holds what is on this line of messages; empty after a rewind, and in a fork."""
+def _find_agent_session_id(conversation: Conversation) -> str:
+    """Returns the id of the session with this branch's messages. Empty after a rewind or in a fork."""
     for recorded in reversed(conversation.state.facts):
         if isinstance(recorded.fact, facts.Received):
             return recorded.fact.session
@@ -312,7 +317,7 @@ def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
 
 
 def _format_history(branch: ConversationBranch) -> str:
-    """What was said up to the agent's last reply, and what came of its calls."""
+    """Formats what was said before the messages to be answered, with the results of calls."""
     if not branch.steps:
         return ""
     told = [branch.message_at(seq) for seq in branch.order]

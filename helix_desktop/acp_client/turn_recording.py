@@ -1,7 +1,8 @@
-"""Records what a foreign agent says and does in a turn: facts of the conversation, and events for those who watch.
+"""Records what a foreign agent says and does in a turn, as facts and as events for listeners.
 
-A reply is recorded with its calls once one of them runs, and their results together when the last of them is there: a reply closes the
-calls before it. What the agent says meanwhile is shown as it comes and recorded as the next reply.
+A reply is recorded with its calls once one of them runs. Their results are recorded together once
+the last one is there, because a reply closes the calls before it. What the agent says meanwhile is
+shown as it comes and recorded as the next reply.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _TODO = {"in_progress": "doing", "completed": "done"}
 
 @dataclass(slots=True)
 class AcpCall:
-    """A tool call, as far as the agent has told of it. `is_live`: it runs, or is asked about."""
+    """A tool call, as far as the agent has described it. `is_live`: it runs, or the user is asked."""
 
     id: str
     told: dict[str, Any]
@@ -45,7 +46,7 @@ class AcpCall:
         return text_at(self.told, "title")
 
     def as_tool_call(self) -> facts.ToolCall:
-        """Under the agent's name for the tool where it tells it, else by the kind of tool."""
+        """Takes the agent's name for the tool if known, or else the kind of tool."""
         named = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
         plain = self.title if self.title.replace("_", "").isalnum() else ""
         name = named or plain or text_at(self.told, "kind") or "tool"
@@ -59,7 +60,7 @@ class AcpCall:
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """What it changes in files, as the agent tells it."""
+        """What the call changes in files, according to the agent."""
         return [each for each in objects_at(self.told, "content") if text_at(each, "type") == "diff"]
 
     def difference_text(self) -> str:
@@ -69,7 +70,7 @@ class AcpCall:
         )
 
     def output_text(self) -> str:
-        """Differences first, then what it says; where it says nothing, its raw output."""
+        """Returns differences and texts, or if there are none, the raw output."""
         if self.was_cut:
             return UNREAD
         said = [first_text(object_at(each, "content"), "text", "mimeType") for each in objects_at(self.told, "content")]
@@ -85,7 +86,7 @@ class _SpokenPart:
 
 
 class TurnRecorder:
-    """Of one turn. `has_heard_agent`: it has said or done something in it."""
+    """Records one turn. `has_heard_agent`: the agent has said or done something in it."""
 
     def __init__(self, conversation: Conversation, resources: WorkspaceResources, model: str) -> None:
         self._conversation = conversation
@@ -100,14 +101,14 @@ class TurnRecorder:
         self._total_size = self._draft_size = 0
 
     async def record_session_update(self, update: dict[str, Any], size: int) -> None:
-        """An update of the session that took `size` bytes. One that this version does not know says nothing that has to be kept."""
+        """Records an update of `size` bytes. Kinds unknown to this version are ignored."""
         self._total_size += size
         if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
             raise ModelFailed("it sent more data than a single turn can hold")
         match text_at(update, "sessionUpdate"):
             case "agent_message_chunk" | "agent_thought_chunk" as kind:
                 self.has_heard_agent = True
-                await self._add_text(update, is_thought=kind == "agent_thought_chunk")
+                await self._add_streamed_text(update, is_thought=kind == "agent_thought_chunk")
             case "tool_call" | "tool_call_update":
                 await self.record_call_update(update)
             case "plan":
@@ -118,10 +119,10 @@ class TurnRecorder:
                 if items != self._conversation.state.branch.todo:
                     await self._conversation.append_facts(facts.TodoSet(items))
 
-    async def _add_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
+    async def _add_streamed_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
         text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
         if self._draft_size > MOST_TEXT or any(isinstance(part, AcpCall) for part in self._draft):
-            await self._record_live_calls()
+            await self._record_draft_unless_call_runs()
         delta = ReasoningDelta(text) if is_thought else TextDelta(text)
         self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
         last = self._draft[-1] if self._draft else None
@@ -131,10 +132,10 @@ class TurnRecorder:
         last.pieces.append(text)
         self._draft_size += len(text)
 
-    # --- Noting the agent's calls and their results
+    # --- Collecting the agent's calls and their results
 
     async def record_call_update(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
-        """What the agent tells of a call, new or known. `is_live`: it is asked about, so its reply is recorded now."""
+        """Records what the agent says of a call. `is_live`: the user is asked, so it is recorded now."""
         self.has_heard_agent = True
         identity = text_at(told, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
         if identity not in self._calls:
@@ -143,70 +144,70 @@ class TurnRecorder:
         call, status = self._calls[identity], text_at(told, "status")
         call.told |= {name: value for name, value in told.items() if value is not None}
         if status in ("completed", "failed"):
-            self._mark_call_done(call)
+            self._mark_call_done_and_notify(call)
         call.is_live = call.is_live or is_live or call.is_over or status == "in_progress"
         if call.is_live:
             await self.record_finished_parts()
         return call
 
-    def _mark_call_done(self, call: AcpCall) -> None:
+    def _mark_call_done_and_notify(self, call: AcpCall) -> None:
         call.is_live = call.is_over = True
         self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
 
-    async def add_finished_command(self, terminal: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
-        """A command ended that ran here: it is the output of the agent's call that shows its terminal, else a call of its own."""
+    async def record_finished_command(self, terminal: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
+        """Records it as the output of the agent's call that shows its terminal, or as a call."""
         shown = self._find_call_of_terminal(terminal)
         if shown is None:
             shown = AcpCall(command.id, {"title": command.name, "rawInput": json.loads(command.arguments)})
             self._calls[shown.id] = shown
             self._draft.append(shown)
-            self._mark_call_done(shown)
+            self._mark_call_done_and_notify(shown)
         self._outcomes[shown.id] = outcome
         await self.record_finished_parts()
 
     def _find_call_of_terminal(self, terminal: str) -> AcpCall | None:
         return next((call for call in self._calls.values() if call.shows_terminal(terminal)), None)
 
-    def notify_of_printed(self, terminal: str, text: str) -> None:
+    def notify_of_terminal_output(self, terminal: str, text: str) -> None:
         if (call := self._find_call_of_terminal(terminal)) is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
     # --- Recording replies and results as facts
 
     async def record_finished_parts(self) -> None:
-        """Records all that can be: results once the last call of a reply is over, the next reply once a call of it runs."""
+        """Records the results once a reply's calls are over, then the next reply with a running call."""
         async with self._lock:
             while all(call.is_over for call in self._running):
                 calls, self._running = self._running, []
-                results = await asyncio.gather(*map(self._build_result, calls))
+                results = await asyncio.gather(*map(self._store_output_and_build_result, calls))
                 await self._conversation.append_facts(*results)
                 if not any(isinstance(part, AcpCall) and part.is_live for part in self._draft):
                     return
-                await self._record_draft(facts.Stop.CALLS)
+                await self._record_draft_as_reply(facts.Stop.CALLS)
 
-    async def _record_live_calls(self) -> None:
-        """The agent goes on, so what it has begun before is a reply of its own, if no earlier call still runs."""
+    async def _record_draft_unless_call_runs(self) -> None:
+        """Records what the agent began before as a reply, unless an earlier call still runs."""
         for part in self._draft:
             if isinstance(part, AcpCall):
                 part.is_live = True
         await self.record_finished_parts()
         async with self._lock:
             if not self._running and self._draft_size > MOST_TEXT:
-                await self._record_draft(facts.Stop.END)
+                await self._record_draft_as_reply(facts.Stop.END)
 
     async def finish_turn(self, stop: facts.Stop, usage: facts.Usage) -> None:
-        """Records what is left. A running call has no result, and one that was not recorded yet is left out, as it may be torn."""
+        """Records what is left. A running call is recorded as cut off, an unrecorded one is left out."""
         self._draft = [part for part in self._draft if not isinstance(part, AcpCall) or part.is_over]
         for call in self._running:
             call.was_cut = not call.is_over
-            self._mark_call_done(call)
+            self._mark_call_done_and_notify(call)
         await self.record_finished_parts()
         if self._draft:
-            await self._record_draft(stop)
+            await self._record_draft_as_reply(stop)
         if usage != facts.Usage():
             await self._conversation.append_facts(facts.Spent(facts.Purpose.OTHER, self.model, usage))
 
-    async def _record_draft(self, stop: facts.Stop) -> None:
+    async def _record_draft_as_reply(self, stop: facts.Stop) -> None:
         draft, self._draft, self._draft_size = self._draft, [], 0
         parts = await asyncio.to_thread(lambda: tuple(map(self._build_reply_part, draft)))
         self._running = [part for part in draft if isinstance(part, AcpCall)]
@@ -223,7 +224,7 @@ class TurnRecorder:
         text = "".join(part.pieces)
         return facts.Reasoning(text, count(text)) if part.is_thought else facts.Text(text, count(text))
 
-    async def _build_result(self, call: AcpCall) -> facts.ToolReturned:
+    async def _store_output_and_build_result(self, call: AcpCall) -> facts.ToolReturned:
         outcome = self._outcomes.get(call.id)
         if outcome is None:
             about = EntryOrigin(call.as_tool_call().name, call.title[:200])

@@ -190,6 +190,6 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
     for one in found if not arguments.json else ():
         print(f"{one.client}: {one.file}\n\n{one.text}\n")
     if arguments.write:
-        written = client_configuration.write_client_snippet(found[0])
+        written = client_configuration.add_snippet_if_missing(found[0])
         print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)
     return 0

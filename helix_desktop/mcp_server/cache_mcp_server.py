@@ -1,4 +1,4 @@
-"""builtin_context_cache as an MCP server. Imported when one is wanted, since importing `mcp` takes 0.5 s."""
+"""The MCP server builtin_context_cache. Import it only when needed: importing `mcp` takes 0.5 s."""
 
 import base64
 import json
@@ -40,7 +40,7 @@ async def _fold_old_outputs(_: ServedWorkspace, session: Session, __: str) -> st
     return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
 
 
-async def _pin_newest_message_with(_: ServedWorkspace, session: Session, words: str) -> str:
+async def _pin_newest_part_with(_: ServedWorkspace, session: Session, words: str) -> str:
     state = session.conversation.state
     kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
     for message in reversed(state.facts_on_path()):
@@ -66,11 +66,11 @@ async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> s
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
 
 
-# By prompt: its description, its argument (empty: none), and the function to run.
+# For each prompt: its description, that of its argument (empty if it has none), and the function to run.
 PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
     "context": ("Show what is in the context and what it costs", "", _describe_context),
     "fold_now": ("Fold old outputs now", "", _fold_old_outputs),
-    "keep": ("Keep a part in the context", "words of it; without them, the last output", _pin_newest_message_with),
+    "keep": ("Keep a part in the context", "words of it; without them, the last output", _pin_newest_part_with),
     "undo_fold": ("Undo the last fold", "", _undo_last_fold),
     "recall": ("Bring something back from the cache", "words of it, or its hash", _recall_best_hit),
 }
@@ -89,7 +89,7 @@ async def list_session_prompts(_context: Any, _params: Any) -> types.ListPrompts
 
 
 PAGE = 100
-MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension by which `add_task` returns a task.
+MCP_TASKS = "io.modelcontextprotocol/tasks"  # With this extension, `add_task` returns a task.
 _MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "cancelled"}
 ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
 LARGEST_RESOURCE = 8 << 20
@@ -97,34 +97,34 @@ log = logging.getLogger(__name__)
 
 
 class _UpdateTaskRequestParams(types.GetTaskRequestParams):
-    """`input_responses`: answers to a task's questions to the client. Tasks here only ask the user."""
+    """`input_responses` answers a task's questions to the client. Tasks here ask only the user."""
 
     input_responses: dict[str, Any]
 
 
-def _check_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None:
+def _check_tool_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None:
     """Check the arguments. The first call imports the library, so no client waits for it at the start."""
     from jsonschema import Draft202012Validator, exceptions  # type: ignore[import-untyped]
 
-    if mistake := exceptions.best_match(Draft202012Validator(offer.takes).iter_errors(arguments)):
+    if mistake := exceptions.best_match(Draft202012Validator(offer.input_schema).iter_errors(arguments)):
         where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
         raise InvalidInput(f"{offer.name}: {where[:80]}: {mistake.message[-300:]}")
 
 
-def _knows_tasks(context: Any) -> bool:
+def _client_supports_tasks(context: Any) -> bool:
     return MCP_TASKS in (getattr(context.session.client_capabilities, "extensions", None) or ())
 
 
-def _require_tasks(context: Any) -> None:
-    if not _knows_tasks(context):
+def _require_client_task_support(context: Any) -> None:
+    if not _client_supports_tasks(context):
         needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
         code, what = types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability"
         raise MCPError(code, what, {"requiredCapabilities": needed})
 
 
-def build_cache_server(on: ServedWorkspace) -> Server[Any]:
+def build_cache_server(served: ServedWorkspace) -> Server[Any]:
     """Build a server for one workspace, for any number of transports."""
-    requests = _CacheServerRequests(on)
+    requests = _CacheServerRequests(served)
     server: Server[Any] = Server(
         offered_tools.NAME,
         version=__version__,
@@ -136,11 +136,11 @@ def build_cache_server(on: ServedWorkspace) -> Server[Any]:
         on_list_resource_templates=requests.list_resource_templates,
         on_read_resource=requests.read_cached_resource,
         on_list_prompts=list_session_prompts,
-        on_get_prompt=requests.answer_session_prompt,
+        on_get_prompt=requests.run_session_prompt,
     )
     server.extensions[MCP_TASKS] = {}
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
-    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, requests.update_mcp_task)
+    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, requests.acknowledge_mcp_task_update)
     server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, requests.cancel_mcp_task)
     return server
 
@@ -148,8 +148,8 @@ def build_cache_server(on: ServedWorkspace) -> Server[Any]:
 class _CacheServerRequests:
     """Answers a client's requests from the workspace."""
 
-    def __init__(self, on: ServedWorkspace) -> None:
-        self._served = on
+    def __init__(self, served: ServedWorkspace) -> None:
+        self._served = served
         self._tools = {offer.name: offer for offer in OFFERS}
 
     async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
@@ -158,13 +158,13 @@ class _CacheServerRequests:
                 name=offer.name,
                 title=offer.title,
                 description=offer.description,
-                input_schema=offer.takes,
-                output_schema=offer.gives,
+                input_schema=offer.input_schema,
+                output_schema=offer.output_schema,
                 annotations=types.ToolAnnotations(
-                    read_only_hint=not offer.changes,
+                    read_only_hint=not offer.changes_workspace,
                     destructive_hint=False,
-                    idempotent_hint=not offer.thinks,
-                    open_world_hint=offer.thinks,
+                    idempotent_hint=not offer.asks_model,
+                    open_world_hint=offer.asks_model,
                 ),
             )
             for offer in OFFERS
@@ -176,40 +176,40 @@ class _CacheServerRequests:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
         name, arguments = params.name, params.arguments or {}
         try:
-            _check_arguments(self._tools[name], arguments)
-            values = await self._tools[name].act(self._served, **arguments)
+            _check_tool_arguments(self._tools[name], arguments)
+            values = await self._tools[name].run(self._served, **arguments)
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
-        if name == "add_task" and _knows_tasks(context):
-            return await self._describe_mcp_task(values["task"], "task")
+        if name == "add_task" and _client_supports_tasks(context):
+            return await self._read_mcp_task_as_json(values["task"], "task")
         shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
 
     async def get_mcp_task(self, context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
-        _require_tasks(context)
-        return await self._describe_mcp_task(params.task_id, "complete")
+        _require_client_task_support(context)
+        return await self._read_mcp_task_as_json(params.task_id, "complete")
 
-    async def update_mcp_task(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
+    async def acknowledge_mcp_task_update(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
         """Accept and ignore answers that no task has asked for, as the extension requires."""
-        _require_tasks(context)
-        await self._act_on_mcp_task("show", params.task_id)
+        _require_client_task_support(context)
+        await self._run_mcp_task_command("show", params.task_id)
         return types.EmptyResult()
 
     async def cancel_mcp_task(self, context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
-        _require_tasks(context)
-        await self._act_on_mcp_task("cancel", params.task_id)
+        _require_client_task_support(context)
+        await self._run_mcp_task_command("cancel", params.task_id)
         return types.EmptyResult()
 
-    async def _act_on_mcp_task(self, act: str, task: str) -> dict[str, Any]:
+    async def _run_mcp_task_command(self, act: str, task: str) -> dict[str, Any]:
         try:
             return dict((await self._served.run_task_command([act, "--", task]))[0])
         except HelixError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
 
-    async def _describe_mcp_task(self, name: str, kind: str) -> dict[str, Any]:
-        """Describe a task as the extension requires: with a result once it has ended, even if it failed."""
-        task = await self._act_on_mcp_task("show", name)
+    async def _read_mcp_task_as_json(self, task_id: str, result_type: str) -> dict[str, Any]:
+        """Return a task as the extension requires: once it has ended, with a result, even if it failed."""
+        task = await self._run_mcp_task_command("show", task_id)
         status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
         began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
         shown: dict[str, Any] = {"taskId": task["id"], "status": status, "createdAt": began, "lastUpdatedAt": now}
@@ -218,10 +218,10 @@ class _CacheServerRequests:
             has_failed = task["state"] == "failed"
             result = types.CallToolResult(content=[text], structured_content=values, is_error=has_failed)
             shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
+        return {"resultType": result_type, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
 
-    async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """Do what the prompt requests, and tell the agent."""
+    async def run_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """Do what the prompt requests, and tell the agent the result."""
         try:
             if params.name not in PROMPTS or self._served.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
@@ -254,23 +254,21 @@ class _CacheServerRequests:
         self, _context: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         try:
-            return types.ReadResourceResult(contents=[await self._content_at_uri(params.uri)])
+            return types.ReadResourceResult(contents=[await self._read_content_at_uri(params.uri)])
         except HelixError as error:
             log.warning("a resource was refused: %s", error.what[:300])
             raise MCPError(types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}) from error
 
-    async def _content_at_uri(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
+    async def _read_content_at_uri(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
         if uri.startswith(ENTRY):
-            return await self._entry_content_at_uri(uri, uri.removeprefix(ENTRY))
+            return await self._read_entry_content(uri, uri.removeprefix(ENTRY))
         conversation, _, fold = uri.removeprefix(HANDOVER).partition("/")
         if uri.startswith(HANDOVER) and conversation and fold:
             text = await cache_operations.read_handover_text(self._served, conversation, fold)
             return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
         raise NotFound(f"There is no resource {uri[:80]!r} here.")
 
-    async def _entry_content_at_uri(
-        self, uri: str, name: str
-    ) -> types.TextResourceContents | types.BlobResourceContents:
+    async def _read_entry_content(self, uri: str, name: str) -> types.TextResourceContents | types.BlobResourceContents:
         stored = (await find_entry(self._served.cache, name)).stored
         if stored.size > LARGEST_RESOURCE:
             raise InvalidInput(

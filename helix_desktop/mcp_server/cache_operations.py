@@ -1,7 +1,7 @@
-"""What builtin_context_cache does, apart from MCP: coroutines on one workspace that return plain values.
+"""The operations of builtin_context_cache, apart from MCP: coroutines that return plain values.
 
-The agent's own tools do the same by `engine/content_recall.py`. Names of entries
-are only looked up in this workspace, so another one's hash does not exist here.
+The agent's own tools use `engine/content_recall.py` for the same purpose. Entries are looked up
+only in this workspace, so the hash of another workspace's entry is not found.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ class ServedJournal(Protocol):
 
 
 class ServedCatalogue(Protocol):
-    """What is needed of the index. Wait for it to be complete before asking it."""
+    """What the server needs of the index. Await `wait_until_indexed` before calling the others."""
 
     async def wait_until_indexed(self) -> object: ...
     async def search_index(
@@ -47,8 +47,8 @@ class ServedCatalogue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedWorkspace:
-    """One workspace as the server needs it. `compact`: None without a model to do it.
-    `run_task_command` takes the words after `task` on the command line, and returns what `--json`
+    """One workspace as the server needs it. `compact` is None if no model can shorten content.
+    `run_task_command` takes the words after `task` on the command line and returns what `--json`
     prints. `use_agent_session` opens the conversation in which a connected agent last worked.
     """
 
@@ -76,7 +76,7 @@ async def recall_content(
 
 
 async def search_content(served: ServedWorkspace, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
-    """Return the workspace's passages with these words."""
+    """Return passages of the cached content that contain these words."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     await served.catalogue.wait_until_indexed()

@@ -1,4 +1,4 @@
-"""The configuration that makes other programs use builtin_context_cache, to show or, with consent, to write."""
+"""The settings with which other programs use builtin_context_cache, to be shown or written."""
 
 import json
 import os
@@ -19,7 +19,7 @@ CLIENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "vscode", "go
 
 @dataclass(frozen=True, slots=True)
 class ClientSnippet:
-    """One program's configuration: `entry` at `path_in` in `file`, which is JSON, TOML, or for goose YAML."""
+    """A program's settings: `entry` belongs at `path_in` in `file`, which is JSON, TOML or goose's YAML."""
 
     client: str
     file: Path
@@ -31,7 +31,7 @@ class ClientSnippet:
 def build_client_snippet(
     client: str, command: Sequence[str], name: str, *, folder: Path, home: Path, environ: Mapping[str, str] = os.environ
 ) -> ClientSnippet:
-    """Build it for a workspace that `command` serves. `folder`: the project, for programs that need it."""
+    """Build the settings to use `command` as a server. Some programs keep them in the project's `folder`."""
     program, *arguments = command
     plain: dict[str, Any] = {"command": program, "args": arguments}
     stdio = {"type": "stdio", **plain}
@@ -59,25 +59,25 @@ def build_client_snippet(
     return ClientSnippet(client, folder / inside, (table, name), entry, text)
 
 
-def write_client_snippet(found: ClientSnippet) -> bool:
-    """Add it to the program's file, keeping the rest. Return False if it is already there."""
-    if found.client == "goose":
+def add_snippet_if_missing(snippet: ClientSnippet) -> bool:
+    """Add the entry to the program's settings file. Return False if it was already there."""
+    if snippet.client == "goose":
         raise InvalidInput(
-            f"{found.file} is a YAML file with your own comments, so it was not changed.",
+            f"{snippet.file} is a YAML file with your own comments, so it was not changed.",
             remedy="Add these lines yourself.",
         )
     try:
-        text = found.file.read_text(encoding="utf-8") if found.file.exists() else ""
+        text = snippet.file.read_text(encoding="utf-8") if snippet.file.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreFailed(f"{found.file} cannot be read: {error}. Nothing was changed.") from error
-    add_entry = _add_to_toml if found.file.suffix == ".toml" else _add_to_json
-    changed = add_entry(text, found)
+        raise StoreFailed(f"{snippet.file} cannot be read: {error}. Nothing was changed.") from error
+    add_entry = _add_entry_to_toml if snippet.file.suffix == ".toml" else _add_entry_to_json
+    changed = add_entry(text, snippet)
     if changed != text:
-        atomic_files.write_file_atomically(found.file, changed)
+        atomic_files.write_file_atomically(snippet.file, changed)
     return changed != text
 
 
-def _add_to_json(text: str, found: ClientSnippet) -> str:
+def _add_entry_to_json(text: str, found: ClientSnippet) -> str:
     outer, name = found.path_in
     servers = parse_commented_json(text, str(found.file)).get(outer, {})
     if not isinstance(servers, dict):
@@ -85,7 +85,7 @@ def _add_to_json(text: str, found: ClientSnippet) -> str:
     return text if servers.get(name) == found.entry else set_commented_json(text, found.path_in, found.entry)
 
 
-def _add_to_toml(text: str, found: ClientSnippet) -> str:
+def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:
     outer, name = found.path_in
     try:
         document = tomlkit.parse(text)

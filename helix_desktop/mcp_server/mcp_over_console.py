@@ -1,4 +1,4 @@
-"""MCP over a console: one JSON message per line. The input may be this process's own or a distant caller's."""
+"""MCP over a console: one JSON message per line. The console may be that of a distant caller."""
 
 import json
 import logging
@@ -59,7 +59,7 @@ async def open_message_streams(
 
 
 async def iterate_input_lines(read: Read) -> AsyncIterator[bytes]:
-    """Yield whole lines. A line that is too long becomes a short invalid one, and is answered as such."""
+    """Yield whole lines. One that is too long is yielded as a short invalid line, to get an error."""
     pieces: list[bytes] = []
     size = 0
     while data := await read():
@@ -97,5 +97,5 @@ def _request_id_of(request: Any) -> types.RequestId | None:
     return number if type(number) in {int, str} and str(number).isprintable() else None
 
 
-def _build_error_message(number: types.RequestId | None, code: int, words: str) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=words))
+def _build_error_message(request_id: types.RequestId | None, code: int, words: str) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=words))

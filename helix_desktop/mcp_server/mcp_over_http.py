@@ -26,7 +26,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestGuard:
-    """Admits requests with the token, this machine as host, and no other origin."""
+    """Admits only requests that have the token, name this machine as host and have no other origin."""
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class RequestGuard:
             return
         # Strip values, because uvicorn keeps spaces after them.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        refusal = self._refusal_of_request(dict(headers))
+        refusal = self._refusal_status_and_reason(dict(headers))
         if refusal is None:
             await self._app({**scope, "headers": headers}, receive, send)
             return
@@ -50,7 +50,7 @@ class RequestGuard:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": why.encode()})
 
-    def _refusal_of_request(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
+    def _refusal_status_and_reason(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         if headers.get(b"host", b"") not in self._hosts:
             return 421, "Its host is not this computer."
         if (origin := headers.get(b"origin")) is not None and origin not in self._origins:
@@ -69,10 +69,10 @@ class _ServerWithoutSignals(uvicorn.Server):
 
 
 async def serve_mcp_over_http(
-    server: Server[Any], port: int, token: str, started: Callable[[int], Awaitable[None]]
+    server: Server[Any], port: int, token: str, on_listening: Callable[[int], Awaitable[None]]
 ) -> None:
-    """Serve until cancelled. `started` is called with the port (0 takes a free one) once it listens."""
-    # asyncio sends small packets without the 40 ms delay only on sockets that name their protocol.
+    """Serve until cancelled. Once it listens, call `on_listening` with its port (0 takes a free one)."""
+    # asyncio sends small packets without a 40 ms delay only on sockets whose protocol is explicitly TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -89,12 +89,12 @@ async def serve_mcp_over_http(
         config = uvicorn.Config(
             app, http=BoundedHttpProtocol, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on"
         )
-        await started(port)
+        await on_listening(port)
         await _serve_until_cancelled(_ServerWithoutSignals(config), listening)
 
 
 async def _serve_until_cancelled(server: _ServerWithoutSignals, listening: socket.socket) -> None:
-    """Stop Uvicorn properly when cancelled. Otherwise, it leaves connections and its lifespan behind."""
+    """Stop Uvicorn properly when cancelled. Otherwise, connections and its lifespan task would stay."""
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve([listening]))
         try:

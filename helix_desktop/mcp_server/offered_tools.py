@@ -1,4 +1,4 @@
-"""The tools of builtin_context_cache for MCP: names, sentences, schemas, annotations."""
+"""The tools that builtin_context_cache offers over MCP: names, descriptions, schemas, annotations."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,32 +9,33 @@ from helix_desktop.mcp_server import cache_operations
 
 NAME = "builtin_context_cache"
 INSTRUCTIONS = (
-    "The context cache of a Helix Desktop workspace: everything its agents have seen, addressed by SHA-256. "
-    "Search it, recall entries by hash (in pages, by lines or by pattern), and put in what you want to find again."
+    "This server offers the context cache of a Helix Desktop workspace: everything that the workspace's agents have "
+    "seen. Each entry has its SHA-256 hash as its name. You can search the cache, recall entries by hash (in pages, by "
+    "lines or by a pattern), and store text that you want to find again. You can also give tasks to other agents."
 )
-Act = Callable[..., Awaitable[dict[str, Any]]]
+RunTool = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool. `changes`: it adds to the cache. `thinks`: it asks a model."""
+    """A tool. `changes_workspace` and `asks_model` say what a call of it may do."""
 
     name: str
     title: str
     description: str
-    takes: dict[str, Any]
-    gives: dict[str, Any]
-    act: Act  # Called with the workspace and the arguments.
-    changes: bool = False
-    thinks: bool = False
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any]
+    run: RunTool  # Called with the workspace and the arguments.
+    changes_workspace: bool = False
+    asks_model: bool = False
 
 
 def _strict_object_schema(required: tuple[str, ...], **properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-def _text_schema(description: str, longest: int = 10_000) -> dict[str, Any]:
-    return {"type": "string", "description": description, "maxLength": longest}
+def _text_schema(description: str, most_characters: int = 10_000) -> dict[str, Any]:
+    return {"type": "string", "description": description, "maxLength": most_characters}
 
 
 def _whole_number_schema(description: str, most: int) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def _whole_number_schema(description: str, most: int) -> dict[str, Any]:
 
 
 _STRING, _INTEGER = {"type": "string"}, {"type": "integer"}
-_HASH = _text_schema("SHA-256 of the entry in hexadecimal, or its first 4 digits or more where only one begins so", 100)
+_HASH = _text_schema("The entry's SHA-256 hash in hexadecimal, or its first 4 or more digits if they are unique", 100)
 _PAGE = _strict_object_schema(("sha256", "text"), sha256=_STRING, text=_STRING)
 _ENTRY = _strict_object_schema(
     ("sha256", "size"),
@@ -51,7 +52,7 @@ _ENTRY = _strict_object_schema(
     time={"type": "number"},
     pinned={"type": "boolean"},
 )
-_NAMES = {"type": "array", "description": "IDs of tasks, or their beginnings", "items": _STRING}
+_NAMES = {"type": "array", "description": "The IDs of the tasks, or the beginnings of the IDs", "items": _STRING}
 _TASK_FIELDS = ("id", "state", "why", "answer", "text")
 _TASK = _strict_object_schema(_TASK_FIELDS, **dict.fromkeys(_TASK_FIELDS, _STRING))
 _PLACE = _strict_object_schema(
@@ -63,14 +64,14 @@ OFFERS = (
     OfferedTool(
         ToolName.RECALL,
         "Recall cached content",
-        "Bring back content from the cache: the passages with some words, some of its lines, the lines that match, or all of it page by page.",
+        "Return an entry of the cache. With find, return only the passages that contain certain words; with lines, only certain lines; with grep, only the lines that match a pattern. Without these, return the whole entry if it is short, or its beginning and an outline with line numbers.",
         _strict_object_schema(
             ("sha256",),
             sha256=_HASH,
-            find=_text_schema("Words of what you need"),
-            lines=_text_schema("Only these lines, such as 10-40", 40),
-            grep=_text_schema("Only lines that match this regular expression"),
-            context=_whole_number_schema("With grep: lines to show around each match", 50),
+            find=_text_schema("Words that the passages you need contain"),
+            lines=_text_schema("Return only these lines, for example 10-40", 40),
+            grep=_text_schema("Return only the lines that match this regular expression"),
+            context=_whole_number_schema("With grep: how many lines to show before and after each match", 50),
         ),
         _PAGE,
         cache_operations.recall_content,
@@ -78,12 +79,12 @@ OFFERS = (
     OfferedTool(
         ToolName.SEARCH_CACHE,
         "Search the cache",
-        "Search everything in the cache for words; gives hash, line and snippet of each place.",
+        "Search all content in the cache for words. For each match, this returns the entry's hash, the line number and a snippet.",
         _strict_object_schema(
             ("query",),
-            query=_text_schema("Words to find"),
-            tool=_text_schema("Only what this tool returned", 200),
-            limit=_whole_number_schema("At most so many", 50),
+            query=_text_schema("The words to search for"),
+            tool=_text_schema("Search only the outputs of this tool", 200),
+            limit=_whole_number_schema("The maximum number of matches to return", 50),
         ),
         _strict_object_schema(("hits",), hits={"type": "array", "items": _PLACE}),
         cache_operations.search_content,
@@ -91,21 +92,21 @@ OFFERS = (
     OfferedTool(
         ToolName.COMPACT_CACHE,
         "Compact cached content",
-        "Have the workspace's fast model read an entry, however long, and write down what you need of it.",
-        _strict_object_schema(("sha256", "keep"), sha256=_HASH, keep=_text_schema("What you need of it")),
+        "Let the workspace's fast model read an entry of any length and return only the information that you ask for.",
+        _strict_object_schema(("sha256", "keep"), sha256=_HASH, keep=_text_schema("What you need to know")),
         _PAGE,
         cache_operations.compact_content,
-        thinks=True,
+        asks_model=True,
     ),
     OfferedTool(
         ToolName.RECALL_HISTORY,
         "Recall folded messages",
-        "Show the messages that a handover or another fold stands for, word for word.",
+        "Return, word for word, the original messages that a handover document or another fold has replaced.",
         _strict_object_schema(
             ("fold",),
-            fold=_text_schema("The fold's name", 200),
-            find=_text_schema("Only the passages with these words, of the messages and of their outputs"),
-            conversation=_text_schema("Its conversation; the newest that knows the fold when left out", 200),
+            fold=_text_schema("The fold's ID", 200),
+            find=_text_schema("Return only passages of messages and tool outputs with these words"),
+            conversation=_text_schema("The conversation's ID. If omitted, the newest ones are searched", 200),
         ),
         _strict_object_schema(("fold", "text"), fold=_STRING, text=_STRING),
         cache_operations.recall_fold_messages,
@@ -113,11 +114,11 @@ OFFERS = (
     OfferedTool(
         "list_cached_content",
         "List cached content",
-        "List the newest entries of the cache.",
+        "List the newest entries of the cache, each with its hash, size, tool and source.",
         _strict_object_schema(
             (),
-            tool=_text_schema("Only what this tool returned", 200),
-            limit=_whole_number_schema("At most so many", cache_operations.MOST_LISTED),
+            tool=_text_schema("List only the outputs of this tool", 200),
+            limit=_whole_number_schema("The maximum number of entries to list", cache_operations.MOST_LISTED),
         ),
         _strict_object_schema(("total", "entries"), total=_INTEGER, entries={"type": "array", "items": _ENTRY}),
         cache_operations.list_content,
@@ -125,45 +126,45 @@ OFFERS = (
     OfferedTool(
         "put_cached_content",
         "Put content into the cache",
-        "Store text and get its hash, to recall or search it later, here or in Helix Desktop.",
+        "Store text in the cache. This returns the text's hash. You can recall and search the text later, here or in Helix Desktop.",
         _strict_object_schema(
             ("content",),
-            content=_text_schema("The text", cache_operations.MOST_PUT),
-            source=_text_schema("Where it comes from: a path, a command, an address", 1000),
-            tool=_text_schema("What made it", 200),
+            content=_text_schema("The text to store", cache_operations.MOST_PUT),
+            source=_text_schema("Where the text comes from, for example a path, a command or an address", 1000),
+            tool=_text_schema("The name of the tool that made the text", 200),
         ),
         _strict_object_schema(("sha256", "size", "lines"), sha256=_STRING, size=_INTEGER, lines=_INTEGER),
         cache_operations.put_content,
-        changes=True,
+        changes_workspace=True,
     ),
     OfferedTool(
         "add_task",
         "Give a task to a worker",
-        "Give a task to the workers of this workspace. Each task is run once, in its own conversation. Returns its ID at once, or the answer later where MCP tasks are known.",
+        "Give a task to the workers of this workspace. A worker runs each task once, in a conversation of its own. This returns the task's ID at once; show_tasks returns the answer. If your client supports MCP tasks, it gets the answer from the MCP task instead.",
         _strict_object_schema(
             ("text",),
-            text=_text_schema("What to do", 100_000),
-            agent=_text_schema("The workspace's agent that does it", 200),
-            key=_text_schema("A task with the same key is added once", 1_000),
-            after={**_NAMES, "description": "IDs or keys of tasks that must be done before"},
+            text=_text_schema("What the worker should do", 100_000),
+            agent=_text_schema("The name of the workspace's agent that should do the task", 200),
+            key=_text_schema("Tasks with the same key are added only once", 1_000),
+            after={**_NAMES, "description": "The IDs or keys of tasks that must be done before this task starts"},
         ),
         _strict_object_schema(("task",), task=_STRING),
         cache_operations.add_task,
-        changes=True,
-        thinks=True,
+        changes_workspace=True,
+        asks_model=True,
     ),
     OfferedTool(
         "show_tasks",
         "Show tasks",
-        "Show the state and the answer of tasks, by their IDs, and wait until they have ended; without IDs, the newest.",
-        _strict_object_schema((), tasks=_NAMES, wait_seconds=_whole_number_schema("Wait so long at most", 3_600)),
+        "Return the state and the answer of tasks. With wait_seconds, wait first until the tasks have ended. Without IDs, return the newest tasks.",
+        _strict_object_schema((), tasks=_NAMES, wait_seconds=_whole_number_schema("The longest time to wait", 3_600)),
         _strict_object_schema(("tasks",), tasks={"type": "array", "items": _TASK}),
         cache_operations.show_tasks,
     ),
     OfferedTool(
         "cache_stats",
         "Cache figures",
-        "How much the workspace's cache holds.",
+        "Return how many entries, bytes and tokens the workspace's cache holds.",
         _strict_object_schema(()),
         {
             "type": "object",

@@ -91,7 +91,7 @@ class ConversationRelay:
         found = client_configuration.build_client_snippet(
             client, command, name, folder=folder, home=places.home, environ=places.variables
         )
-        if client_configuration.write_client_snippet(found):
+        if client_configuration.add_snippet_if_missing(found):
             return f"The MCP server {name} was added to {found.file}."
         return f"The MCP server {name} is already in {found.file}."
 

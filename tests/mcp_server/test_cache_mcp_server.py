@@ -62,10 +62,10 @@ async def test_every_result_fits_its_schema() -> None:
     }
     async with connected() as (client, digest):
         for offer in OFFERS:
-            takes_hash = {"sha256": digest.hex} if "sha256" in offer.takes["properties"] else {}
+            takes_hash = {"sha256": digest.hex} if "sha256" in offer.input_schema["properties"] else {}
             result = await client.call_tool(offer.name, {**takes_hash, **calls.get(offer.name, {})})
             assert not result.is_error, text(result)
-            Draft202012Validator(offer.gives).validate(result.structured_content)
+            Draft202012Validator(offer.output_schema).validate(result.structured_content)
 
 
 async def test_recall_by_lines_by_pattern_and_by_a_short_hash() -> None:

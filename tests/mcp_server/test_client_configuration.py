@@ -27,13 +27,13 @@ def test_it_is_written_beside_what_is_there(client: str, tmp_path: Path) -> None
     outer = found.path_in[0]
     found.file.parent.mkdir(parents=True)
     found.file.write_text(json.dumps({outer: {"other": {"command": "x"}}, "theme": "é"}))
-    assert client_configuration.write_client_snippet(found)
+    assert client_configuration.add_snippet_if_missing(found)
     whole = json.loads(found.file.read_text())
     assert whole["theme"] == "é"
     assert whole[outer]["other"] == {"command": "x"}
     assert whole[outer]["helix"]["command"] == "helix-desktop"
     assert whole[outer]["helix"]["args"] == ["mcp", "--workspace", "w-1"]
-    assert not client_configuration.write_client_snippet(found)
+    assert not client_configuration.add_snippet_if_missing(found)
     assert json.loads(found.text)[outer]["helix"] == whole[outer]["helix"]
 
 
@@ -41,13 +41,13 @@ def test_comments_stay(tmp_path: Path) -> None:
     found = made("opencode", tmp_path)
     found.file.parent.mkdir(parents=True)
     found.file.write_text('{\n  // mine\n  "mcp": {"other": {"type": "remote"}}\n}')
-    assert client_configuration.write_client_snippet(found)
+    assert client_configuration.add_snippet_if_missing(found)
     text = found.file.read_text()
     servers = parse_commented_json(text, "it")["mcp"]
     assert "// mine" in text
     assert servers["helix"] == {"type": "local", "command": COMMAND, "enabled": True}
     assert servers["other"] == {"type": "remote"}
-    assert not client_configuration.write_client_snippet(found)
+    assert not client_configuration.add_snippet_if_missing(found)
 
 
 def test_codexs_own_folder_keeps_its_comments_and_other_servers(tmp_path: Path) -> None:
@@ -55,21 +55,21 @@ def test_codexs_own_folder_keeps_its_comments_and_other_servers(tmp_path: Path) 
     assert found.file == tmp_path / ".codex" / "config.toml"
     found.file.parent.mkdir()
     found.file.write_text('model = "x" # mine\n\n[mcp_servers.other]\ncommand = "y"\n')
-    assert client_configuration.write_client_snippet(found)
+    assert client_configuration.add_snippet_if_missing(found)
     text = found.file.read_text()
     assert text.startswith('model = "x" # mine\n')
     servers = tomllib.loads(text)["mcp_servers"]
     ours = {"command": COMMAND[0], "args": COMMAND[1:], "startup_timeout_sec": 60}
     assert servers == {"other": {"command": "y"}, "helix": ours}
-    assert not client_configuration.write_client_snippet(found)
+    assert not client_configuration.add_snippet_if_missing(found)
     assert found.file.read_text() == text
     found.file.write_text("mcp_servers = 3")
     with pytest.raises(ConfigFileMistake, match="Nothing was changed"):
-        client_configuration.write_client_snippet(found)
+        client_configuration.add_snippet_if_missing(found)
 
 
 def test_a_new_file_is_made(tmp_path: Path) -> None:
-    assert client_configuration.write_client_snippet(made("cursor", tmp_path))
+    assert client_configuration.add_snippet_if_missing(made("cursor", tmp_path))
     assert (tmp_path / "project" / ".cursor" / "mcp.json").exists()
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_understood_is_left_untouched(content: str, tmp_path: Path) 
     found.file.parent.mkdir(parents=True)
     found.file.write_text(content)
     with pytest.raises(ConfigFileMistake, match="Nothing was changed"):
-        client_configuration.write_client_snippet(found)
+        client_configuration.add_snippet_if_missing(found)
     assert found.file.read_text() == content
 
 
@@ -90,7 +90,7 @@ def test_a_link_stays_and_the_rights_stay(tmp_path: Path) -> None:
     real.chmod(0o600)
     found.file.parent.mkdir(parents=True)
     found.file.symlink_to(real)
-    assert client_configuration.write_client_snippet(found)
+    assert client_configuration.add_snippet_if_missing(found)
     assert found.file.is_symlink()
     assert "helix" in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
@@ -101,13 +101,13 @@ def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
     found.file.parent.parent.mkdir(parents=True)
     found.file.parent.write_text("no folder")
     with pytest.raises(StoreFailed, match="could not be"):
-        client_configuration.write_client_snippet(found)
+        client_configuration.add_snippet_if_missing(found)
 
 
 def test_gooses_is_shown_and_not_written(tmp_path: Path) -> None:
     found = made("goose", tmp_path)
     assert '  "helix":\n    name: "helix"' in found.text
     with pytest.raises(InvalidInput, match="yourself"):
-        client_configuration.write_client_snippet(found)
+        client_configuration.add_snippet_if_missing(found)
     with pytest.raises(InvalidInput, match="claude-code, codex, gemini, opencode, cursor, vscode, goose"):
         made("emacs", tmp_path)

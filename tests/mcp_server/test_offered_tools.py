@@ -27,4 +27,4 @@ def test_nothing_of_mcp_is_imported_before_it_is_needed(module: str) -> None:
 def test_every_offer_is_described() -> None:
     for offer in OFFERS:
         assert len(offer.description) > 20
-        assert all("description" in value for value in offer.takes["properties"].values())
+        assert all("description" in value for value in offer.input_schema["properties"].values())
