@@ -70,14 +70,14 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     results = [_replay_all_recordings(recordings, one, counter) for one in terms]
     compared = bool(arguments.compare)
     if arguments.json:
-        figures = text_report.results_as_json(results, compared=compared, points=arguments.points)
+        figures = text_report.results_as_json(results, is_comparison=compared, with_points=arguments.points)
         print(json.dumps(figures, ensure_ascii=False, indent=1))
         return 0
     for result in results:
         print(escape_control_characters("\n".join(text_report.report_lines(result))), end="\n\n")
     if compared:
         print("\n".join(text_report.comparison_lines(results)), end="\n\n")
-    print(text_report.LEGEND)
+    print("\n".join(text_report.legend_lines()))
     return 0
 
 

@@ -1,10 +1,9 @@
-"""Computes what requests would be billed, by a provider's prompt cache as Anthropic documents it.
+"""Computes what requests would be billed if a provider caches prompts as Anthropic documents it.
 
-A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier
-request had marked, that is at most 20 blocks before one of its own marks and was used in the last five minutes;
-what follows up to its last mark is written. A beginning shorter than 1,024 tokens is not cached at all.
-
-The unit is one fresh input token. Tokens are those of o200k_base, four more for each message.
+A request marks up to four of its blocks. It reads from the cache the longest beginning that an
+earlier request marked at most 20 blocks before one of its own marks and that was used in the last
+five minutes. The rest, up to its last mark, is written to the cache. Beginnings of less than 1,024
+tokens are not cached. The unit is one uncached input token (o200k_base; each message adds four).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
-# The tokens of the program's real system prompt and tools (tests/tools/test_workspace_tools.py).
+# The number of tokens in the program's real system prompt and tools (see tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
 LOOK_BACK = 20  # In blocks. The provider looks for a cached beginning up to this far before a mark.
 LEAST = 1_024  # In tokens. Shorter beginnings are not cached.
@@ -29,18 +28,18 @@ LIFETIME = 300.0  # In seconds. A beginning stays cached this long after its las
 PAUSE = 10.0  # In seconds. The assumed pause between two requests if a session records no times.
 
 Count = Callable[[str], int]
-Piece = tuple[object, int]  # A part of a request, as a comparable value, and its tokens.
+Piece = tuple[object, int]  # A part of a request as a comparable value, and its number of tokens.
 
 
 class RecallReason(Enum):
-    """Why a part is in a request."""
+    """Says why a part is in a request."""
 
     NO = "it is the session's own"
     RECALLED = "a recall by hash brought it"
     SEARCHED = "a search brought it"
 
 
-Why = Callable[[object], RecallReason]
+ReasonOf = Callable[[object], RecallReason]
 
 
 def never_recalled(_: object) -> RecallReason:
@@ -49,40 +48,47 @@ def never_recalled(_: object) -> RecallReason:
 
 @dataclass(slots=True)
 class BillingLedger:
-    """What a session sent and cost. `window` decides what overflowed."""
+    """Adds up what a session sent and cost. `window` decides which requests overflowed."""
 
     prices: RelativePrices
     window: int
     least: int = LEAST
     sent: int = 0
     billed: float = 0.0
-    recalls: float = 0.0  # The cost of recalls: requesting them, and writing and resending results.
-    searches: float = 0.0  # The part of `recalls` for what only a summary mentions.
+    recalls: float = 0.0  # The cost of requesting recalls, and of writing and resending their results.
+    searches: float = 0.0  # The part of `recalls` that was spent on what only a summary mentions.
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # The number of tokens in each step's request.
-    _sent: MarkedRequest = MarkedRequest()  # The last request, as one number for each block.
+    _sent: MarkedRequest = MarkedRequest()  # The last request. Each block is represented by one number.
     # Hashes of marked beginnings, each with the time of its last use.
     _known: dict[int, float] = field(default_factory=dict)
 
-    def bill_step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled) -> Usage:
-        """Bill a step of the agent. Return the usage that a provider would report."""
-        usage = self.bill_cached_request(pieces, output, at, why, beside=False)
+    def bill_step(
+        self, pieces: Sequence[Piece], output: int, seconds: float = 0.0, reason_of: ReasonOf = never_recalled
+    ) -> Usage:
+        """Bill a step of the agent, and return the usage that a provider would report."""
+        usage = self.bill_cached_request(pieces, output, seconds, reason_of, beside=False)
         self.steps.append(usage.input)
         return usage
 
     def bill_cached_request(
-        self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled, *, beside: bool = True
+        self,
+        pieces: Sequence[Piece],
+        output: int,
+        seconds: float = 0.0,
+        reason_of: ReasonOf = never_recalled,
+        *,
+        beside: bool = True,
     ) -> Usage:
-        """A request to the main model: a step, a recall, or, `beside` these, a summary over the same prefix.
-
-        `at`: seconds. `why`: why a part is in it; writing and carrying what recalls brought is theirs.
+        """Bill a request to the main model: a step, a recall, or (`beside`) a summary with the same
+        beginning. `reason_of` tells which parts recalls brought. These count as the cost of recalls.
         """
         total = sum(tokens for _, tokens in pieces)
         sent = self._sent
-        known, written = self._tokens_read_and_written(pieces, at)
+        known, written = self._update_cache_and_count_read_and_written(pieces, seconds)
         self._sent = sent if beside else self._sent
         self.sent += total
         self.output += output
@@ -95,29 +101,29 @@ class BillingLedger:
         for content, tokens in pieces:
             end += tokens
             each = price.read if end <= known else price.write if end <= known + written else 1.0
-            self._add_recall_cost(tokens * each, why(content))
+            self._add_cost_if_recalled(tokens * each, reason_of(content))
         return Usage(input=total, cache_read=known, cache_write=written, output=output)
 
     def bill_recall(
         self,
         pieces: Sequence[Piece],
         output: int,
-        at: float = 0.0,
+        seconds: float = 0.0,
         *,
-        asks: RecallReason = RecallReason.RECALLED,
-        why: Why = never_recalled,
+        reason: RecallReason = RecallReason.RECALLED,
+        reason_of: ReasonOf = never_recalled,
     ) -> Usage:
-        """Bill a request by which the agent recalls something. Reading it and the call
-        count as a recall's cost; what is new, the next request would have written anyway.
+        """Bill a request for a recall. Rereading the context and the call itself are its cost. Writing
+        new parts is not, because the next request would have written them anyway.
         """
-        usage = self.bill_cached_request(pieces, output, at, why, beside=False)
-        carried = sum(tokens for content, tokens in pieces if why(content) is RecallReason.NO)
-        self._add_recall_cost(self.prices.read * carried + self.prices.output * output, asks)
+        usage = self.bill_cached_request(pieces, output, seconds, reason_of, beside=False)
+        carried = sum(tokens for content, tokens in pieces if reason_of(content) is RecallReason.NO)
+        self._add_cost_if_recalled(self.prices.read * carried + self.prices.output * output, reason)
         return usage
 
-    def _add_recall_cost(self, cost: float, why: RecallReason) -> None:
-        self.recalls += cost * (why is not RecallReason.NO)
-        self.searches += cost * (why is RecallReason.SEARCHED)
+    def _add_cost_if_recalled(self, cost: float, reason: RecallReason) -> None:
+        self.recalls += cost * (reason is not RecallReason.NO)
+        self.searches += cost * (reason is RecallReason.SEARCHED)
 
     def bill_uncached_request(self, pieces: Sequence[Piece], output: int) -> Usage:
         """Bill a request to another model, at the same prices but without its cache."""
@@ -127,31 +133,31 @@ class BillingLedger:
         self.billed += total + output * self.prices.output
         return Usage(input=total, output=output)
 
-    def _tokens_read_and_written(self, pieces: Sequence[Piece], at: float) -> tuple[int, int]:
+    def _update_cache_and_count_read_and_written(self, pieces: Sequence[Piece], seconds: float) -> tuple[int, int]:
         blocks = [hash(content) for content, _ in pieces]
         chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))
         self._sent = self._sent.mark_next_request(blocks)
         marked = sorted({0, *self._sent.marked_blocks})
-        # Blocks after which a cached beginning may end, longest first.
+        # The blocks after which a cached beginning may end. The longest beginning comes first.
         reachable = sorted(
             {place - back for place in marked for back in range(LOOK_BACK) if place >= back}, reverse=True
         )
         for hit in reachable:
-            if at - self._known.get(chain[hit], -LIFETIME - at - 1) <= LIFETIME:
+            if seconds - self._known.get(chain[hit], -LIFETIME - seconds - 1) <= LIFETIME:
                 break
         else:
             hit = -1
         used = [one for one in chain[: hit + 1] if one in self._known]
         used += [chain[place] for place in marked if sizes[place] >= self.least]
-        self._known.update(dict.fromkeys(used, at))
+        self._known.update(dict.fromkeys(used, seconds))
         known = sizes[hit] if hit >= 0 else 0
         written = sizes[-1] - known if sizes and sizes[-1] >= self.least else 0
         return known, written
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:
-    """Return a request as the cache sees it: the system prompt, and then each part."""
+    """Return the system prompt and each part of a request, as the cache sees them."""
     made: list[Piece] = [(request.system, system_tokens)]
     for message in request.messages:
         said = any(not isinstance(part, ToolCall) for part in message.parts)
@@ -163,7 +169,7 @@ def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[P
 
 
 def count_part_tokens(part: MessagePart, count: Count) -> int:
-    """Return a part's tokens, including the four of a message that it begins."""
+    """Return the number of tokens in a part, including four if the part begins a message."""
     match part:
         case Text(text=text):
             return count(text) + MESSAGE_TOKENS
@@ -177,19 +183,19 @@ def count_part_tokens(part: MessagePart, count: Count) -> int:
             return IMAGE_TOKENS + MESSAGE_TOKENS
 
 
-def pieces_of_recorded(message: RecordedMessage, count: Count) -> Iterator[Piece]:
+def pieces_of_recorded_message(message: RecordedMessage, count: Count) -> Iterator[Piece]:
     yield message, count(message.text) + MESSAGE_TOKENS
     for call in message.calls:
         yield call, count(call.name) + count(call.arguments)
 
 
 def count_output_tokens(message: RecordedMessage, count: Count) -> int:
-    """Return the tokens billed as output for an assistant's message."""
-    return sum(tokens for _, tokens in pieces_of_recorded(message, count))
+    """Return the number of tokens that are billed as output for an assistant's message."""
+    return sum(tokens for _, tokens in pieces_of_recorded_message(message, count))
 
 
 def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
-    """Yield when each request of a session is made, by the session's own times if it has any."""
+    """Yield the time of each request of a session, taken from the recording if it has times."""
     now, last = 0.0, 0.0
     for message in messages:
         if message.role == "assistant":
@@ -199,13 +205,13 @@ def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
 
 
 def bill_without_folds(
-    messages: Sequence[RecordedMessage], ledger: BillingLedger, count: Count, head: int = HEAD_TOKENS
+    messages: Sequence[RecordedMessage], ledger: BillingLedger, count: Count, head_tokens: int = HEAD_TOKENS
 ) -> BillingLedger:
-    """Bill sending everything every time, even beyond the window."""
-    standing: list[Piece] = [("", head)]
+    """Bill a session in which everything is sent every time, even beyond the window."""
+    standing: list[Piece] = [("", head_tokens)]
     at = request_times(messages)
     for message in messages:
         if message.role == "assistant":
             ledger.bill_step(list(standing), count_output_tokens(message, count), next(at))
-        standing.extend(pieces_of_recorded(message, count))
+        standing.extend(pieces_of_recorded_message(message, count))
     return ledger

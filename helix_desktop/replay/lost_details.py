@@ -1,7 +1,8 @@
-"""Finds what a session's folds may have lost, without using the engine for that.
+"""Finds details that a session's folds may have lost, without using the engine.
 
-Unlike `engine/conversation_details.py`, on purpose, it reads the recording, not the facts, with its own
-patterns. A detail of a covered message is lost if it is neither in the view nor in an entry the view names.
+Unlike `engine/conversation_details.py`, it reads the recording instead of the facts, with patterns
+of its own. A folded message's detail is lost if it is neither in the view nor in an entry that the
+view names.
 """
 
 import hashlib
@@ -29,8 +30,8 @@ SHOWN = 300  # In characters. A replay must still contain only this much of a us
 Read = Callable[[Digest], Awaitable[bytes]]
 
 
-def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
-    """Yield details a message must not lose: the user's demands verbatim, errors, addresses, paths, names."""
+def details_of_recorded_message(message: RecordedMessage) -> Iterator[str]:
+    """Yield the user's demands word for word, and errors, addresses, paths and names."""
     if message.role == "user":
         yield from (said.strip()[:SHOWN] for said in _ENDS.split(message.text) if _DEMAND.search(said))
     if message.role == "tool":
@@ -38,13 +39,13 @@ def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
     for call in message.calls:
         values = parse_call_arguments(call.arguments)
         yield from filter(None, (text_at(values, key) for key in _PATH_KEYS))
-    for text in (text_without_escapes(message.text), *(text_without_escapes(call.arguments) for call in message.calls)):
+    for text in (text_or_json_values(message.text), *(text_or_json_values(call.arguments) for call in message.calls)):
         yield from _ADDRESS.findall(text)
         yield from _NAME.findall(text)
 
 
-def text_without_escapes(text: str) -> str:
-    """Return a text, or a JSON object's values without escapes."""
+def text_or_json_values(text: str) -> str:
+    """Return a JSON object's values as lines, or any other text unchanged."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -66,33 +67,33 @@ def _values_in_json(value: object) -> Iterator[str]:
 
 
 def digests_in_message(message: RecordedMessage) -> Iterator[Digest]:
-    """Yield hashes a message mentions as entries: from another program's cache, or invented."""
-    for text in (message.text, *(text_without_escapes(call.arguments) for call in message.calls)):
+    """Yield the hashes that a message names as entries. They may be invented."""
+    for text in (message.text, *(text_or_json_values(call.arguments) for call in message.calls)):
         yield from map(Digest.from_hex, NAMED.findall(text))
 
 
 class ReachableText:
-    """What can still be reached: the text of the view, and of the entries that it names."""
+    """The text of the view and of the entries that it names."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._text = "\n".join(map(_flatten_whitespace, texts))
+        self._text = "\n".join(map(_normalize_as_in_requests, texts))
         self._names = set(_NAME.findall(self._text))
 
     def holds_detail(self, detail: str) -> bool:
-        flat = _flatten_whitespace(detail)
+        flat = _normalize_as_in_requests(detail)
         return flat in self._names or flat in self._text
 
-    def unreachable_details(self, wanted: Iterable[str]) -> set[str]:
-        return {detail for detail in wanted if detail.strip() and not self.holds_detail(detail)}
+    def unreachable_details(self, details: Iterable[str]) -> set[str]:
+        return {detail for detail in details if detail.strip() and not self.holds_detail(detail)}
 
 
-def _flatten_whitespace(text: str) -> str:
-    """Return the text as in a request: NUL as its symbol, and any spaces as one."""
+def _normalize_as_in_requests(text: str) -> str:
+    """Replace NUL by a symbol and all white space by single spaces."""
     return " ".join(text.replace("\0", "\N{SYMBOL FOR NULL}").split())
 
 
 def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) -> Iterator[Digest]:
-    """Yield every hash in the view, in its words and behind its folds."""
+    """Yield every hash that the view mentions, and those of the contents behind its folds."""
     for block in blocks:
         yield from map(Digest.from_hex, NAMED.findall(text_of(block)))
         yield from (stored.digest for stored in block.cached)
@@ -101,7 +102,7 @@ def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) ->
 
 
 async def recall_and_verify(digest: Digest, read: Read) -> bytes | None:
-    """Return the original for a hash, proved by hashing it again, or None."""
+    """Return the content with this hash, or None if it is missing or damaged."""
     try:
         content = await read(digest)
     except HelixError:

@@ -1,9 +1,9 @@
-"""Finds what a reply uses that the view no longer shows, and the pages that bring it back.
+"""Finds what a reply uses although the view no longer shows it, and the pages that bring it back.
 
-A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood
-in the session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no
-identifier: it has a joint in it. A name that any reader of public code knows (`resources/known_names.txt`) is never
-missed. `RecallMode` says how the agent gets it back. Nothing here asks what the engine thinks it kept.
+A reference is missed if the recorded reply names an identifier or a path, or repeats a line in a
+call, that occurred in the session but is nowhere in the view, not even inside a longer path or line.
+Identifiers consist of joined parts, so ordinary words are none. Names that every reader of public
+code knows (`resources/known_names.txt`) are never missed. The engine is not asked what it kept.
 """
 
 import functools
@@ -23,16 +23,16 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage, message_texts
-from helix_desktop.replay.lost_details import text_without_escapes
+from helix_desktop.replay.lost_details import text_or_json_values
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.resources import resources_folder
 
-LINE = (24, 300)  # In characters. The shortest and the longest line that is recognised by its words.
+LINE = (24, 300)  # In characters. Lines of these lengths are recognised by their words.
 MOST_WORDS = 12  # The maximum number of words in an agent's search.
 MANY = 12  # If an agent needs more references than this from an entry, it reads the whole entry.
 SHORT = 1_500  # In characters. An agent reads shorter entries completely.
 PAGES_IN_ORDER = 3  # An agent is assumed to read this many pages in order, and then certain lines.
-MOST_WRONG = 3  # After it has opened this many wrong entries for a reply, an agent searches all entries.
+MOST_WRONG = 3  # After opening this many wrong entries for a reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools put before each line.
@@ -42,21 +42,20 @@ Uses = frozenset[str]
 
 
 class RecallMode(StrEnum):
-    """How an agent gets back what it misses."""
+    """Says how an agent gets back what it misses."""
 
     NONE = "none"  # The agent recalls nothing.
-    NAMED = "named"  # The agent reads the pages with what it misses, if the view names their entry.
-    # The agent does not know where to find what it misses.
-    # The agent opens entries whose description fits its reply: first by `find`, then page by page.
-    # If only a summary stands for what the agent misses, the agent searches first.
+    NAMED = "named"  # The agent reads the pages that contain what it misses, if the view names their entry.
+    # It opens entries whose description fits its reply. It first uses `find`, and then reads page by page.
+    # If what it misses is only in a summary, it searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # A recall's arguments besides the hash: names and values.
+Asked = tuple[tuple[str, str], ...]  # The names and values of a recall's arguments, without the hash.
 
 
 class ShownEntry(NamedTuple):
-    """An entry that can be recalled: its hash, its text, and the view's description of it."""
+    """An entry that can be recalled: its hash, its text, and how the view describes it."""
 
     name: str
     text: str
@@ -65,8 +64,8 @@ class ShownEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecalledPage:
-    """A page as the tool returns it. `asked`: words or lines; nothing for the first page. `named`: the view
-    names the entry, so no search is needed. `seeks`: what it is for, unless a search already brought that.
+    """A page as the tool returns it. `asked`: the words or lines to find; empty for the first page.
+    `named`: the view names the entry. `seeks`: what the page is read for.
     """
 
     entry: str
@@ -74,14 +73,14 @@ class RecalledPage:
     text: str
     holds: Uses
     named: bool
-    round: int = 0  # Recalls with equal numbers belong to the same request.
+    round: int = 0  # Recalls with the same number belong to the same request.
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _RecallQuery:
-    """How an agent asks for what it cannot see: by words of its reply that the view still shows."""
+    """Chooses words of a reply that the view still shows, to ask for what is missing."""
 
     reply: RecordedMessage
     seen: Uses
@@ -97,16 +96,16 @@ class _RecallQuery:
         return self.seen & {word.casefold() for line in self._lines_of_reply() for word in _WORD.findall(line)}
 
     def _lines_of_reply(self) -> list[str]:
-        return [line for text in message_texts(self.reply) for line in text_without_escapes(text).splitlines()]
+        return [line for text in message_texts(self.reply) for line in text_or_json_values(text).splitlines()]
 
 
 class MissedReferences:
-    """A session's account. `set_shown_view` takes each step's view; `references_used_but_not_in_view` returns what its reply misses."""
+    """Finds what each reply of a session misses in the view set before it."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # Each text of the session so far, under an invented name.
+        self._said: dict[str, str] = {}  # Each text of the session so far. The keys are invented names.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
@@ -115,14 +114,14 @@ class MissedReferences:
         self._opened_in_vain: set[str] = set()
 
     def add_earlier_message(self, message: RecordedMessage) -> None:
-        """Add a message of the session. From now on, its content has been in the session."""
+        """Add a message of the session. Later replies may refer to its content."""
         for text in message_texts(message):
             self._earlier |= self.references_in(text)
             if text.strip():
-                self._said[f"message {len(self._said)}"] = text_without_escapes(text)
+                self._said[f"message {len(self._said)}"] = text_or_json_values(text)
 
     def set_shown_view(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
-        """Set the view from which the next reply is made."""
+        """Set the view that the next reply is an answer to."""
         now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
             self._counts.subtract(self._shown.pop(key)[1])
@@ -131,11 +130,11 @@ class MissedReferences:
             self._counts.update(self._shown[key][1])
 
     def references_used_but_not_in_view(self, reply: RecordedMessage) -> set[str]:
-        """Return what the reply uses that was in the session but is nowhere in the view."""
-        return {one for one in self.references_used_by(reply) if self._counts[one] <= 0}
+        """Return what the reply uses that occurred in the session but is nowhere in the view."""
+        return {one for one in self.session_references_used_by(reply) if self._counts[one] <= 0}
 
-    def references_used_by(self, reply: RecordedMessage) -> set[str]:
-        """Return what the reply uses from the session that nobody could know otherwise."""
+    def session_references_used_by(self, reply: RecordedMessage) -> set[str]:
+        """Return what the reply uses and can only know from the session."""
         used: set[str] = set()
         for text in message_texts(reply):
             used |= self.references_in(text)
@@ -150,27 +149,28 @@ class MissedReferences:
         entries: Sequence[ShownEntry],
         view: Iterable[str],
         *,
-        summarised: bool,
-        recalls: RecallMode = RecallMode.SEARCHED,
+        has_summary: bool,
+        recall_mode: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
-        """Return the pages to read for it, in order, from entries the view names. If the agent searches
-        and the view has a summary, also from everything the summary may cover. `view`: its text.
+        """Return the pages to read, in order. They come from the entries that the view names, or, if
+        the agent searches and the view has a summary, from everything before. `view` has the view's
+        texts.
         """
-        if recalls is not RecallMode.SEARCHED:
+        if recall_mode is not RecallMode.SEARCHED:
             needed = self._choose_entries_holding(missed, entries)
             return [one for entry, held in needed for one in _pages_that_help(self._all_pages_of(entry), held)]
         said = set(view)
         asks = _RecallQuery(reply, frozenset().union(*map(self._words_in, said)), self.references_in)
-        chosen = self._open_entries_by_rank(missed, asks, entries)
+        chosen = self._pages_from_opened_entries(missed, asks, entries)
         left = missed.difference(*(page.seeks for page in chosen))
-        if left and summarised:
-            said = set(map(text_without_escapes, said))
+        if left and has_summary:
+            said = set(map(text_or_json_values, said))
             behind = [ShownEntry(name, text, text) for name, text in self._said.items() if text not in said]
-            chosen += self._search_behind_summaries(left, asks, behind)
+            chosen += self._pages_from_history_search(left, asks, behind)
         return chosen
 
     def _choose_entries_holding(self, missed: set[str], entries: Sequence[ShownEntry]) -> list[tuple[ShownEntry, Uses]]:
-        """Choose entries in turn: the one with the most of what is missed, or the shortest of equals."""
+        """Choose, one by one, the entry with most of what is still missed; of equals, the shortest."""
         left = set(missed)
         every = [one for one in entries if not left.isdisjoint(self.references_in(one.text))]
         chosen: list[tuple[ShownEntry, Uses]] = []
@@ -182,11 +182,11 @@ class MissedReferences:
                 left -= held
         return chosen
 
-    def _open_entries_by_rank(
+    def _pages_from_opened_entries(
         self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """Open at once as many matching entries as there are to find, then one after another. After
-        several in vain, or without another match, the agent searches all entries and reads what it finds.
+        """Open as many matching entries at once as are needed, and then one after another. After
+        several wrong ones, or without another match, search all entries.
         """
         needed = self._choose_entries_holding(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
@@ -200,37 +200,39 @@ class MissedReferences:
             if not held and entry.name in self._opened_in_vain:
                 continue
             at = max(0, opened - len(needed) + 1)
-            pages = self._pages_of_entry(entry, held, asks.words_to_search(held or left))
+            pages = self._choose_pages_of_entry(entry, held, asks.words_to_search(held or left))
             chosen += (
                 [replace(one, round=one.round + at, seeks=held) for one in pages]
                 if held
-                else self._mark_page_read_in_vain(pages, left, at)
+                else self._remember_vain_page(pages, left, at)
             )
             opened, wrong, left = opened + 1, wrong + (not held), left - held
         return (
-            [*chosen, *self._search_entries(left, asks, entries, max(0, opened - len(needed) + 1))] if left else chosen
+            [*chosen, *self._pages_from_search(left, asks, entries, max(0, opened - len(needed) + 1))]
+            if left
+            else chosen
         )
 
-    def _search_entries(
-        self, missed: Uses, asks: _RecallQuery, entries: Sequence[ShownEntry], at: int
+    def _pages_from_search(
+        self, missed: Uses, asks: _RecallQuery, entries: Sequence[ShownEntry], first_round: int
     ) -> list[RecalledPage]:
-        """Search everything cached, and read what holds it if the search did not show it."""
+        """Return a search, and the pages with what the search did not show."""
         words = asks.words_to_search(missed)
-        chosen = [_search_by_words(words, missed, at, ToolName.SEARCH_CACHE)] if words else []
+        chosen = [_build_search(words, missed, first_round, ToolName.SEARCH_CACHE)] if words else []
         for entry, held in self._choose_entries_holding(set(missed), entries):
-            pages = self._pages_of_entry(entry, held, asks.words_to_search(held))
-            chosen += [replace(page, round=page.round + at + 1, seeks=held) for page in pages]
+            pages = self._choose_pages_of_entry(entry, held, asks.words_to_search(held))
+            chosen += [replace(page, round=page.round + first_round + 1, seeks=held) for page in pages]
         return chosen
 
-    def _search_behind_summaries(
+    def _pages_from_history_search(
         self, missed: set[str], asks: _RecallQuery, behind: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """Search for each thing at once. If that fails, read what the words lead to, in order."""
+        """Return a search for each missed thing, and the pages to read if it fails."""
         chosen: list[RecalledPage] = []
         for entry, held in self._choose_entries_holding(missed, behind):
             words = asks.words_to_search(held)
             if words:
-                chosen.append(_search_by_words(words, held, 0, ToolName.RECALL_HISTORY))
+                chosen.append(_build_search(words, held, 0, ToolName.RECALL_HISTORY))
             spoken = frozenset(map(str.casefold, words.split()))
             ranked = _rank_by_words([(one, self._words_in(one.shown)) for one in behind], spoken)
             before = ranked[: ranked.index(entry)] if entry in ranked else ranked
@@ -238,38 +240,37 @@ class MissedReferences:
             vain = [
                 page
                 for one in fresh
-                for page in self._mark_page_read_in_vain(self._pages_of_entry(one, frozenset(), words), held, 0)
+                for page in self._remember_vain_page(self._choose_pages_of_entry(one, frozenset(), words), held, 0)
             ]
             chosen += [
                 replace(page, named=False, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
-                for number, page in enumerate([*vain, *self._choose_pages_to_read(entry, held)], 1)
+                for number, page in enumerate([*vain, *self._choose_pages_in_order(entry, held)], 1)
             ]
         return chosen
 
-    def _mark_page_read_in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
-        """Mark a first page read in vain, which the agent remembers."""
+    def _remember_vain_page(self, pages: Sequence[RecalledPage], seeks: Uses, round_number: int) -> list[RecalledPage]:
         self._opened_in_vain.add(pages[0].entry)
-        return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]
+        return [replace(pages[0], round=round_number, holds=frozenset(), seeks=seeks)]
 
-    def _pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
-        """Return an entry's pages: all at once if much is needed, else by words, then page after page."""
+    def _choose_pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
+        """Return all pages if much is needed, or else those found by words."""
         pages = self._all_pages_of(entry)
         if len(pages) == 1 and len(entry.text) <= SHORT:
             return pages
         if len(missed) > MANY:
-            return pages[: _last_page_with(pages, missed) + 1]
+            return pages[: _last_needed_index(pages, missed) + 1]
         if not words:
-            return self._choose_pages_to_read(entry, missed)
+            return self._choose_pages_in_order(entry, missed)
         said = text_passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
         found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said), named=True)
         left = missed - found.holds
-        rest = self._choose_pages_to_read(entry, left) if left else []
+        rest = self._choose_pages_in_order(entry, left) if left else []
         return [found, *(replace(page, round=page.round + 1) for page in rest)]
 
-    def _choose_pages_to_read(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
-        """Return pages in order up to the last one needed, or certain lines if that is far in."""
+    def _choose_pages_in_order(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
+        """Return the pages up to the last one needed, or only those that help if there are many."""
         pages = self._all_pages_of(entry)
-        last = _last_page_with(pages, missed)
+        last = _last_needed_index(pages, missed)
         if last >= PAGES_IN_ORDER:
             return _pages_that_help(pages, missed)
         return [replace(pages[number], round=number) for number in range(last + 1)]
@@ -291,7 +292,7 @@ class MissedReferences:
     def references_in(self, text: str) -> Uses:
         """Return a text's identifiers, paths, and lines without numbers and indentation."""
         if text not in self._found:
-            values = text_without_escapes(text)
+            values = text_or_json_values(text)
             lines = (_NUMBER.sub("", line, count=1).strip() for line in values.splitlines())
             named = (name for found in IDENTIFIER.findall(values) if _JOINT.search(name := found.rstrip("./-")))
             self._found[text] = frozenset((*named, *(line for line in lines if LINE[0] <= len(line) <= LINE[1])))
@@ -299,10 +300,10 @@ class MissedReferences:
 
 
 def missing_from_view(missed: set[str], view: Iterable[str]) -> set[str]:
-    """Return those that are nowhere in the view's text, even inside a longer path or line."""
+    """Return those that are nowhere in the view, even inside a longer path or line."""
     if not missed:
         return missed
-    said = "\n".join(map(text_without_escapes, view))
+    said = "\n".join(map(text_or_json_values, view))
     return {one for one in missed if not _occurs_as_whole_word(one, said)}
 
 
@@ -320,14 +321,14 @@ def _is_word_character(character: str) -> bool:
 
 
 def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
-    """Group pages that are requested together."""
+    """Group the pages that are requested together."""
     return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
 
 
-def build_shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
-    """Build an entry with the view's description: texts with its hash, or two lines of a long one."""
+def build_shown_entry(name: str, text: str, view_texts: Iterable[str]) -> ShownEntry:
+    """Build an entry described by the texts that name it, or by two lines of a long text."""
     about: list[str] = []
-    for each in said:
+    for each in view_texts:
         if name in each:
             lines = each.splitlines()
             near = (number for number, line in enumerate(lines) if name in line)
@@ -336,26 +337,26 @@ def build_shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
 
 
 def is_publicly_known(reference: str) -> bool:
-    """Whether readers of public code know it: a listed name, or a line that imports such a module."""
+    """Return whether this is a publicly known name, or a line that imports such a module."""
     if " " in reference:
         imported = _IMPORT.fullmatch(reference)
         return imported is not None and imported[1].split(".")[0] in _publicly_known_module_names()
-    return reference.removeprefix("self.").removeprefix("this.") in _read_public_names()
+    return reference.removeprefix("self.").removeprefix("this.") in _read_publicly_known_names()
 
 
 @functools.cache
-def _read_public_names() -> frozenset[str]:
+def _read_publicly_known_names() -> frozenset[str]:
     lines = (resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if not line.startswith("#"))
 
 
 @functools.cache
 def _publicly_known_module_names() -> frozenset[str]:
-    return frozenset(name.split(".")[0] for name in _read_public_names() if name.count(".") == 1)
+    return frozenset(name.split(".")[0] for name in _read_publicly_known_names() if name.count(".") == 1)
 
 
 def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:
-    """Return entries that share a word, best first, by BM25 over their descriptions, then newest first."""
+    """Return the entries that share a word with the query, ranked by BM25, then by age."""
     mean = sum(len(said) for _, said in entries) / max(1, len(entries))
     commons = Counter(word for _, said in entries for word in said & words)
 
@@ -367,19 +368,17 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
     return [one for worth, _, one in sorted(scored, reverse=True, key=lambda row: row[:2]) if worth > 0]
 
 
-def _search_by_words(words: str, seeks: Uses, at: int, tool: ToolName) -> RecalledPage:
-    """Return a search, whose result is known once it is made."""
+def _build_search(words: str, seeks: Uses, round_number: int, tool: ToolName) -> RecalledPage:
     asked = "query" if tool is ToolName.SEARCH_CACHE else "find"
-    return RecalledPage("", ((asked, words),), "", frozenset(), named=False, round=at, tool=tool, seeks=seeks)
+    return RecalledPage("", ((asked, words),), "", frozenset(), named=False, round=round_number, tool=tool, seeks=seeks)
 
 
-def _last_page_with(pages: Sequence[RecalledPage], missed: Uses) -> int:
-    """Return the last page needed, if each thing is taken from the first page that has it."""
+def _last_needed_index(pages: Sequence[RecalledPage], missed: Uses) -> int:
     return max((pages.index(page) for page in _pages_that_help(pages, missed)), default=0)
 
 
 def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> list[RecalledPage]:
-    """Return the pages that help, each with something that no page before it has."""
+    """Return the pages that hold something that no earlier page holds."""
     left, holding = set(missed), list[RecalledPage]()
     for one in pages:
         if not left.isdisjoint(one.holds):
@@ -389,7 +388,7 @@ def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> li
 
 
 def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield a text's pages as the tool returns them, each with the lines to ask for."""
+    """Yield a text's pages as the tool returns them, each with its range of lines."""
     first = 1
     while first <= len(lines):
         text, last = cut_to_page(tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS)

@@ -1,4 +1,4 @@
-"""Computes a replay's figures for one session under one policy, and for several together."""
+"""Computes a replay's figures for one session under one policy, and for several sessions."""
 
 import statistics
 from collections import Counter
@@ -9,8 +9,9 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
-_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # The largest value over sessions. Others are summed.
-# Figures that `--json` shows in another form or leaves out.
+# A total has the largest value of these figures, and the sum of the others.
+_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")
+# `--json` shows these figures in another form or omits them.
 _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
 
@@ -22,15 +23,13 @@ class FoldMark:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFigures:
-    """`used` and `standing`: identifiers that came again, and those of them that were in the view.
-
-    `overflowed`: sessions with a request larger than the window. `fallbacks`: folds that a
-    strategy gave up, or that needed more than the usual writer. `waited`: the longest wait of a
-    turn for folds, in seconds; `longest_admission`: for one batch of outputs. `plain_sent`,
-    `plain_billed`, `plain_peak`: with everything sent every time. `billed` excludes recalls.
-    `recalls_billed`: requesting them, and writing and sending their results; `searches_billed`:
-    the part of it for what only a summary mentions. Both include the head, which has `head_tokens`
-    tokens. `standing_plain`: what of `standing` is in more than a marker or a list of names.
+    """`used` counts identifiers that were used again, `standing` those of them in the view, and
+    `standing_plain` those that are not only in a marker or a list of names. `overflowed` counts
+    sessions with a request larger than the window, and `fallbacks` folds that failed or needed
+    another writer. `waited` is the longest time in seconds that a turn waited for folds, and
+    `longest_admission` for one batch of outputs. `plain_…` applies to sending everything every time.
+    `billed` excludes recalls. `recalls_billed` is the cost of requesting them and of their results,
+    and `searches_billed` the part of it for what only a summary mentions. All include the head.
     """
 
     name: str
@@ -64,7 +63,7 @@ class ReplayFigures:
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: "Sequence[ReplayFigures]" = ()  # The sessions that this total was computed from.
+    of: "Sequence[ReplayFigures]" = ()  # If this is a total, the sessions that it was computed from.
 
     @property
     def retained_share(self) -> float:
@@ -76,7 +75,7 @@ class ReplayFigures:
 
     @property
     def billed_with_recalls(self) -> int:
-        """Return everything billed: with the head and with recalls."""
+        """Return everything that is billed, including the head and recalls."""
         return self.billed + self.recalls_billed
 
     @property
@@ -85,7 +84,7 @@ class ReplayFigures:
 
     @property
     def median_window_share(self) -> float:
-        """Return the median share of the window in a step's request."""
+        """Return the median size of a step's request as a share of the window."""
         return statistics.median(self.steps) / self.window if self.steps else 0.0
 
     @property
@@ -93,10 +92,10 @@ class ReplayFigures:
         return self.peak / self.window
 
     def as_json(self) -> dict[str, object]:
-        """Return the values for `--json`, as integers except for shares."""
+        """Return the values for `--json`. All except shares are integers."""
         return {
             "steps": len(self.steps),
-            **{name: getattr(self, name) for name in _names_of_counts() if name not in _SHOWN_OTHERWISE},
+            **{name: getattr(self, name) for name in _names_of_integer_fields() if name not in _SHOWN_OTHERWISE},
             "undo_identical": self.undo_identical,
             "effective": self.billed_with_recalls,
             "peak": round(self.peak_window_share, 4),
@@ -112,7 +111,7 @@ class ReplayFigures:
         } | self._figures_by_fit()
 
     def _figures_by_fit(self) -> dict[str, object]:
-        """Return, for a total, the sessions that fit in the window unchanged, and the others."""
+        """Return a total's figures for sessions that fit in the window unfolded, and others."""
         groups = {
             "fitting": [one for one in self.of if one.fits_window],
             "overflowing": [one for one in self.of if not one.fits_window],
@@ -120,7 +119,7 @@ class ReplayFigures:
         return {name: _brief_figures(group) for name, group in groups.items()} if self.of else {}
 
 
-def _names_of_counts() -> list[str]:
+def _names_of_integer_fields() -> list[str]:
     return [item.name for item in fields(ReplayFigures) if item.type is int]
 
 
@@ -132,26 +131,28 @@ def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
     return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
 
 
-def sum_figures(all_of: Sequence[ReplayFigures]) -> ReplayFigures:
-    """Sum up sessions: totals, the largest peak, and the median over all steps."""
+def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:
+    """Return the totals of several sessions, with the largest peak and the steps of all of them."""
     folds: Counter[str] = Counter()
     details: Counter[str] = Counter()
-    for one in all_of:
+    for one in sessions:
         folds.update(one.folds)
         details.update(one.details)
-    summed = [name for name in _names_of_counts() if name not in (*_LARGEST, "window", "head_tokens", "sessions")]
-    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in all_of) for name in summed}
-    largest: dict[str, Any] = {name: max(getattr(one, name) for one in all_of) for name in _LARGEST}
+    summed = [
+        name for name in _names_of_integer_fields() if name not in (*_LARGEST, "window", "head_tokens", "sessions")
+    ]
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in sessions) for name in summed}
+    largest: dict[str, Any] = {name: max(getattr(one, name) for one in sessions) for name in _LARGEST}
     return ReplayFigures(
         name="total",
-        window=all_of[0].window,
-        steps=[step for one in all_of for step in one.steps],
+        window=sessions[0].window,
+        steps=[step for one in sessions for step in one.steps],
         folds=folds,
         details=details,
-        head_tokens=all_of[0].head_tokens,
-        of=tuple(all_of),
-        undo_identical=all(one.undo_identical for one in all_of),
-        sessions=len(all_of),
+        head_tokens=sessions[0].head_tokens,
+        of=tuple(sessions),
+        undo_identical=all(one.undo_identical for one in sessions),
+        sessions=len(sessions),
         **sums,
         **largest,
     )

@@ -1,4 +1,4 @@
-"""Observes a conversation during its replay: what views showed, what was folded, recalled or lost."""
+"""Observes a conversation during its replay: what was shown, folded, recalled or lost."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ DOCUMENTS = (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION)
 
 
 class ReplayObserver:
-    """Notified of every step by the player, and of every fact by the conversation."""
+    """Collects what a replay shows, from the player's steps and the conversation's facts."""
 
     def __init__(
         self, conversation: Conversation, cache: ContentCache, usual: Sequence[str], tokens: TokenCounter
@@ -48,67 +48,69 @@ class ReplayObserver:
         self._output_tokens = 0
 
     def observe_recorded_message(self, message: RecordedMessage, tokens: int) -> None:
-        """Note a recorded message that has become facts. `tokens`: its size."""
+        """Remember a recorded message that has become facts. `tokens` is its size."""
         self._retention.remember_identifiers_of(message)
         self._misses.add_earlier_message(message)
-        self._details.update(dict.fromkeys(lost_details.details_of_recorded(message)))
+        self._details.update(dict.fromkeys(lost_details.details_of_recorded_message(message)))
         self._foreign.update(lost_details.digests_in_message(message))
         if message.role == "tool":
             self._outputs += tokens
 
     def remember_output_text(self, stored: facts.Stored, text: str) -> None:
-        """Remember an output's text, to avoid reading it again."""
+        """Remember an output's text, so that it need not be read again."""
         self._texts[stored.digest] = text
 
     async def observe_step(self, view: View, request: Request, reply: RecordedMessage) -> None:
         self._steps += 1
         await self.observe_request(view, request)
         self._retention.set_current_view(view.blocks)
-        self._retention.count_uses(reply)
+        self._retention.count_known_identifiers_in(reply)
         self._output_tokens += self._outputs
         await self._verify_new_hashes(view.blocks)
         if self._document_is_new:
             self._document_is_new = False
-            await self._find_unreachable_details(view.blocks)
+            await self._add_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
         self._illegal += bool(request_building.find_violations(request) or request_legality.find_complaints(request))
-        await self._read_block_contents(view.blocks)
+        await self._remember_block_texts(view.blocks)
 
-    async def pages_missed_by(
-        self, view: View, reply: RecordedMessage, recalls: missed_references.RecallMode
+    async def pages_recalled_before_reply(
+        self, view: View, reply: RecordedMessage, recall_mode: missed_references.RecallMode
     ) -> list[missed_references.RecalledPage]:
-        """Return the pages an agent would have recalled before writing the reply to this view."""
+        """Return the pages that an agent would have recalled before this reply."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         missed = missed_references.missing_from_view(
             self._misses.references_used_but_not_in_view(reply), map(self._text_in_block, view.blocks)
         )
-        if not missed or recalls is missed_references.RecallMode.NONE:
+        if not missed or recall_mode is missed_references.RecallMode.NONE:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)
         said = [self._text_in_block(block) for block in view.blocks]
         entries: list[missed_references.ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if digest not in indexes:  # An index only lists what was there, so it answers no recall.
+            if digest not in indexes:  # An index only lists contents, so reading it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
                 entries += [missed_references.build_shown_entry(digest.hex, text, said)] if content is not None else []
-        return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
+        return self._misses.pages_to_recall(
+            missed, reply, entries, said, has_summary=summarised, recall_mode=recall_mode
+        )
 
-    async def finish_observing(self, billed: ReplayFigures) -> ReplayFigures:
-        """Make the last observations, and return the figures with all of them."""
+    async def complete_figures(self, billing_figures: ReplayFigures) -> ReplayFigures:
+        """Make the last observations, and add all of them to the figures."""
         blocks = self._conversation.current_view().blocks
-        await self._read_block_contents(blocks)
+        await self._remember_block_texts(blocks)
         await self._verify_new_hashes(blocks)
-        await self._find_unreachable_details(blocks)
+        await self._add_unreachable_details(blocks)
         details = Counter(lost=len(self._lost))
         for fold in self._folds:
             if fold.kind in DOCUMENTS:
                 kept = fold.details
                 details.update(found=kept.found, kept=kept.kept, added=kept.added, entry=kept.entry)
         return replace(
-            billed,
+            billing_figures,
             folds=Counter(str(fold.kind) for fold in self._folds),
             marks=self._marks,
             illegal_requests=self._illegal,
@@ -135,10 +137,10 @@ class ReplayObserver:
             self._document_is_new |= fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT)
 
     def _is_fallback(self, fold: facts.Folded) -> bool:
-        """Whether this is a truncation, or its writer is not one of the usual."""
+        """Return whether the fold is a truncation, or was written by another model than usual."""
         return fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
 
-    async def _read_block_contents(self, blocks: Iterable[Block]) -> None:
+    async def _remember_block_texts(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
             stored = _stored_of_block(block)
             if stored is not None and stored.digest not in self._texts:
@@ -153,13 +155,13 @@ class ReplayObserver:
             case facts.Text(text=text) | facts.Reasoning(text=text):
                 return text
             case facts.ToolCall(arguments=arguments):
-                return lost_details.text_without_escapes(arguments)
+                return lost_details.text_or_json_values(arguments)
             case _:
                 stored = _stored_of_block(block)
                 return self._text_of_stored(stored) if stored else ""
 
     async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
-        """Recall the original for every new hash. The cache need not have those of the recording."""
+        """Recall every new hash. The cache may lack those of the recording."""
         fresh = [block for block in blocks if id(block) not in self._seen]
         self._seen = {id(block): block for block in blocks}
         for digest in lost_details.digests_in_view(fresh, self._text_in_block):
@@ -168,20 +170,20 @@ class ReplayObserver:
                 if back or digest not in self._foreign:
                     self._proved[digest] = back
 
-    async def _find_unreachable_details(self, blocks: Sequence[Block]) -> None:
+    async def _add_unreachable_details(self, blocks: Sequence[Block]) -> None:
         named = [
             await lost_details.recall_and_verify(digest, self._cache.read_content)
             for digest in dict.fromkeys(lost_details.digests_in_view(blocks, self._text_in_block))
         ]
         entries = [
-            lost_details.text_without_escapes(entry.decode("utf-8", "replace")) for entry in named if entry is not None
+            lost_details.text_or_json_values(entry.decode("utf-8", "replace")) for entry in named if entry is not None
         ]
         standing = lost_details.ReachableText([*map(self._text_in_block, blocks), *entries])
         self._lost |= standing.unreachable_details(self._details)
 
 
 def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
-    """Whether undoing every fold gives the view without folds."""
+    """Return whether undoing every fold restores the view as it would be without folds."""
     undone = build_state(recorded_facts)
     while undone.live_folds:
         before = len(undone.live_folds)
@@ -195,7 +197,7 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
 
 
 def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:
-    """Return the state without folds. Facts that do nothing take their numbers."""
+    """Return the state without folds. Facts without effect keep their numbers taken."""
     kept = (
         facts.Recorded(each.conversation, each.seq, each.time, facts.BreakerClosed(facts.FoldKind.MARKER))
         if isinstance(each.fact, facts.Folded | facts.Unfolded | facts.FoldFailed)

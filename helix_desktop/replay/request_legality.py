@@ -1,7 +1,7 @@
-"""Judges whether a provider would accept a request: a second opinion besides the engine's rules.
+"""Judges whether a provider would accept a request, as a second opinion on the engine's rules.
 
-The request is written as OpenAI's flat list of messages and read from start to end, as by a
-provider. Anthropic's further demands (alternating roles, the user first and last) are checked, too.
+The request is flattened to OpenAI's list of messages and read as a provider reads it. Anthropic also
+demands that roles alternate and that the user is first and last.
 """
 
 import itertools
@@ -23,13 +23,13 @@ class FlatMessage:
 
 
 def find_complaints(request: Request) -> list[str]:
-    """Return reasons why a provider would refuse the request; empty for a legal one."""
+    """Return why a provider would refuse the request, or nothing if it is legal."""
     flat = list(flatten_request(request))
-    return [*_complaints_about_roles(request), *_complaints_about_empty(flat), *_complaints_about_results(flat)]
+    return [*_complaints_about_roles(request), *_complaints_about_contents(flat), *_complaints_about_results(flat)]
 
 
 def flatten_request(request: Request) -> Iterator[FlatMessage]:
-    """Yield results, then what the user says. An assistant's text and calls stay together."""
+    """Yield results before the user's words, and an assistant's text with its calls."""
     for message in request.messages:
         texts = "".join(part.text for part in message.parts if isinstance(part, Text))
         if message.role is Role.ASSISTANT:
@@ -55,7 +55,7 @@ def _complaints_about_roles(request: Request) -> Iterator[str]:
             yield "a message says nothing but reasoning"
 
 
-def _complaints_about_empty(flat: list[FlatMessage]) -> Iterator[str]:
+def _complaints_about_contents(flat: list[FlatMessage]) -> Iterator[str]:
     for number, message in enumerate(flat):
         if not message.text.strip() and not message.calls and not message.pictures:
             yield f"message {number} of the {message.role} is empty"

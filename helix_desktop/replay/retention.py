@@ -1,8 +1,7 @@
-"""Measures how much of what the agent uses was still in the view from which it worked.
+"""Measures how many identifiers that the agent uses were still in its view.
 
-Of the identifiers in a reply and its arguments that had occurred before, this is the
-share that was in its view. Handovers, observations and truncations do not count,
-whatever they say. Plain retention does not count markers and lists of names either.
+Only those count that had occurred before. Handovers, observations and truncations do not count as
+showing them. For plain retention, markers and lists of names do not, either.
 """
 
 import re
@@ -21,7 +20,7 @@ Resolve = Callable[[Stored], str]
 
 
 class ReferenceRetention:
-    """Counts over one session. `set_current_view` takes each step's view, `count_uses` its reply."""
+    """Counts, over one session, the identifiers of replies and whether the view had them."""
 
     def __init__(self, resolve: Resolve) -> None:
         self.used = 0
@@ -35,25 +34,23 @@ class ReferenceRetention:
         self._found: dict[str, frozenset[str]] = {}
 
     def remember_identifiers_of(self, message: RecordedMessage) -> None:
-        """Note a message's names, which have occurred from now on."""
         for text in message_texts(message):
             self._earlier |= self._identifiers_in(text)
 
     def set_current_view(self, blocks: Iterable[Block]) -> None:
-        """Set the view for the next reply. Views share blocks, so only changed ones are examined."""
+        """Set the view for the next reply. Views share blocks, so only new blocks are examined."""
         now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
             _, names, said = self._shown.pop(key)
             self._counts.subtract(names)
             self._plain.subtract(said)
         for key in now.keys() - self._shown.keys():
-            names, said = self._names_in_block(now[key])
+            names, said = self._all_and_plain_names_in_block(now[key])
             self._shown[key] = (now[key], names, said)
             self._counts.update(names)
             self._plain.update(said)
 
-    def count_uses(self, reply: RecordedMessage) -> None:
-        """Count the reply to the last view."""
+    def count_known_identifiers_in(self, reply: RecordedMessage) -> None:
         named: set[str] = set()
         for text in message_texts(reply):
             named |= self._identifiers_in(text)
@@ -62,8 +59,8 @@ class ReferenceRetention:
         self.standing += sum(self._counts[name] > 0 for name in known)
         self.standing_plain += sum(self._plain[name] > 0 for name in known)
 
-    def _names_in_block(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
-        """Return all identifiers, and those in more than a marker or list of names."""
+    def _all_and_plain_names_in_block(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+        """Return all identifiers, and those outside markers and lists of names."""
         text = "" if block.kind in SUMMARIES else self._text_shown_by(block)
         names = self._identifiers_in(text)
         return names, self._identifiers_in(_NAMES_ONLY.sub("", text)) if block.fold else names

@@ -1,8 +1,8 @@
-"""Plays one recorded session through the real engine: conversation, folding, strategies and rules.
+"""Plays a recorded session through the real engine.
 
-What people, models and tools said comes from the recording, and folds from a stand-in. One
-request precedes every recorded reply, at its recorded time or ten seconds after the last step.
-If the reply uses what the view no longer shows, pages with it are recalled first, and billed.
+What people, models and tools said comes from the recording, and folds come from a stand-in. A
+request precedes every recorded reply, at its recorded time or ten seconds after the last one. What
+the reply uses but the view no longer shows is recalled first, and billed.
 """
 
 import asyncio
@@ -34,21 +34,21 @@ from helix_desktop.replay.simulated_clock import LoopClock
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments and output.
+Answered = tuple[str, dict[str, str], str]  # The tool, the arguments and the output of a recall.
 RECALLED = "recalled-"  # The ids of recalls that the replay adds for the agent begin with this.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
-WORD_WITH_CALL = "again "  # This word is one token. It is repeated to make the text beside a recall.
+WORD_WITH_CALL = "again "  # This word is one token. Repeated, it stands for the text beside a recall.
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """The terms of a replay besides the session. `head`: tokens of system prompt and tools in every
-    request. `recalls`: how missed things are recalled and billed. `output_growth`: by what share each
-    output would grow if no context were sent, in proportion to what is left out. A randomized trial
-    of compressed prompts (arXiv 2603.23525) saw 3 % more output with a fifth kept, which is 0.0375.
+    """The settings of a replay. `head` is the number of tokens in the system prompt and tools, and
+    `recalls` says how missed references are recalled. `output_growth` is the share by which outputs
+    would grow if no context were sent. A trial of compressed prompts (arXiv 2603.23525) saw 3 % more
+    output with a fifth kept, which corresponds to 0.0375.
     """
 
     policy: Policy
@@ -62,7 +62,7 @@ class ReplayTerms:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStores:
-    """Where a replayed conversation is stored: in memory, or in real stores."""
+    """The stores of a replayed conversation, in memory or on the disk."""
 
     journal: JournalPort
     cache: ContentCache
@@ -85,16 +85,16 @@ class SessionPlayer:
         self._ledger = BillingLedger(terms.prices, terms.window)
         self._times = cache_billing.request_times(recording.messages)
         self._recalled = 0
-        self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
-        self._plain_tokens = self._system_tokens  # The tokens of a request without folds.
+        self._words_with_recall = _build_average_text_with_calls(recording.messages, self._tokens)
+        self._plain_tokens = self._system_tokens  # The number of tokens in a request without folds.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
         self._waited_now = 0.0
         self._longest_admission = 0.0
 
-    async def play_session(self, moved: Callable[[int], None] = lambda _: None) -> ReplayFigures:
-        """Play the whole session. `moved` is called for every message, for a progress bar."""
+    async def play_session(self, on_message: Callable[[int], None] = lambda _: None) -> ReplayFigures:
+        """Play the whole session, and report each message's number for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
         self._watching = ReplayObserver(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
         self._folding = self._build_folding()
@@ -106,9 +106,9 @@ class SessionPlayer:
             waiting=self._await_and_add_wait_time,
             stored=self._watching.remember_output_text,
         )
-        await self._conversation.append_facts(*self._setup_facts())
+        await self._conversation.append_facts(*self._build_first_facts())
         try:
-            await self._play_messages(moved)
+            await self._play_messages(on_message)
             await self._folding.aclose()
             return await self._collect_figures()
         finally:
@@ -131,7 +131,7 @@ class SessionPlayer:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _setup_facts(self) -> list[facts.Fact]:
+    def _build_first_facts(self) -> list[facts.Fact]:
         price = self._terms.prices
         return [
             facts.SystemSet(self._system_text, self._system_tokens),
@@ -143,7 +143,7 @@ class SessionPlayer:
             ),
         ]
 
-    async def _play_messages(self, moved: Callable[[int], None]) -> None:
+    async def _play_messages(self, on_message: Callable[[int], None]) -> None:
         batch: list[RecordedMessage] = []
         for number, message in enumerate(self._recording.messages, 1):
             if batch and message.role != "tool":
@@ -159,7 +159,7 @@ class SessionPlayer:
             self._watching.observe_recorded_message(message, self._tokens.count_tokens(message.text))
             if message.role != "system":
                 self._plain_tokens += cache_billing.count_output_tokens(message, self._tokens.count_tokens)
-            moved(number)
+            on_message(number)
         if batch:
             await self._play_outputs(batch)
         await self._end_played_turn()
@@ -172,25 +172,23 @@ class SessionPlayer:
     async def _play_reply(self, message: RecordedMessage) -> None:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
-        view, request = await self._next_request()
+        view, request = await self._fold_and_build_next_request()
         await self._watching.observe_step(view, request, message)
-        if pages := await self._watching.pages_missed_by(view, message, self._terms.recalls):
+        if pages := await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
-        # The number of tokens that are billed as output.
         output = cache_billing.count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))
         usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
 
-    async def _next_request(self) -> tuple[View, Request]:
-        """Return the next request's view, after the folding before it."""
+    async def _fold_and_build_next_request(self) -> tuple[View, Request]:
         view = await self._following.prepare_next_view()
         return view, request_building.build_request(view, await self._contents.read_view_contents(view))
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
-        """Recall pages in rounds, as an agent would. Return the request that follows."""
+        """Recall pages in rounds, as an agent would. Return the request after the last round."""
         searches, brought = (ToolName.SEARCH_CACHE, ToolName.RECALL_HISTORY), ""
         for named in (True, False):
             kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
@@ -198,14 +196,14 @@ class SessionPlayer:
                 asked = [page for page in together if not page.seeks or any(one not in brought for one in page.seeks)]
                 if not asked:
                     continue
-                calls = [await self._recall_page(page) for page in asked]
+                calls = [await self._recall_page_as_call(page) for page in asked]
                 brought += "".join(text for tool, _, text in calls if tool in searches)
                 await self._play_recall_request(request, calls)
-                view, request = await self._next_request()
+                view, request = await self._fold_and_build_next_request()
                 await self._watching.observe_request(view, request)
         return request
 
-    async def _recall_page(self, page: RecalledPage) -> Answered:
+    async def _recall_page_as_call(self, page: RecalledPage) -> Answered:
         asked = dict(page.asked)
         words = asked.get("find", "")
         cache, tokens = self._stores.cache, self._tokens
@@ -224,7 +222,7 @@ class SessionPlayer:
         return page.tool, {"sha256": page.entry} | asked, text
 
     async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
-        """Play a request answered with these calls, and their results: tool, arguments, output."""
+        """Play a request that is answered with these calls, and then their results."""
         asks = RecallReason.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else RecallReason.RECALLED
         begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
         named = [
@@ -235,7 +233,7 @@ class SessionPlayer:
         output = cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
         now = asyncio.get_running_loop().time()
         usage = self._ledger.bill_recall(
-            self._billing_pieces_of(request), output, now, asks=asks, why=self._recall_reason_of
+            self._billing_pieces_of(request), output, now, reason=asks, reason_of=self._recall_reason_of
         )
         await self._following.record_reply(self._build_agent_reply(reply, usage), self._conversation.state.last_seq)
         await self._play_outputs(
@@ -258,7 +256,7 @@ class SessionPlayer:
         self._longest_admission = max(self._longest_admission, self._waited_now - before)
 
     async def _await_and_add_wait_time(self, work: Awaitable[T]) -> T:
-        """Add the time that a turn waits for this. Background work does not count."""
+        """Add how long a turn waits for this work. Background work does not count."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         found = await work
@@ -307,10 +305,10 @@ class SessionPlayer:
             waited=self._waited,
             longest_admission=self._longest_admission,
         )
-        return await self._watching.finish_observing(billed)
+        return await self._watching.complete_figures(billed)
 
     def _recall_reason_of(self, part: object) -> RecallReason:
-        """Return why a part is in a request."""
+        """Return whether a part is in a request because of a recall or a search."""
         if isinstance(part, facts.Text):
             return RecallReason.RECALLED if part.text == self._words_with_recall else RecallReason.NO
         name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, facts.ToolCall) else ""
@@ -319,27 +317,28 @@ class SessionPlayer:
         return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO
 
 
-def _format_words_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter) -> str:
-    """Return as many words as the recorded agent says and thinks beside its calls, on average."""
+def _build_average_text_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter) -> str:
+    """Return a text of the average length that the recorded agent says beside its calls."""
     said = [tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning) for one in messages if one.calls]
     return (WORD_WITH_CALL * round(sum(said) / len(said))).strip() if said else ""
 
 
 class RememberingCounter:
-    """A `TokenCounter` that remembers results of a slower one, since replays recount the same texts."""
+    """A `TokenCounter` that remembers counts, because replays count texts repeatedly."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self.count_tokens = functools.cache(tokens.count_tokens)
 
 
 def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
-    """Join recordings in order, with the first one's system prompt and without times."""
-    messages = tuple(one for number, each in enumerate(recordings) for one in _messages_of_task(each, number))
+    """Join recordings in order, with the system prompt of the first one and without times."""
+    messages = tuple(
+        one for number, each in enumerate(recordings) for one in _messages_with_unique_call_ids(each, number)
+    )
     return RecordedSession(f"{len(recordings)} sessions as one conversation", messages)
 
 
-def _messages_of_task(recording: RecordedSession, number: int) -> Iterator[RecordedMessage]:
-    """Yield a task's messages with call ids that no other task has."""
+def _messages_with_unique_call_ids(recording: RecordedSession, number: int) -> Iterator[RecordedMessage]:
     for message in recording.messages:
         if message.role == "system" and number:
             continue

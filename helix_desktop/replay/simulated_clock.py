@@ -1,7 +1,7 @@
-"""An event loop whose time jumps to the next waiting event instead of waiting for it.
+"""Provides an event loop whose time jumps to the next timer instead of waiting for it.
 
-Pauses and time limits on this loop use the loop's time, which starts at 0 and passes at once. Hours
-of a session take milliseconds, always in the same order. While a thread works, the time stands still.
+Pauses and limits use the loop's time, which starts at 0. Hours of a session take milliseconds,
+always in the same order. While a thread works, the time stands still.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ START = 1_750_000_000.0  # The time at which a replay begins, in seconds since 1
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """A selector that, with nothing ready, passes the wait to `jump` and returns at once."""
+    """A selector that passes a wait to `jump` and returns at once if nothing is ready."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,31 +32,31 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop with its own time."""
+    """An event loop with simulated time."""
 
     def __init__(self) -> None:
         self._now = 0.0
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = RESOLUTION  # asyncio's own resolution, a nanosecond, is too fine for such times.
+        self._clock_resolution = RESOLUTION  # asyncio's own resolution of a nanosecond is too fine for such times.
         selector.jump = self._jump_ahead
 
     def time(self) -> float:
         return self._now
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        """Run in a thread, during which no time passes."""
+        """Run a function in a thread. The time stands still meanwhile."""
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)  # type: ignore[arg-type]
         self._threads += 1
-        future.add_done_callback(self._thread_ended)
+        future.add_done_callback(self._count_ended_thread)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's own
-        """Shut down without newer Pythons' time limit, which would be over at once."""
+        """Shut down without the time limit of newer Pythons, which would be over at once."""
         await super().shutdown_default_executor()
 
-    def _thread_ended(self, _: object) -> None:
+    def _count_ended_thread(self, _: object) -> None:
         self._threads -= 1
 
     def _jump_ahead(self, seconds: float) -> bool:
@@ -67,7 +67,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The engine's `Clock`, by the running loop's time."""
+    """The engine's `Clock`, based on the time of the running event loop."""
 
     def current_time(self) -> float:
         return START + asyncio.get_running_loop().time()
@@ -77,6 +77,6 @@ class LoopClock:
 
 
 def run_on_jumping_loop(work: Coroutine[object, object, T]) -> T:
-    """Run to the end on a jumping loop, then cancel what still runs."""
+    """Run a coroutine to its end on a jumping loop, and then cancel what still runs."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         return runner.run(work)

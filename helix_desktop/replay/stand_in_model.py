@@ -1,7 +1,7 @@
-"""Stands in for models that write folds: replies of the sizes in the price model, at once and for free.
+"""Stands in for models that write folds, with replies of realistic sizes, at once and for free.
 
-They have the right form but no identifiers, so summaries never count as remembering.
-`KINDS` are ways in which real models fail, to show what becomes of a session then.
+They have the right form but no identifiers, so summaries never count as remembering. `KINDS` are
+ways in which real models fail.
 """
 
 import asyncio
@@ -36,19 +36,19 @@ OTHER_SIZE = 60
 SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
-FIRST_WORD, PACE = 2.0, 80  # For a slow model: seconds to the first word, then tokens per second.
+FIRST_WORD, PACE = 2.0, 80  # For a slow model: the seconds before the first word, and the tokens per second after it.
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
 _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
 _RULE = re.compile(r"\b(?:must|never|always|only)\b")
 _PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
-READ = 20_000  # In characters. A good summary uses at most this much of each text.
+READ = 20_000  # In characters. A good summary uses at most this much of the beginning of each text.
 
 
 @dataclass(frozen=True, slots=True)
 class StandInRequest:
-    """A request to a stand-in, and its answer's tokens."""
+    """A request to a stand-in, and the number of tokens in the answer."""
 
     client: str
     request: Request
@@ -57,7 +57,7 @@ class StandInRequest:
 
 @dataclass(eq=False)
 class StandInModel:
-    """A `ModelClient`. `heard` is called for every answered request; `fits` tells which fit its window."""
+    """A `ModelClient`. `heard` is called after each answer. `fits`: whether its window has room."""
 
     model_name: str
     kind: str
@@ -85,48 +85,48 @@ class StandInModel:
         size = SIZES.get(request.purpose, OTHER_SIZE)
         if self.kind in ("empty", "wrong-form", "other-language"):
             if self.kind == "wrong-form":
-                return '{"answer": [1, 2, ' + self._fill_to_size(size, _FILL)
+                return '{"answer": [1, 2, ' + self._repeat_to_token_count(size, _FILL)
             return "" if self.kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
         size *= 20 if self.kind == "too-long" else 1
         if request.purpose is Purpose.ADMISSION:
-            # Compact every large output, as the agent would do.
+            # Compact every large output, as an agent would do.
             numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
             return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
         if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
-            return self._fill_to_size(size, _FILL)
+            return self._repeat_to_token_count(size, _FILL)
         found = "" if self.kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
         if request.purpose is Purpose.HANDOVER:
             return self._write_sections(size, SECTIONS, _FILL, found)
         return self._write_observation_lines(size, found)
 
-    def _write_sections(self, size: int, headings: tuple[str, ...], fill: str, found: str) -> str:
-        room = max(20, (size - self.tokens.count_tokens(found) - 40) // len(headings))
-        written = [f"## {heading}\n{self._fill_to_size(room, fill)}" for heading in headings]
+    def _write_sections(self, tokens: int, headings: tuple[str, ...], fill: str, found: str) -> str:
+        room = max(20, (tokens - self.tokens.count_tokens(found) - 40) // len(headings))
+        written = [f"## {heading}\n{self._repeat_to_token_count(room, fill)}" for heading in headings]
         written[1] += f"\n{found}"
         return "\n\n".join(written)
 
-    def _write_observation_lines(self, size: int, found: str) -> str:
+    def _write_observation_lines(self, tokens: int, found: str) -> str:
         line = f"- (high) {_FILL.strip()} [1]\n"
-        count = max(1, (size - self.tokens.count_tokens(found)) // self.tokens.count_tokens(line))
+        count = max(1, (tokens - self.tokens.count_tokens(found)) // self.tokens.count_tokens(line))
         return line * count + found
 
-    def _fill_to_size(self, size: int, fill: str) -> str:
-        return fill * max(1, size // self.tokens.count_tokens(fill))
+    def _repeat_to_token_count(self, tokens: int, fill: str) -> str:
+        return fill * max(1, tokens // self.tokens.count_tokens(fill))
 
-    def _copy_lines_worth_keeping(self, request: Request, room: int) -> str:
-        """Return lines copied from the request, newest first, as in a good summary."""
+    def _copy_lines_worth_keeping(self, request: Request, most_tokens: int) -> str:
+        """Return lines of the request that a good summary would keep, the newest first."""
         taken: dict[str, None] = {}
         for line in _lines_worth_keeping(request):
             if line not in taken:
-                room -= self.tokens.count_tokens(line) + 2
-                if room < 0:
+                most_tokens -= self.tokens.count_tokens(line) + 2
+                if most_tokens < 0:
                     break
                 taken[line] = None
         return "\n".join(taken)
 
 
 def _lines_worth_keeping(request: Request) -> Iterator[str]:
-    """Yield sentences with rules, addresses or paths."""
+    """Yield lines with rules, and the addresses and paths in other lines."""
     for text in reversed(_texts_in_request(request)):
         for line in text[:READ].splitlines():
             if _RULE.search(line):

@@ -5,29 +5,25 @@ from collections.abc import Iterator, Sequence
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
 
+# The heading and the width of each column, and what it shows.
 REPORT_COLUMNS = (
-    ("session", 34),
-    ("steps", 6),
-    ("sent", 12),
-    ("effective", 12),
-    ("of recalls", 10),
-    ("of none", 13),
-    ("kept", 6),
-    ("plain", 6),
-    ("peak", 5),
-    ("median", 6),
-    ("over", 4),
-    ("illegal", 7),
-    ("recalls", 9),
-    ("lost", 5),
-    ("undo", 5),
-    ("waited", 7),
-    ("folds", 0),
-)
-LEGEND = (
-    "sent: tokens · effective: what is billed for all of it, in tokens at the input price: with the system prompt and the tools, and with the recalls of "
-    "what a reply uses and the view no longer shows (of recalls) · of none: both as shares of the figures for sending everything · kept: identifiers that "
-    "appeared again and were still in view; plain: without markers and lists of names · recalls: hashes that gave back the original, of those in a view · lost: details"
+    ("session", 34, "the recording, or the total of all"),
+    ("steps", 6, "requests that the agent made"),
+    ("sent", 12, "tokens in all requests"),
+    ("effective", 12, "the whole bill, with the system prompt, the tools and recalls, in tokens at the input price"),
+    ("of recalls", 10, "the part of the bill for recalling what a reply uses but the view no longer shows"),
+    ("of none", 13, "sent and effective, as shares of the figures for sending everything"),
+    ("kept", 6, "of the identifiers that were used again, the share that was still in the view"),
+    ("plain", 6, "the same share without markers and lists of names"),
+    ("peak", 5, "the size of the largest request, as a share of the context window"),
+    ("median", 6, "the median size of a request, as a share of the context window"),
+    ("over", 4, "sessions with a request larger than the context window"),
+    ("illegal", 7, "requests that a provider would refuse"),
+    ("recalls", 9, "of the hashes in the view, how many gave back the original"),
+    ("lost", 5, "details that can no longer be reached"),
+    ("undo", 5, "whether undoing all folds gives the view without folds"),
+    ("waited", 7, "the longest time that a turn waited for folds"),
+    ("folds", 0, "the number of folds of each kind"),
 )
 
 
@@ -42,36 +38,38 @@ class PolicyResult:
         return sum_figures(self.sessions)
 
 
-def results_as_json(results: Sequence[PolicyResult], *, compared: bool, points: bool = False) -> dict[str, object]:
-    """Return `policy`, `window`, `sessions` and the total, or in a comparison `policies` by name.
+def results_as_json(
+    results: Sequence[PolicyResult], *, is_comparison: bool, with_points: bool = False
+) -> dict[str, object]:
+    """Return one policy's results, or in a comparison those of each policy by its name.
 
-    `points`: include each session's request tokens and folds, for plots.
+    `with_points`: include each session's request tokens and folds, for plots.
     """
-    if not compared:
-        return _result_as_json(results[0], points=points)
-    policies = {result.policy: _result_as_json(result, points=points) for result in results}
+    if not is_comparison:
+        return _result_as_json(results[0], with_points=with_points)
+    policies = {result.policy: _result_as_json(result, with_points=with_points) for result in results}
     return {"window": results[0].window, "policies": policies}
 
 
 def report_lines(result: PolicyResult) -> list[str]:
-    """Return a heading, a line for each session, and the total."""
+    """Return a heading, a line for each session, the total, and the totals by fit."""
     head = f"{result.policy} · window {result.window:,}"
     rows = [
         head,
-        _format_report_row([name for name, _ in REPORT_COLUMNS]),
+        _format_report_row([name for name, *_ in REPORT_COLUMNS]),
         *(_format_report_row(report_cells(one)) for one in result.sessions),
     ]
-    return [*rows, _format_report_row(report_cells(result.total_figures)), *lines_by_fit(result)]
+    return [*rows, _format_report_row(report_cells(result.total_figures)), *lines_of_totals_by_fit(result)]
 
 
 def comparison_lines(results: Sequence[PolicyResult]) -> list[str]:
-    heading = ["policy", *(name for name, _ in REPORT_COLUMNS[1:])]
+    heading = ["policy", *(name for name, *_ in REPORT_COLUMNS[1:])]
     rows = [_format_report_row(report_cells(result.total_figures, result.policy)) for result in results]
     return [f"{len(results[0].sessions)} sessions · window {results[0].window:,}", _format_report_row(heading), *rows]
 
 
-def lines_by_fit(result: PolicyResult) -> list[str]:
-    """Return the totals of sessions that fit in the window unchanged, and of others, which save the most."""
+def lines_of_totals_by_fit(result: PolicyResult) -> list[str]:
+    """Return the totals of sessions that fit in the window unfolded, and of others."""
     groups = {
         "fit in the window": [one for one in result.sessions if one.fits_window],
         "overflow it": [one for one in result.sessions if not one.fits_window],
@@ -84,12 +82,17 @@ def lines_by_fit(result: PolicyResult) -> list[str]:
     ]
 
 
-def _result_as_json(result: PolicyResult, *, points: bool) -> dict[str, object]:
+def legend_lines() -> list[str]:
+    return [f"{name:<12}{meaning}" for name, _, meaning in REPORT_COLUMNS]
+
+
+def _result_as_json(result: PolicyResult, *, with_points: bool) -> dict[str, object]:
     return {
         "policy": result.policy,
         "window": result.window,
         "sessions": [
-            {"session": one.name, **one.as_json()} | (_plot_points(one) if points else {}) for one in result.sessions
+            {"session": one.name, **one.as_json()} | (_plot_points(one) if with_points else {})
+            for one in result.sessions
         ],
         "total": result.total_figures.as_json(),
     }
@@ -99,11 +102,11 @@ def _plot_points(one: ReplayFigures) -> dict[str, object]:
     return {"points": list(one.steps), "marks": [[step, kind] for step, kind in plotted_folds(one)]}
 
 
-def report_cells(one: ReplayFigures, name: str = "") -> list[str]:
-    """Return the columns, under the session's name or another one."""
+def report_cells(one: ReplayFigures, shown_name: str = "") -> list[str]:
+    """Return the cells of a session's row. `shown_name` replaces the session's name."""
     back = one.recalls - one.recalls_failed
     return [
-        name or one.name,
+        shown_name or one.name,
         str(len(one.steps)),
         f"{one.sent:,}",
         f"{one.billed_with_recalls:,}",
@@ -124,9 +127,9 @@ def report_cells(one: ReplayFigures, name: str = "") -> list[str]:
 
 
 def plotted_folds(one: ReplayFigures) -> Iterator[tuple[int, str]]:
-    """Yield folds as in a plot, each kind once per step, without excerpts, which remove nothing.
+    """Yield each kind of fold once per step, without excerpts, which remove nothing.
 
-    Steps count from 0; a fold's step is the one whose request shows it.
+    Steps count from 0. A fold's step is the one whose request shows it first.
     """
     for step, kind in dict.fromkeys((mark.step, mark.kind) for mark in one.marks if mark.kind != "excerpt"):
         if one.steps:
@@ -139,7 +142,7 @@ def _format_share(part: int, whole: int) -> str:
 
 def _format_report_row(cells: Sequence[str]) -> str:
     placed = []
-    for (name, width), cell in zip(REPORT_COLUMNS, cells, strict=True):
+    for (name, width, _), cell in zip(REPORT_COLUMNS, cells, strict=True):
         text = f"…{cell[1 - width :]}" if 0 < width < len(cell) else cell
         placed.append(text.ljust(width) if name in ("session", "folds") else text.rjust(width))
     return "  ".join(placed).rstrip()

@@ -208,9 +208,7 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str,
     return (f"WHERE {where}" if where else ""), [value for _, values in wanted for value in values]
 
 
-def _entry_row_of(
-    row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int],
-) -> EntryRow:
+def _entry_row_of(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int]) -> EntryRow:
     number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state = row
     stored, about = Stored(Digest(digest), size, lines, media), EntryOrigin(tool, source, media)
     marks = bool(pinned), state != EntryState.LIVE

@@ -15,14 +15,7 @@ from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
 from helix_desktop.store.cache_entry_queries import CacheEntryQueries
 from helix_desktop.store.cache_reader import prefix_bounds
-from helix_desktop.store.index_file import (
-    WORDS,
-    IndexDamaged,
-    IndexFile,
-    IndexProgress,
-    StoreFeed,
-    connect_for_queries,
-)
+from helix_desktop.store.index_file import WORDS, IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
 from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")

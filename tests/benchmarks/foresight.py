@@ -116,7 +116,7 @@ def needed(recording: RecordedSession, prices: RelativePrices, counting: Remembe
         if message.role == "assistant":
             _comes(waiting, parts, used, newest)
             waiting = []
-            for one in misses.references_used_by(message) & newest.keys():
+            for one in misses.session_references_used_by(message) & newest.keys():
                 used[newest[one]].add(step)
             step += 1
         made = list(parts_of(message, step, 0, counting.count_tokens, misses))

@@ -207,7 +207,7 @@ class Playing:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
         entries = [build_shown_entry(name, self._texts[name], texts) for name in named if name in self._texts]
-        return group_by_round(self._misses.pages_to_recall(missed, reply, entries, texts, summarised=False))
+        return group_by_round(self._misses.pages_to_recall(missed, reply, entries, texts, has_summary=False))
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
         said = {

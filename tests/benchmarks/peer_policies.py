@@ -23,8 +23,8 @@ from helix_desktop.replay.cache_billing import (
     BillingLedger,
     Count,
     Piece,
+    ReasonOf,
     RecallReason,
-    Why,
     count_output_tokens,
     request_times,
 )
@@ -86,7 +86,7 @@ class Context:
         return [("system", self.head), *(part.as_piece() for part in self.parts)]
 
     @property
-    def why(self) -> Why:
+    def why(self) -> ReasonOf:
         """Why a piece is there."""
         recalled = {part.as_piece()[0] for part in self.parts if part.recalled}
         return lambda content: RecallReason.RECALLED if content in recalled else RecallReason.NO
@@ -126,7 +126,7 @@ class Context:
             kept += [ShownEntry(str(number), part.text, call)] if part.form != WHOLE else []
         view = [part.text for part in self.parts if part.form == WHOLE]
         summarised = any(part.kind == "summary" for part in self.parts)
-        pages = misses.pages_to_recall(missed, reply, kept, view, summarised=summarised)
+        pages = misses.pages_to_recall(missed, reply, kept, view, has_summary=summarised)
         brought: set[str] = set()
         for named in (True, False):
             kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
@@ -143,7 +143,7 @@ class Context:
     def _ask(self, calls: int, at: float) -> None:
         """A request that is answered with so many calls, and with as many words as the agent says with a call."""
         if calls:
-            self.ledger.bill_recall(self.pieces(), CALL * calls + self.said, at, why=self.why)
+            self.ledger.bill_recall(self.pieces(), CALL * calls + self.said, at, reason_of=self.why)
             self._recalled(Part("text", 0, frozenset(), 0, 0), self.said - CALL)
 
     def call_again(self, missed: set[str], at: float) -> None:
@@ -326,7 +326,7 @@ def play(
             known = _names(message_texts(message)) & earlier
             used += len(known)
             standing += sum(context.named[each] > 0 for each in known)
-            missed = {one for one in misses.references_used_by(message) if context.standing[one] <= 0}
+            missed = {one for one in misses.session_references_used_by(message) if context.standing[one] <= 0}
             missed = missing_from_view(missed, (part.text for part in context.parts if part.form == WHOLE))
             if missed and policy.recalls:
                 context.bring_back(misses, missed, message, count, now)

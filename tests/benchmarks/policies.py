@@ -24,7 +24,7 @@ from helix_desktop.engine import context_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay.cache_billing import pieces_of_recorded
+from helix_desktop.replay.cache_billing import pieces_of_recorded_message
 from helix_desktop.replay.missed_references import RecallMode
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
 from helix_desktop.replay.session_player import RememberingCounter, ReplayTerms
@@ -89,7 +89,7 @@ def sessions(folder: Path, least: int, count: Callable[[str], int]) -> list[Reco
 
 def length(recording: RecordedSession, count: Callable[[str], int]) -> int:
     """All tokens of a session."""
-    return sum(tokens for message in recording.messages for _, tokens in pieces_of_recorded(message, count))
+    return sum(tokens for message in recording.messages for _, tokens in pieces_of_recorded_message(message, count))
 
 
 def table(

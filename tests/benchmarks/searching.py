@@ -92,11 +92,11 @@ class NotedReferences(MissedReferences):
         entries: Sequence[ShownEntry],
         view: Iterable[str],
         *,
-        summarised: bool,
-        recalls: RecallMode = RecallMode.SEARCHED,
+        has_summary: bool,
+        recall_mode: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
         said = list(view)
-        pages = super().pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
+        pages = super().pages_to_recall(missed, reply, entries, said, has_summary=has_summary, recall_mode=recall_mode)
         asks = _RecallQuery(reply, frozenset().union(*map(self._words_in, said)), self.references_in)
         journal, cache = self.stores
         there = list(cache.all_contents())

@@ -89,10 +89,10 @@ def test_a_beginning_that_is_too_short_is_not_cached_and_costs_what_input_costs(
 
 def test_after_five_minutes_the_cache_is_cold() -> None:
     ledger = BillingLedger(PRICES, 10_000, least=0)
-    ledger.bill_step(pieces(100, 50), 0, at=0.0)
-    assert ledger.bill_step(pieces(100, 50), 0, at=300.0).cache_read == 150
-    assert ledger.bill_step(pieces(100, 50), 0, at=600.0).cache_read == 150
-    assert ledger.bill_step(pieces(100, 50), 0, at=901.0).cache_read == 0
+    ledger.bill_step(pieces(100, 50), 0, seconds=0.0)
+    assert ledger.bill_step(pieces(100, 50), 0, seconds=300.0).cache_read == 150
+    assert ledger.bill_step(pieces(100, 50), 0, seconds=600.0).cache_read == 150
+    assert ledger.bill_step(pieces(100, 50), 0, seconds=901.0).cache_read == 0
 
 
 def many(count: int) -> list[Piece]:
@@ -134,12 +134,12 @@ def test_what_a_recall_brought_is_billed_apart() -> None:
     page, found = pieces(1_000, 250, 50)[1:]
     why = {page[0]: RecallReason.RECALLED, found[0]: RecallReason.SEARCHED}
     billed = ledger.billed
-    ledger.bill_step(pieces(1_000, 250, 50), 0, why=lambda part: why.get(part, RecallReason.NO))
+    ledger.bill_step(pieces(1_000, 250, 50), 0, reason_of=lambda part: why.get(part, RecallReason.NO))
     assert ledger.recalls == pytest.approx(200 + 300 * 1.25)  # what it brought is written once
     assert ledger.searches == pytest.approx(50 * 1.25)
     assert ledger.billed - billed == pytest.approx(100 + 300 * 1.25)
     ledger.bill_recall(
-        pieces(1_000, 250, 50), 20, asks=RecallReason.SEARCHED, why=lambda part: why.get(part, RecallReason.NO)
+        pieces(1_000, 250, 50), 20, reason=RecallReason.SEARCHED, reason_of=lambda part: why.get(part, RecallReason.NO)
     )
     assert ledger.searches == pytest.approx(50 * 1.25 + 5 + 100 + 100)
     assert ledger.recalls == pytest.approx(200 + 300 * 1.35 + 100 + 100)

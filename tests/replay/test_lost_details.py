@@ -13,15 +13,19 @@ from tests.replay.sessions import returned, says, user
 
 
 def test_what_must_not_be_lost() -> None:
-    said = set(lost_details.details_of_recorded(user("Hello. You must use tabs! See https://example.org/a?b=1.")))
+    said = set(
+        lost_details.details_of_recorded_message(user("Hello. You must use tabs! See https://example.org/a?b=1."))
+    )
     assert {"You must use tabs!", "https://example.org/a?b=1"} <= said
     assert "Hello." not in said
     printed = set(
-        lost_details.details_of_recorded(returned("c", "ok\nFAILED tests/test_a.py::test_b\nValueError: no such thing"))
+        lost_details.details_of_recorded_message(
+            returned("c", "ok\nFAILED tests/test_a.py::test_b\nValueError: no such thing")
+        )
     )
     assert {"FAILED tests/test_a.py::test_b", "ValueError: no such thing"} <= printed
     called = set(
-        lost_details.details_of_recorded(
+        lost_details.details_of_recorded_message(
             says("", RecordedCall("c", "write", '{"path": "a/b.py", "text": "first\\nlong_identifier"}'))
         )
     )
@@ -29,9 +33,9 @@ def test_what_must_not_be_lost() -> None:
 
 
 def test_arguments_are_read_without_their_escapes() -> None:
-    assert lost_details.text_without_escapes('{"a": "x\\ny", "b": [1, {"c": "z"}]}') == "a\nx\ny\nb\n1\nc\nz"
-    assert lost_details.text_without_escapes("{broken") == "{broken"
-    assert lost_details.text_without_escapes("plain") == "plain"
+    assert lost_details.text_or_json_values('{"a": "x\\ny", "b": [1, {"c": "z"}]}') == "a\nx\ny\nb\n1\nc\nz"
+    assert lost_details.text_or_json_values("{broken") == "{broken"
+    assert lost_details.text_or_json_values("plain") == "plain"
 
 
 def test_a_detail_stands_whatever_the_space_in_it() -> None:

@@ -85,10 +85,10 @@ def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary
     shows(misses, "nothing")
     missed = misses.references_used_but_not_in_view(says("merge_tables"))
     reply = says("merge_tables")
-    named = misses.pages_to_recall(missed, reply, [ShownEntry("aa", OUTPUT)], [], summarised=True)
+    named = misses.pages_to_recall(missed, reply, [ShownEntry("aa", OUTPUT)], [], has_summary=True)
     assert [(page.entry, page.named) for page in named] == [("aa", True)]
-    assert misses.pages_to_recall(missed, reply, [], [], summarised=False) == []
-    assert [page.named for page in misses.pages_to_recall(missed, reply, [], [], summarised=True)] == [False]
+    assert misses.pages_to_recall(missed, reply, [], [], has_summary=False) == []
+    assert [page.named for page in misses.pages_to_recall(missed, reply, [], [], has_summary=True)] == [False]
 
 
 def test_no_limit_hides_what_a_reply_needs() -> None:
@@ -101,7 +101,7 @@ def test_no_limit_hides_what_a_reply_needs() -> None:
     reply = says(" ".join(f"identifier_{number:03}" for number in range(9)))
     for recalls in (RecallMode.SEARCHED, RecallMode.NAMED):
         pages = misses.pages_to_recall(
-            misses.references_used_but_not_in_view(reply), reply, entries, [], summarised=True, recalls=recalls
+            misses.references_used_but_not_in_view(reply), reply, entries, [], has_summary=True, recall_mode=recalls
         )
         assert {page.entry for page in pages} >= {f"{number}" for number in range(9)}
 
@@ -112,14 +112,14 @@ def test_an_entry_whose_marker_fits_better_is_opened_in_vain_first_and_once() ->
     wrong = ShownEntry("wrong", "something else entirely", "read tables of the warehouse")
     misses.add_earlier_message(returned("c", right.text))
     reply, view = says("In the tables of the warehouse I call merge_tables"), ["the tables of the warehouse"]
-    opened = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, summarised=False)
+    opened = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, has_summary=False)
     assert [(page.entry, page.holds >= {"merge_tables"}) for page in opened if page.entry] == [
         ("wrong", False),
         ("right", True),
     ]
     assert [page.tool for page in opened if not page.entry] == ["search_cached_content"], "nothing else fitted"
     assert [page.round for page in opened] == [0, 1, 2]
-    again = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, summarised=False)
+    again = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, has_summary=False)
     assert [page.entry for page in again if page.entry] == ["right"]
 
 
@@ -129,7 +129,7 @@ def test_after_some_in_vain_the_agent_searches() -> None:
     right = ShownEntry("right", "merge_tables lives here", "about ships")
     misses.add_earlier_message(returned("c", right.text))
     pages = misses.pages_to_recall(
-        {"merge_tables"}, says("warehouse merge_tables"), [right, *wrong], ["warehouse"], summarised=False
+        {"merge_tables"}, says("warehouse merge_tables"), [right, *wrong], ["warehouse"], has_summary=False
     )
     assert sum(page.entry.startswith("w") for page in pages) == MOST_WRONG
     assert [page.entry for page in pages[MOST_WRONG:]] == ["", "right"]
@@ -138,7 +138,7 @@ def test_after_some_in_vain_the_agent_searches() -> None:
 def test_a_search_behind_a_summary_never_asks_by_what_is_missed() -> None:
     misses = heard()
     reply = says("In src/tables.py the function merge_tables is next")
-    pages = misses.pages_to_recall({"merge_tables"}, reply, [], ["the function is next"], summarised=True)
+    pages = misses.pages_to_recall({"merge_tables"}, reply, [], ["the function is next"], has_summary=True)
     search = pages[0]
     assert search.asked == (("find", "function next"),)
     assert all("merge_tables" not in words for page in pages for _, words in page.asked)
@@ -193,8 +193,8 @@ def read(missed: set[str], reply: str, view: str, recalls: RecallMode = RecallMo
         says(reply),
         [ShownEntry("aa", TEXT, "read topic_000 topic_010 topic_030")],
         [view],
-        summarised=False,
-        recalls=recalls,
+        has_summary=False,
+        recall_mode=recalls,
     )
 
 
@@ -221,7 +221,10 @@ def test_an_agent_that_knows_the_page_reads_that_alone() -> None:
     assert "line_00999" in page.holds
     assert "find" not in dict(page.asked)
     misses = heard()
-    assert misses.pages_to_recall({"merge_tables"}, says("x"), [], [], summarised=True, recalls=RecallMode.NAMED) == []
+    assert (
+        misses.pages_to_recall({"merge_tables"}, says("x"), [], [], has_summary=True, recall_mode=RecallMode.NAMED)
+        == []
+    )
 
 
 def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:

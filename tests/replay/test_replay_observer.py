@@ -75,7 +75,7 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
         view = conversation.current_view()
         request = request_building.build_request(view, await ViewContents(cache).read_view_contents(view))
         await watching.observe_step(view, request, says("done"))
-        seen = await watching.finish_observing(ReplayFigures("c", 1, (), 0, 0, 0, 0, 0, 0, 0))
+        seen = await watching.complete_figures(ReplayFigures("c", 1, (), 0, 0, 0, 0, 0, 0, 0))
         return seen.recalls, seen.recalls_failed
 
     assert simulated_clock.run_on_jumping_loop(watched()) == (1, 1)

@@ -22,7 +22,7 @@ def test_what_came_earlier_and_stands_counts() -> None:
     retention = ReferenceRetention(lambda _: "stored_identifier")
     retention.remember_identifiers_of(user("first_identifier and second_identifier and stored_identifier"))
     retention.set_current_view([block(Text("first_identifier")), block(STORED)])
-    retention.count_uses(
+    retention.count_known_identifiers_in(
         says("first_identifier, never_heard_before", RecordedCall("c", "f", '"second_identifier stored_identifier"'))
     )
     assert (retention.used, retention.standing) == (3, 2)
@@ -31,7 +31,7 @@ def test_what_came_earlier_and_stands_counts() -> None:
 def test_short_words_are_no_identifiers() -> None:
     retention = ReferenceRetention(lambda _: "")
     retention.remember_identifiers_of(user("short words only"))
-    retention.count_uses(says("short words only"))
+    retention.count_known_identifiers_in(says("short words only"))
     assert retention.standing == retention.used
 
 
@@ -40,10 +40,10 @@ def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
     retention.remember_identifiers_of(user("first_identifier"))
     text = Text("first_identifier")
     retention.set_current_view([block(text, ContextKind.HANDOVER), block(text, ContextKind.OBSERVATIONS)])
-    retention.count_uses(says("first_identifier"))
+    retention.count_known_identifiers_in(says("first_identifier"))
     assert (retention.standing, bool(retention.used)) == (0, True)
     retention.set_current_view([block(text, ContextKind.SYSTEM, Role.SYSTEM)])
-    retention.count_uses(says("first_identifier"))
+    retention.count_known_identifiers_in(says("first_identifier"))
     assert retention.standing * 2 == retention.used
 
 
@@ -53,5 +53,5 @@ def test_what_leaves_the_view_counts_no_more() -> None:
     one, other = block(Text("first_identifier")), block(ToolCall("c", "f", '{"path": "first_identifier"}'))
     for shown in ([one, other], [other], []):
         retention.set_current_view(shown)
-        retention.count_uses(says("first_identifier"))
+        retention.count_known_identifiers_in(says("first_identifier"))
     assert (retention.used, retention.standing) == (3, 2)

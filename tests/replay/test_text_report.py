@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from helix_desktop.replay import text_report
@@ -32,13 +33,21 @@ def test_policies_side_by_side() -> None:
     assert other.startswith("none")
 
 
+def test_the_legend_explains_every_column_on_a_line_that_fits_a_terminal() -> None:
+    columns = text_report.report_lines(RESULT)[1]
+    legend = text_report.legend_lines()
+    assert "sent        tokens in all requests" in legend
+    assert [line[:12].strip() for line in legend] == re.split(r"\s{2,}", columns)
+    assert all(line[12:].strip() and len(line) <= 110 for line in legend)
+
+
 def test_json_of_one_and_of_several() -> None:
-    alone = text_report.results_as_json([RESULT], compared=False)
+    alone = text_report.results_as_json([RESULT], is_comparison=False)
     assert (alone["policy"], alone["window"]) == ("layered", 1_000)
     sessions = alone["sessions"]
     assert isinstance(sessions, list)
     assert sessions[0]["session"] == "a"
-    compared = text_report.results_as_json([RESULT, PolicyResult("none", 1_000, [ONE])], compared=True)
+    compared = text_report.results_as_json([RESULT, PolicyResult("none", 1_000, [ONE])], is_comparison=True)
     policies = compared["policies"]
     assert isinstance(policies, dict)
     assert policies["layered"] == alone
@@ -48,7 +57,7 @@ def test_json_of_one_and_of_several() -> None:
 def test_points_are_there_when_asked_for() -> None:
     marks = (FoldMark(0, "excerpt"), FoldMark(1, "marker"), FoldMark(1, "marker"), FoldMark(9, "handover"))
     folding = PolicyResult("layered", 1_000, [replace(ONE, marks=marks)])
-    sessions = text_report.results_as_json([folding], compared=False, points=True)["sessions"]
+    sessions = text_report.results_as_json([folding], is_comparison=False, with_points=True)["sessions"]
     assert isinstance(sessions, list)
     assert sessions[0]["points"] == list(ONE.steps)
     assert sessions[0]["marks"] == [[1, "marker"], [len(ONE.steps) - 1, "handover"]]
