@@ -14,7 +14,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import StoreFailed, StoreFull
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.tools.changes import checkpoints
+from helix_desktop.tools.changes import checkpoints, folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
@@ -415,12 +415,17 @@ async def test_progress_is_told_and_after_a_restart_little_is_read(net: Net) -> 
     assert [one.files for one in told_again if one.state == "ready"] == [4]
 
 
-async def test_a_change_right_after_a_look_is_seen_without_being_told(net: Net) -> None:
+async def test_a_change_right_after_a_look_is_seen_without_being_told(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that is so young may be written again in the same moment of its times."""
     path = net.folder / "a"
     path.write_text("before")
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        await net.checkpoints.ensure_first_check()
+        with monkeypatch.context() as slow:
+            slow.setattr(folder_walk, "FINE", 3_600 * 10**9)  # On a busy machine, the first look may come late.
+            slow.setattr(folder_walk, "COARSE", 3_600 * 10**9)
+            await net.checkpoints.ensure_first_check()
         assert net.checkpoints.folders._unsure == {"0"}
         mapped[:] = b"after!"
         mapped.flush()
