@@ -47,7 +47,7 @@ async def run_tour_session(bench: Workbench) -> Session:
             "Search ERROR",
         ):
             await _turn(session, words)
-        await session.start_fold(FoldKind.HANDOVER, wish="keep the error in run.log")
+        await session.fold_on_request(FoldKind.HANDOVER, wish="keep the error in run.log")
         handover = next(fold for fold in folds_of(session) if fold.kind is FoldKind.HANDOVER)
         await session.folding.unfold(handover.fold)
         await session.folding.refold(handover.fold)

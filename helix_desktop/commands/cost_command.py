@@ -7,7 +7,7 @@ from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted
-from helix_desktop.engine.request_costs import RequestCost, explain_with_original
+from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -29,7 +29,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
         facts = await workspace.journal.read_facts(row.id)
         starts = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
         agent = next((started.agent or started.origin.kind or OWN for started in starts), OWN)
-        for request in await explain_with_original(facts, shipped_prices, workspace.journal.read_facts):
+        for request in await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts):
             _add_request(sums, agent, request)
     result: dict[str, list[dict[str, object]]] = {}
     lines = []
@@ -47,7 +47,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
 async def _print_conversation_cost(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(name)
-    requests = await explain_with_original(facts, shipped_prices, workspace.journal.read_facts)
+    requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
     lines = []
     for request in requests:
         cost = f"{_format_dollars(request.cost):>10}"

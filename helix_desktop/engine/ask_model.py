@@ -38,7 +38,7 @@ class ModelInquiry:
         try:
             async with asyncio.timeout(seconds):
                 for _ in range(MOST_TRIES):
-                    reply = await self._ask_and_note_cost(client, request)
+                    reply = await self._ask_and_report_cost(client, request)
                     if reply.stop is Stop.LENGTH and request.max_output and not _text_without_thoughts(reply):
                         request = replace(request, max_output=0)
                     elif reply.stop is not Stop.CUT:
@@ -50,7 +50,7 @@ class ModelInquiry:
             raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its reply.")
         return _text_without_thoughts(reply)
 
-    async def _ask_and_note_cost(self, client: ModelClient, request: Request) -> Reply:
+    async def _ask_and_report_cost(self, client: ModelClient, request: Request) -> Reply:
         reply = await self._stream_whole_reply(client, request)
         self.spent(Spent(request.purpose, reply.model or client.model_name, reply.usage))
         return reply
@@ -68,7 +68,7 @@ class ModelInquiry:
         return reply
 
 
-async def request_one_token(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
+async def send_keep_alive_request(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
     """Send a request only to keep the provider's cache alive. Return what it cost."""
     asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
     async with asyncio.timeout(seconds):

@@ -49,9 +49,11 @@ class FoldPlanner:
 
     def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
         due = (strategy.due(situation) for strategy in STRATEGIES.values())
-        return next((plan for plan in due if plan is not None and not self._is_paused(plan.kind, situation)), None)
+        return next(
+            (plan for plan in due if plan is not None and not self._is_paused_after_failure(plan.kind, situation)), None
+        )
 
-    def _is_paused(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
+    def _is_paused_after_failure(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
         if situation.branch.failures[kind] >= situation.policy.failures:
             return True
         failed = self._failed_at.get(kind)
@@ -114,19 +116,19 @@ class ConversationFolding:
         """
         await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
-            reduce = partial(self._reduce_in_panic, overflowed=overflowed)
+            reduce = partial(self._shorten_until_request_fits, overflowed=overflowed)
             await self._run_and_record_failure(facts.FoldKind.TRUNCATION, reduce)
         elif self._flying is None:
             await self._run_and_record_failure(facts.FoldKind.MARKER, self._clear_due_parts)
         self._start_due_fold()
-        self.watch_for_pause()
+        self.schedule_fold_before_cache_expires()
 
     def start_folds_after_turn(self) -> None:
         """Start, in the background, what is due between turns."""
         self._start_due_fold()
-        self.watch_for_pause()
+        self.schedule_fold_before_cache_expires()
 
-    def watch_for_pause(self) -> None:
+    def schedule_fold_before_cache_expires(self) -> None:
         """Fold what pays if no request follows before the provider's cache expires (the user leaves, or
         a question waits), while the cache can still be read. Otherwise, the cache may be kept alive.
         """
@@ -134,17 +136,17 @@ class ConversationFolding:
             self._pause.cancel()
         left = markers.cache_lifetime(self.conversation.state) - WRITING_SECONDS
         loop = asyncio.get_running_loop()
-        self._pause = loop.call_later(left, self._fold_before_pause)
+        self._pause = loop.call_later(left, self._fold_or_keep_cache_alive)
 
-    def _fold_before_pause(self) -> None:
+    def _fold_or_keep_cache_alive(self) -> None:
         situation = replace(self.current_situation(), is_pausing=True)
         left = markers.seconds_until_cold(situation)
         if left > 2 * WRITING_SECONDS:  # A newer step has renewed the provider's cache.
-            self.watch_for_pause()
+            self.schedule_fold_before_cache_expires()
         elif left > 0:
             self._start_due_fold(situation)
             keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
-            if keep_alive and self.has_no_fold_in_work and _pays_to_keep_cache(situation):
+            if keep_alive and self.has_no_fold_in_work and _pays_to_send_keep_alive_request(situation):
                 with suppress(StoppedByUser):
                     self._spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
 
@@ -155,21 +157,21 @@ class ConversationFolding:
             tail = first_seq_of_tail(situation)
             if (clearing := markers.plan_clearing_of_all_before(situation, tail)) is None:
                 raise ActionRefused("One-line markers would not be shorter than the old outputs.")
-            return await self._shortener.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
+            return await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), ASKED)
         if (plan := self._plan_on_demand(kind, wish)) is None:
             raise ActionRefused(NOTHING_TO_FOLD)
-        await self._discard_ready_fold()
+        await self._discard_ready_fold_but_record_cost()
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."
             raise ActionRefused("A fold is already in progress.", remedy=remedy)
         reading = fold_document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
             written = await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
-            return await self.append_written_fold(written)
+            return await self.append_fold_if_still_current(written)
         if too_little := self._writer.reason_not_to_fold(reading):
             raise ActionRefused(too_little)
         self._start_fold(plan)
-        return await self._adopt_finished_fold()
+        return await self._wait_for_fold_and_adopt_or_raise()
 
     async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Deactivate a fold. Refuses, with figures, if the view would not fit."""
@@ -202,11 +204,11 @@ class ConversationFolding:
             )
         return await self.conversation.append_facts(facts.Refolded(fold))
 
-    def cancel_fold(self) -> None:
+    def cancel_fold_in_work(self) -> None:
         if self._flying is not None:
             self._flying.cancel()
 
-    async def _discard_ready_fold(self) -> None:
+    async def _discard_ready_fold_but_record_cost(self) -> None:
         """Drop a fold that is ready but not adopted. Its cost stays recorded."""
         ready, self._ready = self._ready, None
         if ready is not None:
@@ -216,7 +218,7 @@ class ConversationFolding:
         """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
-        whole = output_excerpts.whole_limit_tokens(situation.policy, meter.window)
+        whole = output_excerpts.most_tokens_always_shown_whole(situation.policy, meter.window)
         return (
             self._ready is None
             and tokens * meter.factor <= min(whole, meter.free_tokens)
@@ -225,7 +227,7 @@ class ConversationFolding:
 
     @property
     def kind_in_progress(self) -> facts.FoldKind | None:
-        """Return the kind of the fold being written, which `cancel_fold` stops."""
+        """Return the kind of the fold being written, which `cancel_fold_in_work` stops."""
         return self._flying_plan.kind if self._flying_plan is not None else None
 
     @property
@@ -242,10 +244,10 @@ class ConversationFolding:
             await asyncio.wait([flying])
         with suppress(HelixError):
             await self.adopt_ready_fold()
-            await self._discard_ready_fold()
+            await self._discard_ready_fold_but_record_cost()
         self._writer.contents.clear_read_contents()
 
-    def forecast_folds(self) -> str:
+    def describe_next_fold(self) -> str:
         """Say in a sentence what would be folded next, and why."""
         if self._flying_plan is not None:
             return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
@@ -257,7 +259,7 @@ class ConversationFolding:
             return f"Next fold: old outputs are replaced with one-line markers ({clearing.why})."
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
-    def tokens_freed_by_markers(self) -> int:
+    def tokens_freed_by_markers_on_demand(self) -> int:
         """Return the tokens that markers would free, or 0 if the policy makes them at the next step."""
         situation = self.current_situation(self.conversation.expected_state)
         clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
@@ -279,7 +281,7 @@ class ConversationFolding:
         if chosen is None or chosen.price_input <= 0:
             return None
         of_transcript = kind is not facts.FoldKind.HANDOVER
-        tokens = handover.expected_cost(self.current_situation(), plan.span, of_transcript=of_transcript)
+        tokens = handover.expected_fold_cost(self.current_situation(), plan.span, of_transcript=of_transcript)
         return tokens * chosen.price_input / context_usage.PER_MILLION
 
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
@@ -299,13 +301,13 @@ class ConversationFolding:
         reading = fold_document_writer.gather_material(plan, self.current_situation())
         name = f"{plan.kind.value} of {self.conversation.id}"
         try:
-            self._flying = self._spawn(self._prepare_fold_document(reading), name=name)
+            self._flying = self._spawn(self._write_fold_document_in_background(reading), name=name)
         except StoppedByUser:
             return
         self._flying_plan = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
-    async def _prepare_fold_document(self, reading: fold_document_writer.DocumentMaterial) -> None:
+    async def _write_fold_document_in_background(self, reading: fold_document_writer.DocumentMaterial) -> None:
         """Write the document of a fold, as a task. Its end is reported in any case."""
         plan = reading.plan
         try:
@@ -322,7 +324,7 @@ class ConversationFolding:
             self._flying, self._flying_plan = None, None
             self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
-    async def _adopt_finished_fold(self) -> tuple[facts.Recorded, ...]:
+    async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
         """Adopt the result of the fold in flight."""
         flying, before = self._flying, self.conversation.state.last_seq
         if flying is not None:
@@ -350,20 +352,22 @@ class ConversationFolding:
             return ()
         if not same:
             log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
-            await self._discard_ready_fold()
+            await self._discard_ready_fold_but_record_cost()
             return ()
         self._ready = None
-        recorded = await self.append_written_fold(ready)
+        recorded = await self.append_fold_if_still_current(ready)
         if recorded and self.conversation.policy.caching != "off":
             situation = self.current_situation()
             along = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
             if along is not None:
-                await self._shortener.clear_to_markers(
+                await self._shortener.replace_with_markers(
                     along.parts_to_clear(situation), along.why, batch=ready.fold.fold
                 )
         return recorded
 
-    async def append_written_fold(self, written: fold_document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
+    async def append_fold_if_still_current(
+        self, written: fold_document_writer.WrittenDocument
+    ) -> tuple[facts.Recorded, ...]:
         def make_facts(_: int) -> tuple[facts.Fact, ...]:
             same = fold_document_writer.is_material_current(written.reading, self.conversation.state)
             return (*written.spent, *((written.fold,) if same else ()))
@@ -376,22 +380,24 @@ class ConversationFolding:
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
         if (clearing := markers.find_due_clearing(situation)) is not None:
-            await self._shortener.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
+            await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), clearing.why)
 
-    async def _reduce_in_panic(self, *, overflowed: bool) -> None:
+    async def _shorten_until_request_fits(self, *, overflowed: bool) -> None:
         """Take one measure after another until the next request fits."""
-        aid = ShortenerSupport(self.current_situation, self._spawn, self.append_written_fold, self.wait_and_adopt_fold)
+        aid = ShortenerSupport(
+            self.current_situation, self._spawn, self.append_fold_if_still_current, self.adopt_fold_in_time_or_cancel
+        )
         reduction = RequestShortener(self.conversation, self._writer, self._shortener, aid)
         await reduction.reduce_until_it_fits(overflowed=overflowed)
 
-    async def wait_and_adopt_fold(self, seconds: float) -> bool:
+    async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
         """Wait for a fold in flight and adopt it. Return False if it had to be given up."""
         flying, plan = self._flying, self._flying_plan
         if flying is None or plan is None:
             return True
-        why = await self._writer.wait_for_writing(flying, self.conversation.policy, seconds)
+        why = await self._writer.wait_and_return_why_given_up(flying, self.conversation.policy, seconds)
         if why:
-            self.cancel_fold()
+            self.cancel_fold_in_work()
             await self._planner.record_failure(plan.kind, why)
             return False
         await self.adopt_ready_fold()
@@ -421,14 +427,14 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
     raise StoppedByUser(f"{name} is not available yet.")
 
 
-def _pays_to_keep_cache(situation: FoldSituation) -> bool:
+def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
     """Whether keeping the cache alive pays: not with thinking, nor for connected agents."""
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    price = context_usage.estimate_next_message(state, situation.policy)
+    price = context_usage.estimate_next_message_cost(state, situation.policy)
     if chosen is None or price is None or chosen.effort or state.agent or state.acp_agent or not branch.steps:
         return False
-    before = context_usage.cache_refreshes_since(state, branch.steps[-1])
+    before = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
     is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
     sent = state.record.ledger.last_request_tokens(chosen.model, state.seq)
     cost = context_usage.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
@@ -449,8 +455,10 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.observation:
         later.append(f"above {policy.observation_share * window:,.0f} tokens, older messages become observations")
     if policy.handover == "pays":
-        least = handover.least_context_tokens(situation)
+        least = handover.least_tokens_for_paying_handover(situation)
         later.append(f"above {least:,.0f} tokens, a handover document is written if that saves money")
     if policy.handover in ("share", "pays"):
-        later.append(f"a handover document is always written at {handover.latest_start_tokens(situation):,.0f} tokens")
+        later.append(
+            f"a handover document is always written at {handover.tokens_at_which_handover_must_start(situation):,.0f} tokens"
+        )
     return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."

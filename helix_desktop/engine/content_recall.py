@@ -109,7 +109,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
         return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
     if words.strip() and not lines.strip():
         return await _recall_passages(cache, tokens, stored, words)
-    whole = whole_tokens or max_tokens_recalled_whole()
+    whole = whole_tokens or most_tokens_recalled_whole()
     if not lines.strip():
         if _fits_whole(tokens, entry, whole):
             text = entry.beginning.decode("utf-8", "replace").removesuffix("\n")
@@ -118,18 +118,20 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     first, last = parse_line_range(lines)
     if not (taken := await read_entry_lines(cache, stored, first, last)):
         raise NotFound(f"There is no line {first:,} in the entry; the last one is {stored.lines:,}.")
-    text, until = cut_to_page(tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS))
+    text, until = cut_to_page_with_last_line_number(
+        tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS)
+    )
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
     rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
 
 
-def max_tokens_recalled_whole(state: ConversationState | None = None, policy: Policy | None = None) -> int:
+def most_tokens_recalled_whole(state: ConversationState | None = None, policy: Policy | None = None) -> int:
     if state is None or policy is None:
         price = fold_economics.RelativePrices()
-        return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
-    return context_usage.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
+        return fold_economics.most_tokens_of_whole_entry(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
+    return context_usage.most_tokens_of_whole_entry(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
 
 
 def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
@@ -143,10 +145,10 @@ async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: Cach
     """Return an entry's beginning, and an outline of the rest whose lines can be asked for."""
     stored = entry.stored
     taken = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
-    text, until = cut_to_page(tokens, taken, 1, BEGINNING_TOKENS)
+    text, until = cut_to_page_with_last_line_number(tokens, taken, 1, BEGINNING_TOKENS)
     total = max(stored.lines, until)
     if until >= total:
-        return cut_to_page(tokens, taken, 1)[0]
+        return cut_to_page_with_last_line_number(tokens, taken, 1)[0]
     read = await cache.read_range(stored.digest, 0, min(PIECE_BYTES, stored.size))
     outline = await asyncio.to_thread(
         text_preview.outline_text, read.decode("utf-8", "replace"), until + 1, OUTLINE_TOKENS
@@ -223,7 +225,7 @@ async def recall_folded_messages(
     their outputs; without a name, from everything that summaries cover.
     """
     branch, asked = state.branch, words.strip()
-    folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)
+    folds = [_require_fold(state, name)] if name.strip() or not asked else _live_folds_of_spans(state)
     covers = (fold.cover for fold in folds)
     spans = [facts.Span(cover.seq, cover.seq) if isinstance(cover, facts.PartRef) else cover for cover in covers]
     messages = [
@@ -236,7 +238,7 @@ async def recall_folded_messages(
     if tokens.count_tokens(text) <= PAGE_TOKENS:
         return text
     stored = await cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("recall_history", name))
-    shown, until = cut_to_page(tokens, text.split("\n"), 1)
+    shown, until = cut_to_page_with_last_line_number(tokens, text.split("\n"), 1)
     return f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
 
 
@@ -280,14 +282,14 @@ def _require_fold(state: ConversationState, name: str) -> facts.Folded:
     name = name.strip().strip("\"'`")
     fold = state.find_fold(name)
     if fold is None:
-        known = [live.fold for live in _live_summaries(state)][-5:]
+        known = [live.fold for live in _live_folds_of_spans(state)][-5:]
         raise NotFound(
             f"This conversation has no fold {name[:80]!r}.", remedy=f"Available: {', '.join(known) or 'none'}."
         )
     return fold
 
 
-def _live_summaries(state: ConversationState) -> list[facts.Folded]:
+def _live_folds_of_spans(state: ConversationState) -> list[facts.Folded]:
     return [fold for fold in state.live_folds if isinstance(fold.cover, facts.Span)]
 
 
@@ -375,7 +377,9 @@ async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: in
     return stored.size
 
 
-def cut_to_page(tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS) -> tuple[str, int]:
+def cut_to_page_with_last_line_number(
+    tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS
+) -> tuple[str, int]:
     """Return as many lines as fit a page, and the last one's number. A longer line is cut, with a note."""
     count = len(lines)
     while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):

@@ -45,7 +45,7 @@ class Threshold:
         """Return bool, int, float or str."""
         return type(self.defaults[DEFAULT_PRESET])
 
-    def describe_expected(self) -> str:
+    def describe_allowed_values(self) -> str:
         """Describe the allowed values, for an error message."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
@@ -288,13 +288,15 @@ def require_valid_threshold(name: str, value: object) -> Value:
     converted = _convert_threshold(declared, value)
     if converted is None:
         hint = _suggest_name(str(value), list(declared.choices)) if declared.choices else ""
-        raise InvalidInput(f"{name} = {value!r} is not allowed: expected {declared.describe_expected()}.", remedy=hint)
+        raise InvalidInput(
+            f"{name} = {value!r} is not allowed: expected {declared.describe_allowed_values()}.", remedy=hint
+        )
     return converted
 
 
 def _convert_threshold(declared: Threshold, value: object) -> Value | None:
     if declared.value_type is bool:
-        return _parse_switch(value)
+        return _parse_boolean_word(value)
     if declared.value_type is str:
         return str(value) if value in declared.choices else None
     try:
@@ -308,7 +310,7 @@ def _convert_threshold(declared: Threshold, value: object) -> Value | None:
     return number
 
 
-def _parse_switch(value: object) -> bool | None:
+def _parse_boolean_word(value: object) -> bool | None:
     return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}.get(str(value).lower())
 
 

@@ -11,7 +11,7 @@ from helix_desktop.engine import facts, fold_economics
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.engine.request_changes import find_first_changed_fact
+from helix_desktop.engine.request_changes import find_first_changed_seq
 from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import Savings, newest_fact_seen_by
@@ -123,13 +123,13 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
 
 
-def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, most: int) -> int:
+def most_tokens_of_whole_entry(state: ConversationState, policy: Policy, least: int, most: int) -> int:
     """Return the most counted tokens that a recalled entry may have to be returned whole."""
     meter = measure_window(state, policy)
     price = relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
     most = min(most, max(least, round(meter.free_tokens / meter.factor)))
     context = round(meter.used / meter.factor)
-    return fold_economics.whole_entry_tokens(context, len(state.branch.steps), price, least, most)
+    return fold_economics.most_tokens_of_whole_entry(context, len(state.branch.steps), price, least, most)
 
 
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:
@@ -161,7 +161,7 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
     return shares * chosen.price_input / PER_MILLION
 
 
-def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
+def estimate_next_message_cost(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
     """Return the cost of sending now, or None without a price. `before`: replace this message and later."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
@@ -176,7 +176,7 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
     per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
     forever = bool(cached) and not chosen.cache_seconds
     answered = ledger.last_billed_reply(chosen.model, state.seq)
-    kept = sum(compute_cost(usage, chosen) for _, usage in cache_refreshes_since(state, answered))
+    kept = sum(compute_cost(usage, chosen) for _, usage in keep_alive_times_and_usages_since(state, answered))
     prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
     return NextMessageCost(*prices, reply, until, per_token, kept, forever)
 
@@ -199,7 +199,7 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     return min(billed, estimate_billed_tokens(front, state)) if changed else 0
 
 
-def cache_refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
+def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
     """Return when the provider's cache was kept alive after `seq`, and what that took."""
     later = state.record.facts[seq : state.seq]
     spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
@@ -232,7 +232,7 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
     """Return the first message changed since the fact `newest_seq`. 0: prompt or tools; None: none."""
     changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
-    places = (find_first_changed_fact(fact, state.branch.folds) for fact in changing)
+    places = (find_first_changed_seq(fact, state.branch.folds) for fact in changing)
     return min((place for place in places if place is not None), default=None)
 
 
@@ -240,4 +240,4 @@ def _last_request_time(state: Moment, model: str) -> float:
     answered = state.record.ledger.last_billed_reply(model, state.seq)
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
-    return max([recorded.time - seconds, *(time for time, _ in cache_refreshes_since(state, answered))])
+    return max([recorded.time - seconds, *(time for time, _ in keep_alive_times_and_usages_since(state, answered))])

@@ -92,11 +92,11 @@ class Conversation:
 
     async def append_foreign_facts(self, append_to_journal: Callable[[], Awaitable[None]]) -> None:
         """Add another machine's facts, which `append_to_journal` writes. Nothing else is written meanwhile."""
-        failed = await asyncio.shield(self._append_foreign_facts(append_to_journal))
+        failed = await asyncio.shield(self._append_foreign_facts_or_return_error(append_to_journal))
         if failed is not None:
             raise failed
 
-    async def _append_foreign_facts(self, grow: Callable[[], Awaitable[None]]) -> HelixError | None:
+    async def _append_foreign_facts_or_return_error(self, grow: Callable[[], Awaitable[None]]) -> HelixError | None:
         async with self._lock:
             try:
                 await grow()
@@ -205,7 +205,7 @@ class Conversation:
                 recorded = tuple(await self.journal.append_to_journal(self.id, fresh))
                 held = self.state.facts[known:]
                 self.state.facts[known:] = (
-                    map(_recorded_to_hold, held, recorded) if len(held) >= LEAST_FACTS else recorded
+                    map(_recorded_without_long_output, held, recorded) if len(held) >= LEAST_FACTS else recorded
                 )
         except (StoreFailed, ActionRefused) as error:
             failed = error
@@ -235,7 +235,7 @@ class ConversationDraft(Conversation):
         return recorded
 
 
-def _recorded_to_hold(known: Recorded, written: Recorded) -> Recorded:
+def _recorded_without_long_output(known: Recorded, written: Recorded) -> Recorded:
     """Return the fact without an output's text, which is in the cache too and takes a
     seventh of a long history's memory. It has the number that the state holds already.
     """

@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from helix_desktop.engine import context_usage, facts, request_building, turn_loop
-from helix_desktop.engine.ask_model import request_one_token
+from helix_desktop.engine.ask_model import send_keep_alive_request
 from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
-from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
+from helix_desktop.engine.request_costs import RequestCost, explain_costs_of_last_turn
 from helix_desktop.engine.session_events import MeterChanged
 from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.state.request_digest import digest_of_request
@@ -39,9 +39,9 @@ class ConversationContext:
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
         """Return the approximate cost of sending now, or None without prices."""
         ahead = self._conversation.expected_state
-        return context_usage.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
+        return context_usage.estimate_next_message_cost(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
-    def unpriced_model(self) -> str:
+    def model_whose_cost_cannot_be_limited(self) -> str:
         """Return the main model if a cost limit cannot work because its price is unknown."""
         limits, paid = self._services.limits(), self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
@@ -51,7 +51,7 @@ class ConversationContext:
             return ""
         return chosen.model if costs else ""
 
-    def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
+    def estimate_cost_of_sending(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
         """Return about what sending these parts now costs, or 0.0. `instead_of`: what they replace."""
         if (price := self.next_message_cost(instead_of)) is None:
             return 0.0
@@ -64,7 +64,7 @@ class ConversationContext:
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0
-        freed = self._folding.tokens_freed_by_markers()
+        freed = self._folding.tokens_freed_by_markers_on_demand()
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
 
     def pending_rewrite(self) -> PendingRewrite | None:
@@ -74,8 +74,8 @@ class ConversationContext:
         is_cold = found is not None and 0 < found.until <= self._services.clock.current_time()
         return None if is_cold else found
 
-    async def explain_last_turn(self) -> Sequence[RequestCost]:
-        return await asyncio.to_thread(explain_last_turn, self._conversation.state)
+    async def explain_costs_of_last_turn(self) -> Sequence[RequestCost]:
+        return await asyncio.to_thread(explain_costs_of_last_turn, self._conversation.state)
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
         """Return the request as sent for the ModelReplied `seq`, or the next one for None."""
@@ -96,8 +96,8 @@ class ConversationContext:
         if client is not None and end is None:
             with suppress(HelixError, TimeoutError):
                 last = await self.rebuild_request(state.branch.steps[-1])
-                await self._conversation.append_facts(*await request_one_token(client, last, WRITING_SECONDS))
-        self._folding.watch_for_pause()
+                await self._conversation.append_facts(*await send_keep_alive_request(client, last, WRITING_SECONDS))
+        self._folding.schedule_fold_before_cache_expires()
         self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:

@@ -135,7 +135,7 @@ def merge_details(found: Iterable[Detail]) -> list[Detail]:
     """Merge equal details into one, with the latest seq and the sum of their counts."""
     known: Known = {}
     for detail in found:
-        _merge_into_known_details(known, detail)
+        _merge_detail_and_return_whether_new(known, detail)
     return _list_known_details(known)
 
 
@@ -143,7 +143,7 @@ def _list_known_details(known: Known) -> list[Detail]:
     return [detail for alike in known.values() for detail in alike.values()]
 
 
-def _merge_into_known_details(known: Known, detail: Detail) -> bool:
+def _merge_detail_and_return_whether_new(known: Known, detail: Detail) -> bool:
     """Return whether the detail was not known."""
     alike = known.setdefault(detail.kind, {})
     if before := alike.get(detail.text):
@@ -214,7 +214,7 @@ class DetailCollector:
         self._collect_references(source)
 
     def finish_collecting(self) -> list[Detail]:
-        self._collect_from_answer()
+        self._collect_from_last_message_without_calls()
         for tried in self._tried.values():
             self._collect_written_paths(tried)
         for seq, failure in list(self._failures.values())[-MOST_FAILURES:]:
@@ -234,15 +234,19 @@ class DetailCollector:
 
     def add_detail(self, detail: Detail) -> None:
         """Add a detail. Discard the least important if there are far more than an entry has room for."""
-        self._size += _merge_into_known_details(self.found, detail) and _entry_size(detail)
+        self._size += _merge_detail_and_return_whether_new(self.found, detail) and _characters_of_detail_in_entry(
+            detail
+        )
         if self._size > REFERENCE_LIMIT * 5 // 4:
             found, self.found, self._size = sort_details(_list_known_details(self.found)), {}, 0
             for each in found:
                 if self._size <= REFERENCE_LIMIT:
-                    self._size += _merge_into_known_details(self.found, each) and _entry_size(each)
+                    self._size += _merge_detail_and_return_whether_new(
+                        self.found, each
+                    ) and _characters_of_detail_in_entry(each)
 
     def _collect_from_user(self, source: DetailSource) -> None:
-        self._collect_from_answer()
+        self._collect_from_last_message_without_calls()
         self._acted = False
         text = source.text.strip()
         if text:
@@ -274,14 +278,14 @@ class DetailCollector:
             self._add_detail_line("failure", line, source.seq)
 
     def _collect_from_assistant(self, source: DetailSource) -> None:
-        self._collect_from_answer()
+        self._collect_from_last_message_without_calls()
         self._said = replace(source, text=source.text[:LONGEST_MESSAGE])
         if tasks := list(important_sentences.find_tasks_left_open(self._said.text)):
             self._open["said"] = (source.seq, tasks)
         said = split_sentences(source.text)
         self._asked = said[-1][: LONGEST_SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
-    def _collect_from_answer(self) -> None:
+    def _collect_from_last_message_without_calls(self) -> None:
         """Keep what is important in the assistant's last message if it called nothing."""
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
@@ -305,7 +309,7 @@ class DetailCollector:
         ):
             self._add_detail_line("lesson", self._said.text, source.seq)
             self._said = None
-        subject = tool_call_outcomes.subject_of_call(source.tool, given, command)
+        subject = tool_call_outcomes.key_shared_by_attempts(source.tool, given, command)
         self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
 
     def _collect_written_paths(self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()) -> None:
@@ -335,7 +339,7 @@ class DetailCollector:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        why = tool_call_outcomes.find_failure_lines(source.text, ok=source.ok, command=bool(line) or not has_call)
+        why = tool_call_outcomes.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
         if line or not why:
             self._collect_written_paths(tried, source.changes)
         if why:
@@ -352,7 +356,7 @@ class DetailCollector:
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""
         self._shapes.clear()
-        for text in cut_at_line_ends(source.text):
+        for text in split_into_pieces_at_line_ends(source.text):
             words = dict.fromkeys(text.split())
             for url in dict.fromkeys(url for word in words if "://" in word for url in _URL.findall(word)):
                 self._add_detail_line("url", url, source.seq, LONGEST_REFERENCE)
@@ -362,10 +366,10 @@ class DetailCollector:
                 self._add_detail_line("path", path, source.seq, LONGEST_REFERENCE)
             numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
             for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
-                if name not in paths and self._is_rare_apart_from_digits(name):
+                if name not in paths and self._count_shape_and_return_whether_rare(name):
                     self._add_detail_line("identifier", name, source.seq)
 
-    def _is_rare_apart_from_digits(self, word: str) -> bool:
+    def _count_shape_and_return_whether_rare(self, word: str) -> bool:
         shape = _DIGITS.sub("0", word)
         if shape == word:
             return True
@@ -373,7 +377,7 @@ class DetailCollector:
         return self._shapes[shape] <= MOST_NUMBERED_WORDS
 
 
-def _entry_size(detail: Detail) -> int:
+def _characters_of_detail_in_entry(detail: Detail) -> int:
     return len(detail.text) + (1 if detail.kind in WORDS else LEAST_LINE)  # Words of one message share a line.
 
 
@@ -402,7 +406,7 @@ def _iterate_json_leaves(value: object) -> Iterator[str]:
         yield str(value)
 
 
-def cut_at_line_ends(text: str) -> Iterator[str]:
+def split_into_pieces_at_line_ends(text: str) -> Iterator[str]:
     start = 0
     while start < len(text):
         end = start + SEARCHED_PIECE
@@ -415,7 +419,7 @@ def cut_at_line_ends(text: str) -> Iterator[str]:
 def find_error_lines(text: str) -> Iterator[str]:
     """Yield an output's lines that look like errors, each once."""
     seen: set[str] = set()
-    lines = (line for piece in cut_at_line_ends(text) for line in _blank_harmless_lines(piece))
+    lines = (line for piece in split_into_pieces_at_line_ends(text) for line in _blank_harmless_lines(piece))
     for line in islice(lines, LINES_READ):
         shown = line.strip()[:ERROR_LINE]
         if shown and shown not in seen and _ERROR.search(shown):
@@ -454,7 +458,7 @@ SHARE_BY_KIND: Mapping[str, float] = {  # Each kind's share of the tokens, so th
 LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 
-def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
+def find_missing_critical_details(found: Iterable[Detail], text: str) -> list[Detail]:
     """Return the critical details that the text does not contain word for word."""
     flat = " ".join(text.split())
     return [detail for detail in found if detail.is_critical and " ".join(detail.text.split()) not in flat]

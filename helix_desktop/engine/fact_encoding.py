@@ -44,14 +44,14 @@ _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
 
 
-def check_time(time: typing.Any) -> float:
+def require_valid_time(time: typing.Any) -> float:
     """Return a foreign time. Raises ValueError if no calendar has it."""
     if not 0 <= float(time) < LATEST_TIME:
         raise ValueError("a time is out of range")
     return float(time)
 
 
-def check_amount(amount: typing.Any) -> int:
+def require_storable_amount(amount: typing.Any) -> int:
     """Return a size or count from elsewhere. Raises ValueError if SQLite could not store it."""
     if not 0 <= amount < _AMOUNT_LIMIT:
         raise ValueError("a number is out of range")
@@ -61,7 +61,7 @@ def check_amount(amount: typing.Any) -> int:
 def encode_fact(fact: Fact) -> str:
     """Encode a fact as one line of JSON, with keys in declared order."""
     kind = type(fact).__name__
-    body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_encode_changed_fields(fact)}
+    body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_encode_fields_unlike_default(fact)}
     text = _JSON.encode(body)
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
@@ -101,13 +101,13 @@ def _parse_fact_json(text: str) -> typing.Any:
 
 
 def _check_foreign_body(kind: type, body: dict[str, object], text: str) -> None:
-    if not _has_valid_fields(kind, body):
+    if not _present_fields_fit_types(kind, body):
         raise ValueError("a value has another type than its field")
     if "\\u" in text:
         _JSON.encode(body).encode()  # Raises for half of a surrogate pair.
 
 
-def _has_valid_fields(kind: type, body: typing.Any) -> bool:
+def _present_fields_fit_types(kind: type, body: typing.Any) -> bool:
     """Whether each value has its field's type, and any tag is this kind's name."""
     if type(body) is not dict or body.get("is", kind.__name__) != kind.__name__:
         return False
@@ -116,7 +116,7 @@ def _has_valid_fields(kind: type, body: typing.Any) -> bool:
 
 @functools.cache
 def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
-    checks = {name: _check_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
+    checks = {name: _build_check_for_type(hint) for name, hint in typing.get_type_hints(kind).items()}
     for name in _ANY_NUMBER & checks.keys():
         checks[name] = functools.partial(_is_number_or_fits, checks[name])
     return list(checks.items())
@@ -126,10 +126,10 @@ def _is_number_or_fits(fits: _Check, content: typing.Any) -> bool:
     return fits(content) or (type(content) is int and abs(content) < 2**63)
 
 
-def _check_for_hint(hint: typing.Any) -> _Check:
+def _build_check_for_type(hint: typing.Any) -> _Check:
     """Return a check of whether a JSON value represents a value of this type."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    several = [_check_for_hint(one) for one in inner if one is not Ellipsis]
+    several = [_build_check_for_type(one) for one in inner if one is not Ellipsis]
     if origin is tuple and len(several) < len(inner):
         return lambda content: type(content) is list and all(map(several[0], content))
     if origin is tuple:
@@ -137,11 +137,11 @@ def _check_for_hint(hint: typing.Any) -> _Check:
     if several:
         return lambda content: any(fits(content) for fits in several)
     if dataclasses.is_dataclass(hint) and hint is not Digest:
-        return functools.partial(_has_valid_fields, typing.cast(type, hint))
+        return functools.partial(_present_fields_fit_types, typing.cast(type, hint))
     return _PLAIN_CHECKS.get(hint, _PLAIN_CHECKS[str])
 
 
-def _encode_changed_fields(value: object) -> dict[str, object]:
+def _encode_fields_unlike_default(value: object) -> dict[str, object]:
     out: dict[str, object] = {}
     kind: type = type(value)
     for name, default in _fields_with_defaults(kind):
@@ -167,7 +167,11 @@ def _encode_value(value: object) -> object:
         case str() | int() | float() | None:
             return value
     name = type(value).__name__
-    return {"is": name, **_encode_changed_fields(value)} if name in _TAGGED else _encode_changed_fields(value)
+    return (
+        {"is": name, **_encode_fields_unlike_default(value)}
+        if name in _TAGGED
+        else _encode_fields_unlike_default(value)
+    )
 
 
 def _build_dataclass_consuming_body(kind: type, body: dict[str, object]) -> object:
@@ -182,21 +186,21 @@ def _build_dataclass_consuming_body(kind: type, body: dict[str, object]) -> obje
 @functools.cache
 def _find_known_fields_and_decoders(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
     """Return the fields' names, and decoders for those with another form in JSON."""
-    readers = {name: _decoder_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
+    readers = {name: _build_decoder_for_type(hint) for name, hint in typing.get_type_hints(kind).items()}
     return frozenset(readers), [(name, read) for name, read in readers.items() if read is not None]
 
 
-def _decoder_for_hint(hint: typing.Any) -> _Read | None:
+def _build_decoder_for_type(hint: typing.Any) -> _Read | None:
     """Return what converts JSON's value to this type, or None if nothing is needed."""
     origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
     if origin is tuple and inner[-1] is Ellipsis:
-        each = _decoder_for_hint(inner[0]) or _decode_unchanged
+        each = _build_decoder_for_type(inner[0]) or _decode_unchanged
         return lambda content: tuple([None if one is None else each(one) for one in content])
     if origin is tuple:
-        several = [_decoder_for_hint(one) or _decode_unchanged for one in inner]
+        several = [_build_decoder_for_type(one) or _decode_unchanged for one in inner]
         return lambda content: tuple([read(one) for read, one in zip(several, content, strict=True)])
     if origin in (typing.Union, types.UnionType):
-        return _decoder_for_hint(inner[0]) if len(inner) == 1 else _decode_tagged
+        return _build_decoder_for_type(inner[0]) if len(inner) == 1 else _decode_tagged
     if hint is Digest:
         return Digest.from_hex
     if dataclasses.is_dataclass(hint):

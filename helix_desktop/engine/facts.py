@@ -105,7 +105,7 @@ class Usage:
         return self.cache_write + (HOUR_WRITE - 1) * self.cache_write_hour
 
     @property
-    def keeps_an_hour(self) -> bool:
+    def is_cached_for_an_hour(self) -> bool:
         return 0 < self.cache_write_hour == self.cache_write
 
 

@@ -151,7 +151,7 @@ class FoldDocumentWriter:
         failures, asking = [], ModelInquiry(spent.append, self._set_time_of_model_activity)
         for rung in self._writing_attempts(reading):
             try:
-                text, claims = await self._ask_until_supported(rung, reading, known, asking, seconds)
+                text, claims = await self._ask_and_rewrite_once_if_unsupported(rung, reading, known, asking, seconds)
                 answer = _answer_limit_tokens(reading.situation, rung.role)
                 made = await self._build_document(rung, making, text, answer, asking, seconds)
             except ModelFailed as error:
@@ -181,7 +181,7 @@ class FoldDocumentWriter:
             return ""
         return f"Folding {reading.shown:,} tokens would save less than a tenth of that number."
 
-    async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
+    async def wait_and_return_why_given_up(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
         """Wait for this writer's work, as long as a turn may. Return why it gave up, or an empty string."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -222,7 +222,7 @@ class FoldDocumentWriter:
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
-            entry = await self._inherited_details(reading.branch, item) if item.fold else None
+            entry = await self._read_details_of_earlier_document(reading.branch, item) if item.fold else None
             if entry is None:
                 seqs.extend(reading.branch.covered_by(item) if item.fold else (item.first,))
             else:
@@ -235,7 +235,7 @@ class FoldDocumentWriter:
             stored = list(details_of_stored_entries(reading.branch, some))
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
             known = await asyncio.to_thread(known.with_sources, sources)
-        found, text = await asyncio.to_thread(_combine_details, before, collecting, reading.todo)
+        found, text = await asyncio.to_thread(_merge_details_and_format_entry, before, collecting, reading.todo)
         kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
         return found, kept.digest, known
 
@@ -250,7 +250,9 @@ class FoldDocumentWriter:
         names = {call.call.name for call in reading.branch.calls.values()}
         return [DetailSource(0, "output", text) for text in (*texts, *names)]
 
-    async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
+    async def _read_details_of_earlier_document(
+        self, branch: ConversationBranch, item: ViewItem
+    ) -> Sequence[Detail] | None:
         """Return the details of an earlier document, or None for a message or a lost entry."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
@@ -301,7 +303,7 @@ class FoldDocumentWriter:
         if main is not None and quick is not None and main.model_name != quick.model_name:
             yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript")
 
-    async def _ask_until_supported(
+    async def _ask_and_rewrite_once_if_unsupported(
         self,
         rung: WritingAttempt,
         reading: DocumentMaterial,
@@ -351,7 +353,7 @@ class FoldDocumentWriter:
         if rung.way == "transcript" and reading.shown > room:
             raise ModelFailed(f"The messages to fold don't fit in the context window of {rung.client.model_name}.")
         text, size = "", room if rung.way == "transcript" else min(room, room // 2 + 1)
-        async for piece in _join_passages_to_pieces(self._read_passages(reading), size):
+        async for piece in _split_and_join_passages(self._read_passages(reading), size):
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
             request = build_material_request(material, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
@@ -408,7 +410,7 @@ def _collect_with_pauses(
         collecting.add_detail(detail)
 
 
-def _combine_details(
+def _merge_details_and_format_entry(
     before: Sequence[Detail], collecting: DetailCollector, todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
     """Merge all details and format the entry with them. Slow, so to be run in a thread."""
@@ -435,7 +437,7 @@ def _require_text(text: str) -> str:
     return text
 
 
-async def _join_passages_to_pieces(passages: AsyncIterator[SpanText], room: int) -> AsyncIterator[str]:
+async def _split_and_join_passages(passages: AsyncIterator[SpanText], room: int) -> AsyncIterator[str]:
     """Yield the transcript in pieces of up to `room` tokens, split between messages if possible."""
     held: list[str] = []
     left = room
@@ -466,7 +468,7 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 def format_details_entry(found: Iterable[Detail]) -> str:
     """Format details as lines, critical ones first and the index last, and note what is left out."""
     lines, size, left_out = [HEADER], len(HEADER), 0
-    for count, line in _group_into_lines(sort_details(found)):
+    for count, line in _format_lines_with_detail_counts(sort_details(found)):
         size += len(line) + 1
         if size <= conversation_details.REFERENCE_LIMIT:
             lines.append(line)
@@ -477,9 +479,9 @@ def format_details_entry(found: Iterable[Detail]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _group_into_lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
+def _format_lines_with_detail_counts(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
     """Yield each line with its number of details. Words of one message share a line."""
-    for (kind, seq, alone), group in groupby(found, _line_key):
+    for (kind, seq, alone), group in groupby(found, _key_of_shared_line):
         details = list(group)
         if alone:
             yield from ((1, detail.format_reference_line()) for detail in details)
@@ -487,7 +489,7 @@ def _group_into_lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
             yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
 
 
-def _line_key(detail: Detail) -> tuple[str, int, bool]:
+def _key_of_shared_line(detail: Detail) -> tuple[str, int, bool]:
     alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
     return detail.kind, detail.seq, alone
 

@@ -86,7 +86,7 @@ class FoldExperience:
 NO_EXPERIENCE = FoldExperience()
 
 
-def recall_share(saved: float, recalls: float) -> float:
+def recall_cost_share(saved: float, recalls: float) -> float:
     """Return the cost of recalls as a share of savings, weighed with the usual share."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
@@ -206,7 +206,7 @@ ASKING_TOKENS = 150  # The tokens that an agent writes to recall something.
 CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at most this many steps.
 
 
-def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
+def most_tokens_of_whole_entry(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
     """Return up to how many tokens a recalled entry is returned whole.
 
     What follows a first page of `least` tokens is needed half of the time. If it comes at once, it is cached
@@ -224,11 +224,11 @@ SMALL_WINDOW = 96_000  # In a window of fewer tokens, shorter outputs already co
 LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a small window.
 
 
-def large_output_tokens(window: int, tokens: int = 4_000) -> int:
+def large_output_limit_tokens(window: int, tokens: int = 4_000) -> int:
     """Return the size of a large output: `tokens`, or less in a window below 96,000."""
     return min(tokens, max(LEAST_LARGE, tokens * window // SMALL_WINDOW))
 
 
-def panic_tail_tokens(window: int) -> int:
+def most_tail_tokens_in_panic(window: int) -> int:
     """Return the most tokens of the tail kept if the next request would not fit: a quarter."""
     return window // 4

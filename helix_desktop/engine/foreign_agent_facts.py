@@ -87,7 +87,7 @@ class AgentFollower:
         self.folding.start_folds_after_turn()
         return True
 
-    async def prepare_next_view(self) -> View:
+    async def apply_folds_and_get_view(self) -> View:
         """Fold what is due, and return what the model is sent next."""
         await self.waiting(self.folding.apply_due_folds())
         return self.conversation.current_view()
@@ -122,7 +122,7 @@ class AgentFollower:
     async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
-        before = self._find_earlier_read(call, stored.digest)
+        before = self._remember_read_and_find_earlier(call, stored.digest)
         self.repeats += before > 0
         return facts.ToolReturned(
             call=call.id,  # Equal to the output's text, so that it is held in memory only once.
@@ -134,10 +134,10 @@ class AgentFollower:
             repeat_of=before,
         )
 
-    def _find_earlier_read(self, call: facts.ToolCall, digest: Digest) -> int:
+    def _remember_read_and_find_earlier(self, call: facts.ToolCall, digest: Digest) -> int:
         """Return the last output with this content if the same call had brought it before, or 0."""
         state = self.conversation.state
-        if before := state.last_output_with_content(digest):
+        if before := state.seq_of_last_output_with_content(digest):
             answered = state.branch.answered[before].call
             self._reads.add((answered.name, answered.arguments, digest.raw))
             read = (call.name, call.arguments, digest.raw)

@@ -68,7 +68,7 @@ def mark_on_one_line(text: str) -> str:
     return _keep_left_to_right(line.replace("\n", _mark_of_char("\n")).replace("\t", _mark_of_char("\t")))
 
 
-def count_marks(text: str) -> int:
+def count_marked_characters(text: str) -> int:
     return sum(found[1] is not None for found in _MARK.finditer(text))
 
 
@@ -94,7 +94,7 @@ def _mark_suspect_characters_of_line(text: str) -> str:
     pieces = _WORDS.split(text)
     found = "".join(
         _mark_word(piece, text, at) if at_word else _mark_suspect_characters(piece, text, at)
-        for piece, at, at_word in _pieces_with_offsets(pieces)
+        for piece, at, at_word in _pieces_with_offset_and_whether_word(pieces)
     )
     return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, found)
 
@@ -104,7 +104,7 @@ def _keep_left_to_right(line: str) -> str:
     return _APART + line if _RIGHT_TO_LEFT.search(line) else line
 
 
-def _pieces_with_offsets(pieces: list[str]) -> Iterator[tuple[str, int, bool]]:
+def _pieces_with_offset_and_whether_word(pieces: list[str]) -> Iterator[tuple[str, int, bool]]:
     at = 0
     for number, piece in enumerate(pieces):
         yield piece, at, number % 2 == 1

@@ -63,19 +63,21 @@ class LargeOutputShortener:
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
         head = meter.parts[ContextKind.SYSTEM]
-        commands = output_excerpts.find_command_outputs(batch, names, meter.used, meter.window, head)
+        commands = output_excerpts.find_command_outputs_to_limit(batch, names, meter.used, meter.window, head)
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
         own |= {
             one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)
         }
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        large = output_excerpts.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
+        large = output_excerpts.find_outputs_to_shorten(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
         spent: list[facts.Spent] = []
-        fitting = self._outputs_that_fit_whole(held, batch, len(seqs))
-        shown = await self._decide_what_is_shown(held, fitting, keeps, policy, ModelInquiry(spent.append))
+        fitting = self._indexes_of_outputs_that_fit_whole(held, batch, len(seqs))
+        shown = await self._choose_text_and_instructions_by_output(
+            held, fitting, keeps, policy, ModelInquiry(spent.append)
+        )
         batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
         covers = [*map(facts.PartRef, seqs), *(facts.PartRef(-at) for at in range(len(batch) - len(seqs)))]
         folds = [
@@ -129,7 +131,7 @@ class LargeOutputShortener:
         about = f"{call.name} {markers.summarise_arguments(call.arguments)}" if call else "a tool"
         return LargeOutput(index, returned, about, text, short)
 
-    async def _decide_what_is_shown(
+    async def _choose_text_and_instructions_by_output(
         self,
         held: Sequence[LargeOutput],
         fitting: Sequence[int],
@@ -148,11 +150,11 @@ class LargeOutputShortener:
                 chosen = await self._ask_model_for_choices(held, fitting, asking)
             elif policy.admission == "ahead":
                 words = ((one, keeps.get(one.returned.call, "").strip()) for one in held)
-                chosen = {one.index: _choice_of_call(one, keep, fitting) for one, keep in words}
+                chosen = {one.index: _choose_by_keep_argument(one, keep, fitting) for one, keep in words}
             full.extend(index for index, choice in chosen.items() if choice.what == FULL)
             wanted = [one for one in held if chosen[one.index].what == COMPACT]
             await asyncio.gather(
-                *(self._compact_output(one, chosen[one.index].keep, asking, compactions) for one in wanted)
+                *(self._add_compaction_of_output(one, chosen[one.index].keep, asking, compactions) for one in wanted)
             )
 
         try:
@@ -183,7 +185,7 @@ class LargeOutputShortener:
         chosen = output_excerpts.parse_output_choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 
-    def _outputs_that_fit_whole(
+    def _indexes_of_outputs_that_fit_whole(
         self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
     ) -> list[int]:
         """Return the outputs that fit whole, smallest first. `recorded`: how many the meter has."""
@@ -198,7 +200,9 @@ class LargeOutputShortener:
                 fitting.append(one.index)
         return sorted(fitting)
 
-    async def _compact_output(self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]) -> None:
+    async def _add_compaction_of_output(
+        self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]
+    ) -> None:
         """Use what the fast model kept if it is shorter than the output, else leave the preview."""
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
@@ -234,10 +238,12 @@ class LargeOutputShortener:
         returned = one.returned
         shown = output_excerpts.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened at the agent's request" if asked else "")
-        fold = self._fold_over(cover, shown, returned.tokens, returned.output.digest, why)
+        fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
         return replace(fold, batch=batch, asked=asked)
 
-    def _fold_over(self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str) -> facts.Folded:
+    def _build_fold_of_part(
+        self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str
+    ) -> facts.Folded:
         kind, tokens = facts.FoldKind.EXCERPT, self.tokens.count_tokens(shown)
         name = self.conversation.new_fold_name(kind)
         return facts.Folded(name, kind, cover, shown, tokens, before, entries=(entry,), why=why)
@@ -253,7 +259,7 @@ class LargeOutputShortener:
     async def _build_message_fold(self, index: int, part: facts.Attachment, policy: Policy) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
         why = f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the context window"
-        return self._fold_over(facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why)
+        return self._build_fold_of_part(facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why)
 
 
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
@@ -262,7 +268,7 @@ async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy
     return f"[Attachment: {part.name}]\n{output_excerpts.format_excerpt(part.stored, part.tokens, text)}"
 
 
-def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
+def _choose_by_keep_argument(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
     if output_excerpts.asks_for_everything(keep):
         return OutputChoice(FULL if one.index in may_be_full else PREVIEW)
     return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)

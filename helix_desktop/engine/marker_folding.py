@@ -37,24 +37,28 @@ class PartShortener:
     cache: ContentCache
     tokens: TokenCounter
 
-    async def clear_to_markers(
+    async def replace_with_markers(
         self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[facts.Recorded, ...]:
         """Replace parts by markers, unless they have changed or would not get shorter."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
         n, total = len(made), sum(one.block.tokens for one in made)
         reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
-        return await self.append_folds_of_shortened(
+        return await self.append_folds_of_unchanged_parts(
             made, batch or self.conversation.new_fold_name(facts.FoldKind.MARKER), reason, panic=panic
         )
 
-    async def shorten_to_excerpt(self, ref: facts.PartRef, why: str, tokens: int) -> tuple[facts.Recorded, ...]:
+    async def shorten_to_excerpt_or_marker(
+        self, ref: facts.PartRef, why: str, tokens: int
+    ) -> tuple[facts.Recorded, ...]:
         """In panic, show only an excerpt of a part, even of a user's text. It is stored first."""
         if (block := self.find_block(ref)) is None:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)
         made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)
-        return await self.append_folds_of_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
+        return await self.append_folds_of_unchanged_parts(
+            [made], self.conversation.new_fold_name(made.kind), why, panic=True
+        )
 
     def find_block(self, ref: facts.PartRef) -> Block | None:
         branch = self.conversation.state.branch
@@ -65,20 +69,22 @@ class PartShortener:
     async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
         """Build a part's marker, after storing what it refers to."""
         if isinstance(block.content, facts.ToolCall):
-            return await self._build_call_marker(ref, block, block.content)
+            return await self._store_arguments_and_build_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
         about = markers.describe_output(self.conversation.state.branch, ref.seq)
         text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
         return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
 
-    async def _build_call_marker(self, ref: facts.PartRef, block: Block, call: facts.ToolCall) -> ShortenedPart:
+    async def _store_arguments_and_build_marker(
+        self, ref: facts.PartRef, block: Block, call: facts.ToolCall
+    ) -> ShortenedPart:
         content = markers.content_to_store(call.arguments)
         short = markers.summarise_arguments(call.arguments)
         stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
         lines = f"{format_things(stored.lines, 'line', 'lines')} · " if stored.lines else ""
         about = f"argument of {call.name} {short} · {lines}{markers.format_size(stored)}"
         text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
-        tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))
+        tokens = self.tokens.count_tokens(call.name + message_blocks.replace_long_argument_values(call.arguments, text))
         return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
 
     async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
@@ -103,15 +109,15 @@ class PartShortener:
             return part
         raise NotFound(f"Part {ref.part} of record {ref.seq} is not in the cache.")
 
-    async def append_folds_of_shortened(
+    async def append_folds_of_unchanged_parts(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> tuple[facts.Recorded, ...]:
         """Append the folds in one transaction, if every part still shows what it showed."""
         return await self.conversation.append_facts_from(
-            lambda _: list(self._folds_of_shortened(made, batch, why, panic=panic))
+            lambda _: list(self._folds_of_unchanged_parts(made, batch, why, panic=panic))
         )
 
-    def _folds_of_shortened(
+    def _folds_of_unchanged_parts(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> Iterator[facts.Folded]:
         for one in made:

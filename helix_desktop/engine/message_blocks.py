@@ -53,7 +53,9 @@ def fold_block(block: Block, fold: facts.Folded) -> Block:
     content: facts.Text | facts.ToolCall = facts.Text(fold.text, fold.tokens)
     if isinstance(block.content, facts.ToolCall):
         content = replace(
-            block.content, arguments=clear_arguments(block.content.arguments, fold.text), tokens=fold.tokens
+            block.content,
+            arguments=replace_long_argument_values(block.content.arguments, fold.text),
+            tokens=fold.tokens,
         )
     elif isinstance(block.content, facts.Stored):
         originals = (block.content,)
@@ -81,7 +83,7 @@ def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCal
     return replace(call, id=name_in_request, name=name, arguments=arguments)
 
 
-def clear_arguments(arguments: str, text: str) -> str:
+def replace_long_argument_values(arguments: str, text: str) -> str:
     """Return the arguments with `text` in place of long values. Short ones (a path, a flag) stay."""
     values = json.loads(arguments) if is_json_object(arguments) else {}
     texts = iter((text,))

@@ -118,7 +118,7 @@ class TurnRunner:
                 ended = await self._run_one_turn(ask, set_activity)
                 self._folding.start_folds_after_turn()
                 if ended.reason is facts.TurnEnd.DONE:
-                    await self._ask_stop_hooks()
+                    await self._run_stop_hooks_and_queue_their_message()
                 if not self._queue or ended.reason is not facts.TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
@@ -158,7 +158,7 @@ class TurnRunner:
         waiting = self._queue.take_next_message()
         said = facts.UserSaid(waiting.parts, by=waiting.by)
         try:
-            heard = await self._ask_prompt_hooks(waiting)
+            heard = await self._run_hooks_before_message(waiting)
             new_facts = (*await self._folding.excerpt_large_message(said), *heard)
         except BaseException:
             self._queue.requeue_messages([waiting])
@@ -169,7 +169,7 @@ class TurnRunner:
             self._queue.requeue_messages([waiting])
             raise
 
-    async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
+    async def _run_hooks_before_message(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
         """Return what hooks add to a message. Raises ActionRefused if a hook rejects it."""
         if waiting.by:
             return []
@@ -192,7 +192,7 @@ class TurnRunner:
         self._begun, self._sent_on = True, 0
         return found
 
-    async def _ask_stop_hooks(self) -> None:
+    async def _run_stop_hooks_and_queue_their_message(self) -> None:
         """Let hooks make the agent continue, but only a few times."""
         if self._queue or self._sent_on >= MOST_SENT_ON:
             return

@@ -34,12 +34,12 @@ class MarkedRequest:
     base: int = 1
 
     @property
-    def marked_blocks(self) -> tuple[int, ...]:
+    def numbers_of_marked_blocks(self) -> tuple[int, ...]:
         """Return the numbers of blocks, from 0, that a mark follows, without the mark after the head."""
         return tuple(place - 1 for place in self.marks)
 
     def mark_next_request(self, blocks: Sequence[object]) -> "MarkedRequest":
-        same = count_equal_blocks(self.blocks, blocks)
+        same = count_equal_first_blocks(self.blocks, blocks)
         known = sorted(place for place in {*self.known, *self.marks} if place <= same)
         stable = known[-1] if known else 0
         settled, base = self.settled, self.base
@@ -61,18 +61,18 @@ class MarkedRequest:
         end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
         if not end:
             return min(self.settled, same)
-        return max(same, end - count_equal_blocks(self.blocks[::-1], now[:end][::-1]))
+        return max(same, end - count_equal_first_blocks(self.blocks[::-1], now[:end][::-1]))
 
 
-def count_equal_blocks(before: Sequence[object], now: Sequence[object]) -> int:
+def count_equal_first_blocks(before: Sequence[object], now: Sequence[object]) -> int:
     """Count the first blocks that are equal to those of the last request."""
-    same = count_shared_blocks(before, now)
+    same = count_same_first_objects(before, now)
     rest = zip(before[same:], now[same:], strict=False)
     changed = (at for at, (one, other) in enumerate(rest, same) if one != other)
     return next(changed, min(len(before), len(now)))
 
 
-def count_shared_blocks(one: Sequence[object], other: Sequence[object]) -> int:
+def count_same_first_objects(one: Sequence[object], other: Sequence[object]) -> int:
     try:
         return operator.indexOf(map(operator.is_, one, other), False)
     except ValueError:

@@ -56,7 +56,7 @@ class ChangePlace:
         return self.cause.kind is CauseKind.FOLD
 
 
-def find_changes(
+def find_changes_between_requests(
     recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
 ) -> list[ChangePlace]:
     """Return changes by the facts after `after` up to `until`. `head`, `head_now`: tools before and now."""
@@ -66,29 +66,31 @@ def find_changes(
     for recorded in recorded_facts[after:until]:
         fact = recorded.fact
         if isinstance(fact, facts.SystemSet | facts.RulesSet):
-            found.append(ChangePlace(0, _changed_text(recorded_facts[: recorded.seq - 1], fact), recorded.time))
+            found.append(
+                ChangePlace(0, _describe_changed_bytes(recorded_facts[: recorded.seq - 1], fact), recorded.time)
+            )
         elif isinstance(fact, facts.Folded):
             name = batches.setdefault(fact.batch or fact.fold, fact.fold)
-            found.append(ChangePlace(_first_fact_in(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
+            found.append(ChangePlace(_first_seq_in_cover(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
         elif not isinstance(fact, facts.ToolsOffered) and (edit := _start_and_name_of_edit(fact, covers)) is not None:
             found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
     return found
 
 
-def first_fact_of(piece: Block | facts.ToolsOffered) -> int:
+def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
     """Return the first fact in a piece of a request. At most 0: tools and system prompt."""
     if isinstance(piece, facts.ToolsOffered):
         return -1
-    return 0 if piece.role == "system" else _first_fact_in(piece.source)
+    return 0 if piece.role == "system" else _first_seq_in_cover(piece.source)
 
 
 def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
     for one, other in zip(before, now, strict=False):
         if isinstance(one, facts.ToolsOffered) and isinstance(other, facts.ToolsOffered) and one.tools != other.tools:
-            yield ChangePlace(-1, _describe_tools(one.tools, other.tools))
+            yield ChangePlace(-1, _describe_changed_tools(one.tools, other.tools))
 
 
-def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
+def _describe_changed_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
     """Name the tools that differ. If only the order of keys or tools differs, say that."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
@@ -108,7 +110,7 @@ def _comparable_tool(tool: facts.ToolSpec | None) -> object:
         return tool.description, tool.schema
 
 
-def _changed_text(before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet) -> Cause:
+def _describe_changed_bytes(before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet) -> Cause:
     """Return the bytes of a system prompt or rules file that differ."""
     name = fact.path if isinstance(fact, facts.RulesSet) else ""
     old = next(
@@ -120,11 +122,11 @@ def _changed_text(before: Sequence[facts.Recorded], fact: facts.SystemSet | fact
         ),
         "",
     )
-    start, end = _differing_bytes(old.encode("utf-8", "replace"), fact.text.encode("utf-8", "replace"))
+    start, end = _range_of_differing_bytes(old.encode("utf-8", "replace"), fact.text.encode("utf-8", "replace"))
     return Cause(CauseKind.SYSTEM, f"{name} bytes {start:,} to {end:,}".strip())
 
 
-def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
+def _range_of_differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     """Return where the first difference begins, and where the last one ends in the new text."""
     start = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     tail = zip(reversed(old[start:]), reversed(new[start:]), strict=False)
@@ -132,7 +134,7 @@ def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     return start, len(new) - same
 
 
-def find_first_changed_fact(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
+def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
     """Return the first fact this one shows differently; 0: prompt or tools; None: none."""
     match fact:
         case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
@@ -140,20 +142,20 @@ def find_first_changed_fact(fact: facts.Fact, folds: Mapping[str, facts.Folded])
         case facts.Rewound(to=to):
             return max(0, to) + 1
         case facts.Folded(cover=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover):
-            return _first_fact_in(cover)
+            return _first_seq_in_cover(cover)
         case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name) if name in folds:
-            return _first_fact_in(folds[name].cover)
+            return _first_seq_in_cover(folds[name].cover)
     return None
 
 
 def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> tuple[int, str] | None:
     """Return where a person's change begins, and what it was."""
-    place = find_first_changed_fact(fact, folds)
+    place = find_first_changed_seq(fact, folds)
     match fact:
         case facts.Rewound(to=to):
             return max(0, to) + 1, f"to {to}"
         case facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
-            place = _first_fact_in(ref)
+            place = _first_seq_in_cover(ref)
         case facts.Forgotten():
             return 1, "forgotten"
         case facts.ConversationStarted(forked_from=origin, forked_at=to) if origin:
@@ -161,5 +163,5 @@ def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded])
     return None if place is None else (place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
 
 
-def _first_fact_in(cover: facts.Cover) -> int:
+def _first_seq_in_cover(cover: facts.Cover) -> int:
     return max(1, cover.first if isinstance(cover, facts.Span) else cover.seq)

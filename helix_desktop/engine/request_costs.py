@@ -25,7 +25,13 @@ from helix_desktop.engine.facts import (
     Usage,
 )
 from helix_desktop.engine.messages import Block, Role, View
-from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
+from helix_desktop.engine.request_changes import (
+    Cause,
+    CauseKind,
+    ChangePlace,
+    find_changes_between_requests,
+    first_seq_in_piece,
+)
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState
@@ -106,7 +112,9 @@ class RequestCostReader:
     _brought_runs: list[tuple[int, int]] | None = None
     _marks_prefixes: bool = False  # Whether any provider has reported tokens written to its cache.
 
-    def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
+    def explain_and_remember_reply(
+        self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View
+    ) -> RequestCost:
         """Return the causes for one step. `view`: the view of its request."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
@@ -123,12 +131,12 @@ class RequestCostReader:
         cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
         self._note_request_aside(now, before, same)
         self._last[reply.model], self._last_model = now, reply.model
-        if reply.usage.keeps_an_hour:
+        if reply.usage.is_cached_for_an_hour:
             self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR)
         self._seen = max(self._seen, view.seq)
         return cost
 
-    def read_spent(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
+    def explain_request_beside_steps(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
         """Return the causes of a request besides the steps. All that it did not read is its own."""
         usage, before = spent.usage, self._last.get(spent.model)
         if before and usage.cache_read:
@@ -156,19 +164,21 @@ class RequestCostReader:
         always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
         if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
-        elif now.view.effort != last.view.effort and not _was_far_read(last, read):
+        elif now.view.effort != last.view.effort and not _were_many_messages_read(last, read):
             always += (Cause(CauseKind.MODEL, "another thinking time"),)
-        known = self._count_readable(now, before, same) if last is before else 0
+        known = self._readable_tokens(now, before, same) if last is before else 0
         if read < known:
             yield known - read, self._why_not_cached(known - read, now, same, before, always)
         elif read > 0 and before is not None:
             self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), now.asked - before.asked)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
-        yield from self._explain_uncached(now, same, max(read, known), changes, always, _pieces_behind(last, same))
+        yield from self._explain_uncached(
+            now, same, max(read, known), changes, always, _comparable_pieces_after(last, same)
+        )
 
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
         """Return what changed in what was sent. A fold made after the cache had expired cost nothing."""
-        found = find_changes(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
+        found = find_changes_between_requests(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
         heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
         if next(heads) == next(heads):
@@ -176,7 +186,7 @@ class RequestCostReader:
         same = _count_same_pieces(last.pieces, now.pieces)
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
-    def _count_readable(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
+    def _readable_tokens(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
         """Return how far the provider could read: to the end of an earlier request before a difference."""
         if before is None or not same:
             return 0
@@ -201,7 +211,7 @@ class RequestCostReader:
             yield shared - start, always or first or (Cause(CauseKind.RULES, "behind the last mark"),)
         active, waiting = always, list(changes)
         for at in range(same, len(now.pieces)):
-            piece, place = now.pieces[at], first_fact_of(now.pieces[at])
+            piece, place = now.pieces[at], first_seq_in_piece(now.pieces[at])
             while waiting and waiting[0].place <= place:
                 cause = waiting.pop(0).cause
                 active = active if cause in active else (*active, cause)
@@ -296,13 +306,13 @@ def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequen
     fork = _find_start_of_fork(facts)
     if fork is not None and original:
         earlier = RequestCostReader([one for one in original if one.time <= fork.time], prices)
-        list(_read_all_requests(earlier))
-        return list(_read_all_requests(earlier.reader_for_fork(facts, fork.seq - 1), fork.seq))
-    found = _read_all_requests(RequestCostReader(facts, prices))
+        list(_explain_requests_after(earlier))
+        return list(_explain_requests_after(earlier.reader_for_fork(facts, fork.seq - 1), fork.seq))
+    found = _explain_requests_after(RequestCostReader(facts, prices))
     return [one for one in found if fork is None or one.seq > fork.seq]
 
 
-async def explain_with_original(
+async def read_original_and_explain_requests(
     facts: Sequence[Recorded], prices: Prices, read_facts: Callable[[str], Awaitable[Sequence[Recorded]]] | None
 ) -> list[RequestCost]:
     """Explain all requests. `read_facts` reads the conversation from which this was forked."""
@@ -318,7 +328,7 @@ def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
     return next((one for one in reversed(facts) if getattr(one.fact, "forked_from", "")), None)
 
 
-def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
+def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
     state, views = ConversationState(), dict[int, View]()
     wanted = {newest_fact_seen_by(one) for one in reader.facts if isinstance(one.fact, ModelReplied)}
     for recorded in reader.facts:
@@ -329,12 +339,12 @@ def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[Re
             continue
         if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
             view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).get_view()
-            yield reader.read_reply(recorded, recorded.fact, state, view)
+            yield reader.explain_and_remember_reply(recorded, recorded.fact, state, view)
         elif isinstance(recorded.fact, Spent) and recorded.fact.usage.input > 0:
-            yield reader.read_spent(recorded, recorded.fact, state)
+            yield reader.explain_request_beside_steps(recorded, recorded.fact, state)
 
 
-def explain_last_turn(state: ConversationState) -> list[RequestCost]:
+def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
     """Explain the last turn's steps, comparing them with the last request before it, if made here."""
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
@@ -350,7 +360,7 @@ def explain_last_turn(state: ConversationState) -> list[RequestCost]:
         recorded = state.facts[seq - 1]
         if isinstance(recorded.fact, ModelReplied):
             view = state.past_moment(newest_fact_seen_by(recorded)).get_view()
-            found.append(reader.read_reply(recorded, recorded.fact, state, view))
+            found.append(reader.explain_and_remember_reply(recorded, recorded.fact, state, view))
     return [one for one in found if one.seq > since]
 
 
@@ -392,7 +402,7 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
     return next(different, min(len(before), len(now)))
 
 
-def _pieces_behind(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
+def _comparable_pieces_after(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
     """Return the pieces after the first difference, which some agents send again."""
     return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
@@ -403,7 +413,7 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     return piece.role, piece.content, piece.call, piece.ok
 
 
-def _was_far_read(last: _AskedRequest, read: int) -> bool:
+def _were_many_messages_read(last: _AskedRequest, read: int) -> bool:
     """Whether the provider read many of the messages, and so had not lost them with the head."""
     head = last.ends[_count_head_pieces(last.pieces) - 1]
     return read > head + (last.ends[-1] - head) * FAR_READ_SHARE
@@ -411,11 +421,11 @@ def _was_far_read(last: _AskedRequest, read: int) -> bool:
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
     """Count the tools and the parts of the system prompt."""
-    return sum(1 for _ in takewhile(lambda piece: first_fact_of(piece) <= 0, pieces))
+    return sum(1 for _ in takewhile(lambda piece: first_seq_in_piece(piece) <= 0, pieces))
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
     """Return the changes that changed something sent: those after the last equal piece."""
-    last = first_fact_of(pieces[same - 1]) if same else -1
+    last = first_seq_in_piece(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)

@@ -76,9 +76,9 @@ class RequestShortener:
         if policy.truncation:
             yield functools.partial(self._excerpt_largest_parts, window * policy.oversized_share)
         if policy.caching != "off":
-            yield self._clear_old_parts
+            yield self._replace_old_parts_with_markers
         if policy.handover != "off":
-            yield self._wait_for_fold_in_flight
+            yield self._wait_for_fold_or_give_up
             yield self._try_handover
         if policy.truncation:
             yield functools.partial(self._excerpt_largest_parts, LARGE_PART)
@@ -103,13 +103,13 @@ class RequestShortener:
         fixed = state.settings.settings_tokens
         return estimate_billed_tokens(fixed + words + LEAST_DOCUMENT_TOKENS + shown, state) <= self._target
 
-    async def _clear_old_parts(self) -> None:
+    async def _replace_old_parts_with_markers(self) -> None:
         situation = self._aid.situation()
         clearing = markers.plan_clearing_of_all_before(situation, fold_strategy.first_seq_kept_in_panic(situation))
         if clearing is not None:
-            await self._shortener.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
+            await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), WHY, panic=True)
 
-    async def _wait_for_fold_in_flight(self) -> None:
+    async def _wait_for_fold_or_give_up(self) -> None:
         """Use the fold being written, if it is finished in time."""
         started = asyncio.get_running_loop().time()
         self._may_ask = await self._aid.wait_for_fold(self._conversation.policy.panic_wait)
@@ -128,7 +128,7 @@ class RequestShortener:
         work = self._writer.write_document(reading, conversation.new_fold_name(FoldKind.HANDOVER), left)
         writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
-            why = await self._writer.wait_for_writing(writing, situation.policy, left)
+            why = await self._writer.wait_and_return_why_given_up(writing, situation.policy, left)
             if not why:
                 await self._aid.append(writing.result())
         except HelixError as error:
@@ -145,7 +145,7 @@ class RequestShortener:
             if self._target_is_met():
                 return
             try:
-                await self._shortener.shorten_to_excerpt(ref, WHY, EXCERPT)
+                await self._shortener.shorten_to_excerpt_or_marker(ref, WHY, EXCERPT)
             except HelixError:
                 continue  # This measure failed, but the next, stronger one may still work.
 

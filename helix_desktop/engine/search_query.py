@@ -44,7 +44,7 @@ class SearchFilters:
         return (not self.before or time < self.before) and time >= self.after
 
 
-def split_filters(query: str) -> tuple[str, SearchFilters]:
+def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
     """Split a query into words and filters. An invalid date stays a word."""
     found: dict[str, str] = {}
     times: dict[str, float] = {}
@@ -84,7 +84,7 @@ def stem_of_word(word: str) -> str:
     return stem[:-1] if doubled else stem
 
 
-def speakers_named_in(query: str) -> frozenset[str]:
+def query_words_and_user_if_first_person(query: str) -> frozenset[str]:
     """Return the words of a query in lower case, and `user` if the query says "I" or "my"."""
     words = re.findall(r"\w+", query.casefold())
     return frozenset(["user", *words] if _FIRST_PERSON.search(query) else words)

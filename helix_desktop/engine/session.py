@@ -130,7 +130,7 @@ class Session:
         turn_loop.set_expected_request_settings(self._services, self.conversation, setup)
         self.conversation.notify_listeners(session_events.MeterChanged(self.id))
 
-    async def start_fold(self, kind: facts.FoldKind, *, wish: str = "") -> None:
+    async def fold_on_request(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
         await self._services.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
         await self.folding.fold_on_demand(kind, wish)

@@ -84,7 +84,9 @@ _MONTH = re.compile(  # The number of the group that matches is the number of th
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
 
-async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: ContentCache) -> Sequence[str]:
+async def find_unsupported_claims_of_fold(
+    branch: ConversationBranch, fold: Folded, cache: ContentCache
+) -> Sequence[str]:
     """Return a fold's sentences with claims that no covered message of this branch supports."""
     if not isinstance(span := fold.cover, Span):
         return []
@@ -117,7 +119,7 @@ def find_unsupported_claims(
     whole = split_sentences(_NO_CLAIM.sub("", summary))
     sentences = [one[at : at + SEARCHED_PIECE] for one in whole for at in range(0, len(one), SEARCHED_PIECE)]
     known = _KnownWords((more or SourceTexts()).with_sources(sources), sentences)
-    claims = ((one, list(dict.fromkeys(known.find_in_sentence(one)))) for one in sentences)
+    claims = ((one, list(dict.fromkeys(known.find_unsupported_in_sentence(one)))) for one in sentences)
     return [one if found == [one] else f"{', '.join(found)} — {one}" for one, found in claims if found]
 
 
@@ -147,7 +149,7 @@ class _KnownWords:
         lines = (line for text in self._sources.unpack_texts() for line in text.splitlines())
         return (line[at : at + SEARCHED_PIECE] for line in lines for at in range(0, len(line), SEARCHED_PIECE))
 
-    def find_in_sentence(self, sentence: str) -> Iterator[str]:
+    def find_unsupported_in_sentence(self, sentence: str) -> Iterator[str]:
         quoted = ("".join(found) for found in _QUOTATION.findall(sentence))
         yield from (text for text in quoted if " " in text and not self._has_quotation(text))
         rest = _QUOTATION.sub("", sentence)

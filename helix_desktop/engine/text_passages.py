@@ -23,7 +23,7 @@ MOST_WORDS, MOST_HITS, MOST_OTHER_HITS = 16, 2_000, 12
 LONGEST_LINE = 1_000  # In characters. A longer line is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]+")
 
-Span = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
+LineSpan = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
 Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words in the line, and how rare each is.
 
 
@@ -62,10 +62,10 @@ def find_passages_in_texts(
 
 
 def _choose_passages(
-    tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int, most: int
-) -> list[Span]:
+    tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], LineSpan], limit: int, most: int
+) -> list[LineSpan]:
     """Return up to `most` passages that fit, each around a line that no better passage shows."""
-    chosen: list[Span] = []
+    chosen: list[LineSpan] = []
     shown: set[str] = set()
     for hit in _rank_hits(hits):
         if lines[hit - 1].strip() in shown or any(first <= hit <= last for first, last in chosen):
@@ -108,8 +108,8 @@ def _rank_hits(hits: Hits) -> list[int]:
 
 
 def _fit_passage(  # Tries to fit one more passage into the room that is left.
-    tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
-) -> Span | None:
+    tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[LineSpan], within: LineSpan, limit: int
+) -> LineSpan | None:
     """Return as many lines around a hit as there is room for. The best hit is always shown."""
     first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
     last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
@@ -120,7 +120,7 @@ def _fit_passage(  # Tries to fit one more passage into the room that is left.
     return None if chosen else (hit, hit)
 
 
-def _passage_lines(lines: Sequence[str], span: Span, hits: Hits) -> list[str]:
+def _passage_lines(lines: Sequence[str], span: LineSpan, hits: Hits) -> list[str]:
     return [_shorten_line(lines[number - 1], hits.get(number, {})) for number in range(span[0], span[1] + 1)]
 
 
@@ -132,11 +132,11 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     return f"[characters {at + 1:,}-{at + LONGEST_LINE:,} of {len(line):,}] {line[at : at + LONGEST_LINE]}"
 
 
-def _passage_with_name(name: str, lines: Sequence[str], span: Span, hits: Hits) -> str:
+def _passage_with_name(name: str, lines: Sequence[str], span: LineSpan, hits: Hits) -> str:
     return "\n".join((name, *_passage_lines(lines, span, hits)))
 
 
-def _describe_other_hits(hits: Iterable[int], chosen: Sequence[Span]) -> str:
+def _describe_other_hits(hits: Iterable[int], chosen: Sequence[LineSpan]) -> str:
     """Say where else the words are, and how to ask for these lines."""
     rest = [number for number in sorted(hits) if not any(first <= number <= last for first, last in chosen)]
     more = f", … {len(rest) - MOST_OTHER_HITS} more" if len(rest) > MOST_OTHER_HITS else ""

@@ -52,7 +52,7 @@ class ToolCallRunner:
         self._notify_stage(calls[len(groups[0]) :], CallStage.IN_LINE)
         try:
             for group in groups:
-                seqs += await self._record_results(done[len(seqs) :])
+                seqs += await self._record_results_and_return_seqs(done[len(seqs) :])
                 self._notify_stage(group, CallStage.RUNNING)
                 tasks = [
                     self.services.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
@@ -63,7 +63,7 @@ class ToolCallRunner:
                 del waiting[: len(group)]
                 # Later calls of a reply may rely on a refused one, so they are not run.
                 if _user_refused_any(done[-len(group) :]):
-                    seqs += await self._record_results(done[len(seqs) :])
+                    seqs += await self._record_results_and_return_seqs(done[len(seqs) :])
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
@@ -119,13 +119,13 @@ class ToolCallRunner:
             finally:
                 waits.append(now() - asked)
 
-        whole_tokens = content_recall.max_tokens_recalled_whole(here.state, here.policy)
+        whole_tokens = content_recall.most_tokens_recalled_whole(here.state, here.policy)
         begun = partial(self._begun.add, call.id)
         return CallContext(here.id, ask, show, whole_tokens, begun, here.state.is_shown_whole)
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
         head, tokens = await self._head_and_token_count(outcome)
-        find_earlier = self.conversation.state.last_output_with_content
+        find_earlier = self.conversation.state.seq_of_last_output_with_content
         return ToolReturned(
             call=call.id,
             output=outcome.output,
@@ -153,7 +153,7 @@ class ToolCallRunner:
         head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD_CHARACTERS else ""
         return head if len(head) <= HEAD_CHARACTERS else "", tokens
 
-    async def _record_results(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
+    async def _record_results_and_return_seqs(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
         beside = [fact for _, more, _ in results for fact in more]
         recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
@@ -164,9 +164,9 @@ class ToolCallRunner:
         try:
             folds = await self.folding.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_results(last))
+            await asyncio.shield(self._record_results_and_return_seqs(last))
             raise
-        await self._record_results(last, folds)
+        await self._record_results_and_return_seqs(last, folds)
 
     async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
         """Record existing results. For the other calls, tell the model that there is none."""
@@ -178,14 +178,14 @@ class ToolCallRunner:
                 results.append(await self._result_of_unrun_call(call, why))
             else:
                 results.append(task.result())
-        await self._record_results(results)
+        await self._record_results_and_return_seqs(results)
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
         stored = await self.services.cache.store_content(why.encode(), EntryOrigin(call.name))
         tokens = self.services.tokens.count_tokens(why)
         return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
 
-    def most_repeated_tool(self) -> tuple[str, int]:
+    def most_repeated_tool_and_count(self) -> tuple[str, int]:
         """Return the tool repeated most often with equal results, without new calls in between."""
         if not self._lately:
             return "", 0

@@ -74,7 +74,7 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
     return line or ("" if values else arguments)
 
 
-def find_call_subject(arguments: str) -> tuple[str, str]:
+def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
     """Return a call's path, command, query or first text; and where, for a search or an edit."""
     looked_at = arguments[:SEARCHED_ARGUMENTS]
     values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
@@ -90,7 +90,7 @@ def find_call_subject(arguments: str) -> tuple[str, str]:
 
 def describe_call_as_source(arguments: str) -> str:
     """Return the source that an output's entry names: a short form of its call."""
-    words = " ".join(find_call_subject(arguments)).strip() or arguments
+    words = " ".join(find_call_subject_and_place(arguments)).strip() or arguments
     storable = words.replace("\0", " ").encode("utf-8", "replace").decode()
     return " ".join(storable.split())[:LONGEST_SOURCE]
 
@@ -129,7 +129,7 @@ def _path_argument(values: Mapping[str, object]) -> str:
     return next((str(values[key]) for key in _PATH_KEYS if isinstance(values.get(key), str) and values[key]), "")
 
 
-def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
+def describe_failure(text: str, *, ok: bool, command: bool) -> str:
     """Return the last lines that say why a call failed, or nothing if it did not."""
     ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
@@ -184,7 +184,7 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
     return [said for one in tasks if isinstance(said := one.get("content") or one.get("step"), str)]
 
 
-def subject_of_call(tool: str, values: Mapping[str, object], command: str) -> str:
+def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str) -> str:
     """Return what two attempts at one thing share: a command line's last program, or the file."""
     if not command:
         return f"{tool} {_path_argument(values)}".strip()

@@ -125,7 +125,7 @@ class TurnLoop:
                 steered = await self._record_steering(within=called)
                 end = self._turn_end_after_reply(reply, going_on=called or steered)
                 if end is None and self._cuts:
-                    await self._prepare_retry(reply)
+                    await self._exclude_broken_reply_and_wait(reply)
         except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
@@ -155,7 +155,7 @@ class TurnLoop:
         """Build the next request. Facts appended meanwhile are not in it, as `saw` records."""
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
-        request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
+        request, digest, blocks = await asyncio.to_thread(_build_request_digest_and_message_hashes, view, contents)
         before = self._conversation.sent
         now = self._conversation.sent = before.mark_next_request(blocks)
         stable = now.stable if before.blocks else request.stable
@@ -206,7 +206,7 @@ class TurnLoop:
         parts = reply.parts
         if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
             parts = tuple(part for part in parts if isinstance(part, facts.Text))
-        parts = tuple(self._count_reply_part(part) for part in parts)
+        parts = tuple(self._normalise_and_count_reply_part(part) for part in parts)
         self._steps += 1
         seconds = self._services.clock.current_time() - started
         model = reply.model or self._main_model_client().model_name
@@ -218,7 +218,7 @@ class TurnLoop:
             await self._conversation.append_facts(fact)
         return replace(reply, parts=parts)
 
-    def _count_reply_part(self, part: facts.ReplyPart) -> facts.ReplyPart:
+    def _normalise_and_count_reply_part(self, part: facts.ReplyPart) -> facts.ReplyPart:
         match part:
             case facts.Text(text) | facts.Reasoning(text):
                 return replace(part, tokens=self._services.tokens.count_tokens(text))
@@ -228,7 +228,7 @@ class TurnLoop:
                 tokens = self._services.tokens.count_tokens(name + arguments)
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
-    async def _prepare_retry(self, reply: Reply) -> None:
+    async def _exclude_broken_reply_and_wait(self, reply: Reply) -> None:
         """Prepare a retry after a pause: words of a broken stream leave the view, a cut reply goes on."""
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
@@ -275,7 +275,7 @@ class TurnLoop:
         limits = self._services.limits()
         if self._steps >= limits.steps:
             return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
-        name, count = self._calls.most_repeated_tool()
+        name, count = self._calls.most_repeated_tool_and_count()
         if count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
@@ -307,7 +307,7 @@ def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:
     return facts.TurnEnded(facts.TurnEnd.FAILED, str(error), cause)
 
 
-def _build_digested_request(
+def _build_request_digest_and_message_hashes(
     view: View, contents: Mapping[facts.Stored, str | Image]
 ) -> tuple[Request, Digest, tuple[int, ...]]:
     """Return the request, its digest, and a number by message, which later shows what changed."""

@@ -113,13 +113,13 @@ class ConversationState(Moment):
         after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
         return after.comparable_settings == self.settings.comparable_settings
 
-    def last_output_with_content(self, digest: Digest) -> int:
+    def seq_of_last_output_with_content(self, digest: Digest) -> int:
         """Return the number of the last output with this content, or 0."""
         return self._returned.get(digest.raw, 0)
 
     def is_shown_whole(self, digest: Digest) -> bool:
         """Whether the last output with this content is unchanged in the view."""
-        return self.is_message_whole(self.last_output_with_content(digest))
+        return self.is_message_whole(self.seq_of_last_output_with_content(digest))
 
     def is_message_whole(self, seq: int) -> bool:
         """Whether the view shows the whole message."""

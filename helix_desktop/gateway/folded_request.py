@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from helix_desktop.engine.message_blocks import EXCLUDED
-from helix_desktop.engine.prompt_cache_marks import MarkedRequest, count_equal_blocks, count_shared_blocks
+from helix_desktop.engine.prompt_cache_marks import MarkedRequest, count_equal_first_blocks, count_same_first_objects
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
 from helix_desktop.protocols.anthropic import anthropic_gateway
@@ -125,10 +125,10 @@ def _build_messages(
 
 def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
     """Return how many first entries are as before, and of the same messages."""
-    same = count_shared_blocks(before.messages, messages)
+    same = count_same_first_objects(before.messages, messages)
     if same <= first:
         return 0
-    return min(count_equal_blocks(before.entries, entries), bisect_right(before.message_counts, same))
+    return min(count_equal_first_blocks(before.entries, entries), bisect_right(before.message_counts, same))
 
 
 def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
@@ -220,7 +220,7 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
     )
     before = {id(bare): (bare, with_mark) for bare, with_mark in kept.marked_units}
     marked: list[tuple[Json, Json]] = []
-    for at in kept.marked_request.marked_blocks:
+    for at in kept.marked_request.numbers_of_marked_blocks:
         bare, with_mark = before.get(id(units[at]), (units[at], None))
         if anthropic_gateway.last_cache_mark(with_mark) != usual:
             with_mark = anthropic_gateway.with_cache_mark(bare, usual)

@@ -170,7 +170,7 @@ class LocalAgentConversations:
             await self._append_unrecorded_messages(follower, track, arrival, messages)
             track.newest_fact_sent = conversation.state.last_seq
             if arrival.fold:
-                await follower.follower.prepare_next_view()
+                await follower.follower.apply_folds_and_get_view()
             shown = await follower.update_entries(track)
         else:
             view = follower.past_view(place.seqs[-1])
@@ -271,7 +271,7 @@ class LocalAgentConversations:
                 await asyncio.to_thread(glibc_memory.return_free_pages)
             track.newest_fact_sent = follower.conversation.state.last_seq
             if arrival.fold:
-                await follower.follower.prepare_next_view()
+                await follower.follower.apply_folds_and_get_view()
             await follower.update_entries(track)
         except StoppedByUser:
             log.info("a request is recorded with the next one, since the workspace is being closed")
@@ -454,7 +454,7 @@ class LocalAgentConversations:
                 pattern=str(asked.get("grep", "") or ""),
                 context=AROUND,
                 grep=grep_entry_lines,
-                whole_tokens=content_recall.max_tokens_recalled_whole(here.state, here.policy) if here else 0,
+                whole_tokens=content_recall.most_tokens_recalled_whole(here.state, here.policy) if here else 0,
             )
         except (HelixError, ValueError) as error:
             return f"[{error}]", False

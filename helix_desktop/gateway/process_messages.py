@@ -18,7 +18,7 @@ import orjson
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Usage
-from helix_desktop.engine.prompt_cache_marks import count_equal_blocks
+from helix_desktop.engine.prompt_cache_marks import count_equal_first_blocks
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
@@ -50,7 +50,7 @@ class LastSentValues:
     def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """Return how many first items are as last time, and the rest."""
         before = self._held.get(name, ())
-        same = count_equal_blocks(before, value)
+        same = count_equal_first_blocks(before, value)
         self._remember_value(name, value)
         return same, value[same:]
 

@@ -573,7 +573,7 @@ class MainWindow(WindowFrame):
             composer.turn_waiting_messages_into_draft()
         chat.approvals.show_oldest_question(session.questions if session else {}, describe_uncovered_files(bench))
         chat.way_on.show_last_turn_end(session)
-        chat.rewrite_cost.explain_last_turn(session)
+        chat.rewrite_cost.explain_costs_of_last_turn(session)
         chat.cost = context_usage.compute_savings(session.conversation.state).paid if session else 0.0
         self._update_meter_and_price(chat)
         chat.measuring.start()
@@ -699,7 +699,7 @@ class MainWindow(WindowFrame):
             chat.way_on.show_last_turn_end(session)
             if event.running not in WORKING_STATES:
                 chat.measuring.start()
-                chat.rewrite_cost.explain_last_turn(session)
+                chat.rewrite_cost.explain_costs_of_last_turn(session)
         elif isinstance(event, session_events.QuestionAsked | session_events.QuestionAnswered):
             chat.approvals.show_oldest_question(session.questions, describe_uncovered_files(self.current_workbench))
             if isinstance(event, session_events.QuestionAsked):
@@ -712,7 +712,7 @@ class MainWindow(WindowFrame):
         elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             chat.cost += event.recorded.fact.usage.cost
             if session.running not in WORKING_STATES:  # A connected agent's turn runs elsewhere.
-                chat.rewrite_cost.explain_last_turn(session)
+                chat.rewrite_cost.explain_costs_of_last_turn(session)
 
     def _show_run_state(self, chat: ChatPage) -> None:
         """What runs in a conversation, and what can be stopped of it."""

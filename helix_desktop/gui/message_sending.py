@@ -62,7 +62,10 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
 
     def ask_about_price(unbegun: Session) -> None:
         send_or_ask_if_expensive(
-            window, unbegun.context.estimate_cost_with(parts), create_and_send, lambda: give_first_message_back(None)
+            window,
+            unbegun.context.estimate_cost_of_sending(parts),
+            create_and_send,
+            lambda: give_first_message_back(None),
         )
 
     if window.settings[ASK_ABOVE]:
@@ -122,7 +125,7 @@ def edit_and_resend_message(
         window.run_for_window(work, then=lambda _done: window.jump_to_end_of(session), failed=not_sent)
 
     send_or_ask_if_expensive(
-        window, session.context.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None)
+        window, session.context.estimate_cost_of_sending(parts, instead_of=seq), send_again, lambda: not_sent(None)
     )
 
 
@@ -160,11 +163,11 @@ class _MessageToSend:
 
     def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:
-            folding = self.session.start_fold(FoldKind.MARKER)
+            folding = self.session.fold_on_request(FoldKind.MARKER)
             self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
 
         saves = self.session.context.estimate_saving_of_markers()
-        price = self.session.context.estimate_cost_with(self.parts)
+        price = self.session.context.estimate_cost_of_sending(self.parts)
         folding = (saves, fold_and_send) if saves else None
         send_or_ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
 

@@ -353,7 +353,7 @@ def _stop_turn_or_fold(session: Session) -> None:
     if session.running in WORKING_STATES:
         session.stop_turn()
     else:
-        session.folding.cancel_fold()
+        session.folding.cancel_fold_in_work()
 
 
 def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
@@ -443,7 +443,7 @@ def _wire_conversation_actions(window: MainWindow) -> None:
         if window.current_session is not None:
             window.run_for_window(act(window.current_session))
 
-    on("fold-marker", lambda: run_on_session(lambda session: session.start_fold(FoldKind.MARKER)))
+    on("fold-marker", lambda: run_on_session(lambda session: session.fold_on_request(FoldKind.MARKER)))
     on("regenerate", lambda: run_on_session(lambda session: session.ask_again()))
     for name, kind in FOLD_KIND_BY_ACTION.items():
         on(name, partial(chat_action_handling.carry_out_intent, window, AskToFold(kind)))

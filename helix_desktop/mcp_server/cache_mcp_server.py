@@ -36,7 +36,7 @@ async def _describe_context(_: ServedWorkspace, session: Session, __: str) -> st
 
 async def _fold_old_outputs(_: ServedWorkspace, session: Session, __: str) -> str:
     before = session.context.next_request_meter().used
-    await session.start_fold(FoldKind.MARKER)
+    await session.fold_on_request(FoldKind.MARKER)
     return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
 
 

@@ -138,7 +138,7 @@ class BillingLedger:
         chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))
         self._sent = self._sent.mark_next_request(blocks)
-        marked = sorted({0, *self._sent.marked_blocks})
+        marked = sorted({0, *self._sent.numbers_of_marked_blocks})
         # The blocks after which a cached beginning may end. The longest beginning comes first.
         reachable = sorted(
             {place - back for place in marked for back in range(LOOK_BACK) if place >= back}, reverse=True

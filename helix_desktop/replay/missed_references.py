@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from helix_desktop.engine import text_passages
-from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page
+from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page_with_last_line_number
 from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.tool_names import ToolName
@@ -391,7 +391,7 @@ def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tupl
     """Yield a text's pages as the tool returns them, each with its range of lines."""
     first = 1
     while first <= len(lines):
-        text, last = cut_to_page(tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS)
+        text, last = cut_to_page_with_last_line_number(tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS)
         whole = first == 1 and last == len(lines) and tokens.count_tokens(text) <= PAGE_TOKENS
         yield "" if whole else f"{first}-{last}", text
         first = last + 1

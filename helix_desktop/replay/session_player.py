@@ -184,7 +184,7 @@ class SessionPlayer:
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
 
     async def _fold_and_build_next_request(self) -> tuple[View, Request]:
-        view = await self._following.prepare_next_view()
+        view = await self._following.apply_folds_and_get_view()
         return view, request_building.build_request(view, await self._contents.read_view_contents(view))
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:

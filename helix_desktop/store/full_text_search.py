@@ -12,7 +12,12 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import SearchHit
-from helix_desktop.engine.search_query import SearchFilters, speakers_named_in, split_filters, without_stop_words
+from helix_desktop.engine.search_query import (
+    SearchFilters,
+    query_words_and_user_if_first_person,
+    split_query_into_words_and_filters,
+    without_stop_words,
+)
 from helix_desktop.errors import HelixError
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
@@ -58,7 +63,7 @@ def search_full_text(
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
     """Return the places with every word of the query, and those with the most of them."""
-    query, filters = split_filters(query)
+    query, filters = split_query_into_words_and_filters(query)
     if not (terms := search_words.query_terms(query)):
         return ()
     words = without_stop_words(search_words.split_unspaced_terms(terms))
@@ -69,7 +74,7 @@ def search_full_text(
         found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
         places: list[FoundPlace] = []
         while len(places) < most and (rows := found.fetchmany(most)):
-            places += _read_found_places(source, rows, matching, filters, speakers_named_in(query))
+            places += _read_found_places(source, rows, matching, filters, query_words_and_user_if_first_person(query))
     return tuple(rank_places(places, matching.weigh_words())[:limit])
 
 

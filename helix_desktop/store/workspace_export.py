@@ -275,7 +275,7 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
     if seq != ends.get(conversation, 0) + 1:
         raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
     fact_encoding.decode_fact(fact, is_foreign=True)
-    ends[conversation], time = seq, fact_encoding.check_time(time)
+    ends[conversation], time = seq, fact_encoding.require_valid_time(time)
     return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 
 
@@ -301,9 +301,9 @@ def _import_entry(
 ) -> list[StagedEntry]:
     digest = Digest.from_hex(head["sha256"])
     about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
-    time = fact_encoding.check_time(head["time"])
+    time = fact_encoding.require_valid_time(head["time"])
     if "collected" in head:
-        size, lines = map(fact_encoding.check_amount, (head["collected"], head["lines"]))
+        size, lines = map(fact_encoding.require_storable_amount, (head["collected"], head["lines"]))
         record = CacheRecord(0, 0, digest, size, 0, lines, time, about)
         cache.store_record_without_content(record)
         return []

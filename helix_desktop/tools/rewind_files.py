@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from helix_desktop.engine.changes.folder_state import decode_difference, merge_changes_per_path
-from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, undone_seqs
+from helix_desktop.engine.changes.folder_state import decode_difference, merge_changes_and_find_paths_changed_by_others
+from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, seqs_to_name_in_undo
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
 from helix_desktop.engine.ports import ContentCache
@@ -30,10 +30,12 @@ async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceRe
     if checkpoints is None or not noted:
         return FileRestoration(said)
     differences = [decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted]
-    changes, broken = merge_changes_per_path(change for difference in differences for change in difference)
+    changes, broken = merge_changes_and_find_paths_changed_by_others(
+        change for difference in differences for change in difference
+    )
     planned = await change_restoring.plan_undo_of_changes(checkpoints, changes, broken)
     done = await change_restoring.restore_paths(checkpoints, change_restoring.plan_restore_steps(planned))
-    undoes = undone_seqs(facts, facts[0].conversation)
+    undoes = seqs_to_name_in_undo(facts, facts[0].conversation)
     fact = None if done.fact is None else replace(done.fact, undoes=undoes)
     return FileRestoration((*said, *_describe_restoration(checkpoints, planned, done)), fact)
 

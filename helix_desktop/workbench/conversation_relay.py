@@ -76,7 +76,7 @@ class ConversationRelay:
         await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))
         if not session.conversation.current_meter().request_fits:
             await session.folding.apply_due_folds()
-            session.folding.cancel_fold()
+            session.folding.cancel_fold_in_work()
         return str(session.id)
 
     def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
@@ -100,7 +100,7 @@ async def _fold_older_turns(session: Session) -> bool:
     """False where there is one turn: it is folded only where there is too little room for it."""
     for kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION):
         with suppress(HelixError):
-            await session.start_fold(kind)
+            await session.fold_on_request(kind)
             return True
     return False
 

@@ -167,7 +167,8 @@ class FileChanges:
                 found.append((source, await self._differences.read_changes_of_step(source)))
         return await self._differences.with_line_counts(
             self._differences.join_differences(
-                await self._differences.without_foreign_lines(found), folder_state.without_implied_changes
+                await self._differences.without_foreign_lines(found),
+                folder_state.without_folders_whose_contents_changed,
             )
         )
 
@@ -178,7 +179,7 @@ class FileChanges:
         changes = folder_state.compare_trees(before, self.workspace_checkpoints.folders.known_items())
         found = [
             self._differences.build_file_change(change, (), broken=False)
-            for change in (changes if folders else folder_state.without_implied_changes(changes))
+            for change in (changes if folders else folder_state.without_folders_whose_contents_changed(changes))
         ]
         return found if folders else await self._differences.with_line_counts(found)
 
@@ -234,7 +235,9 @@ class FileChanges:
         """Put files as they were. `choices`, for files that others have changed since: before, merge or now;
         without one the file is left alone. `undoes`: the facts it is about, where the files do not name them.
         """
-        undoes = undoes or turn_changes.undone_seqs((source for file in files for source in file.sources), conversation)
+        undoes = undoes or turn_changes.seqs_to_name_in_undo(
+            (source for file in files for source in file.sources), conversation
+        )
         planned = await self.plan_undo(files)
         chosen: dict[str, TreeItem | None] = {}
         left: list[tuple[str, str]] = []
@@ -275,7 +278,7 @@ class FileChanges:
             target = None
         wanted = [change_restoring.RestoreStep(file.path_of_change, now, target)]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted)
-        undoes = turn_changes.undone_seqs(file.sources, conversation)
+        undoes = turn_changes.seqs_to_name_in_undo(file.sources, conversation)
         return await self._record_undo(done, wanted, [], conversation, undoes)
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:

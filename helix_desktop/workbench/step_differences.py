@@ -73,7 +73,9 @@ class StepDifferences:
         for source, changes in differences:
             for change in changes:
                 by_path.setdefault(change.path, []).append(source)
-        whole, broken = folder_state.merge_changes_per_path(change for _, changes in differences for change in changes)
+        whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others(
+            change for _, changes in differences for change in changes
+        )
         return [self.build_file_change(change, by_path[change.path], change.path in broken) for change in shown(whole)]
 
     def build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
@@ -101,7 +103,9 @@ class StepDifferences:
         same = all(item is None or item.kind is PathKind.FILE for item in items)
         key = tuple(b"" if item is None else item.content for item in items)
         if not same or (counted := self._counts.get(key)) is None:
-            counted = await asyncio.to_thread(diff_hunks.count_changed_lines, *await self.read_both_versions(file))
+            counted = await asyncio.to_thread(
+                diff_hunks.count_added_and_removed_lines, *await self.read_both_versions(file)
+            )
         if same:
             self._counts[key] = counted
             if len(self._counts) > COUNTED:

@@ -106,7 +106,7 @@ class Trial:
         begun = time.perf_counter()
         flooded.send_message((Text("flood"),))
         printing.send_message((Text("print"),))
-        folding = run._tasks.spawn_task(talked.start_fold(FoldKind.HANDOVER), name="fold")
+        folding = run._tasks.spawn_task(talked.fold_on_request(FoldKind.HANDOVER), name="fold")
         box = run.window.chat.composer.text
         typing = QTimer(interval=100)  # outside of every coroutine: an event loop must not be entered twice
         typing.timeout.connect(lambda: self._type(box))

@@ -49,7 +49,7 @@ class ShownRecallsPlayer(SessionPlayer):
         needed = {page.entry: page.seeks for page in pages if page.entry and page.named and page.holds}
         for entry, seeks in needed.items():
             here = self._conversation
-            whole = content_recall.max_tokens_recalled_whole(here.state, here.policy)
+            whole = content_recall.most_tokens_recalled_whole(here.state, here.policy)
             self.after.append(await self._recall(entry, seeks, whole))
             self.before.append(await self._recall_in_pages(entry, seeks))
         return await super()._play_recalls(request, pages)
@@ -70,7 +70,9 @@ class ShownRecallsPlayer(SessionPlayer):
         text = (await self._stores.cache.read_content(Digest.from_hex(entry))).decode("utf-8", "replace")
         lines, shown, first, tokens, calls = text.removesuffix("\n").split("\n"), "", 1, 0, 0
         while first <= len(lines) and (not calls or not all(one in shown for one in seeks)):
-            page, last = content_recall.cut_to_page(self._tokens, lines[first - 1 : first + 2_000], first)
+            page, last = content_recall.cut_to_page_with_last_line_number(
+                self._tokens, lines[first - 1 : first + 2_000], first
+            )
             whole = first == 1 and last == len(lines)
             shown, first, calls = f"{shown}\n{page}", last + 1, calls + 1
             tokens += self._tokens.count_tokens(page)

@@ -170,7 +170,7 @@ class Keeping:
         returned = []
         for call, output in zip(calls, outputs, strict=True):
             stored = await self.cache.store_content(output.encode(), EntryOrigin(tool))
-            earlier = self.conversation.state.last_output_with_content(stored.digest)
+            earlier = self.conversation.state.seq_of_last_output_with_content(stored.digest)
             returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=earlier))
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
         before = [(await self.conversation.append_facts(one))[0].seq for one in returned[:ahead]]

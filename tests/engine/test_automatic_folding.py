@@ -197,7 +197,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.folding.forecast_folds().startswith("Fold in progress: handover, because")
+    assert kept.folding.describe_next_fold().startswith("Fold in progress: handover, because")
     assert await lasted(kept.folding.apply_due_folds()) < 1
     await kept.folding.aclose()
 
@@ -239,7 +239,7 @@ async def test_only_one_fold_is_in_flight_and_it_can_be_cancelled() -> None:
     with pytest.raises(ActionRefused, match="already in progress"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.folding.kind_in_progress is FoldKind.HANDOVER
-    kept.folding.cancel_fold()
+    kept.folding.cancel_fold_in_work()
     await kept.settled()
     assert kept.folds(FoldKind.HANDOVER) == []
     assert kept.folding.kind_in_progress is None
@@ -254,7 +254,7 @@ async def test_a_fold_that_the_user_stops_is_said_to_be_stopped_and_not_an_older
     kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
     folding = kept.tasks.spawn_task(kept.folding.fold_on_demand(FoldKind.HANDOVER), name="asked")
     await asyncio.sleep(0)
-    kept.folding.cancel_fold()
+    kept.folding.cancel_fold_in_work()
     with pytest.raises(NoDocumentWritten, match="Nothing was folded: you stopped it"):
         await folding
 
@@ -354,7 +354,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.folding.forecast_folds().startswith("Fold in progress: handover, because")
+        assert kept.folding.describe_next_fold().startswith("Fold in progress: handover, because")
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -614,18 +614,18 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.1)
-    assert kept.folding.forecast_folds().endswith(
+    assert kept.folding.describe_next_fold().endswith(
         "outputs older than 10 steps are replaced with markers; a handover document is always written at 10,000 tokens."
     )
     await kept.say("a task")
     await worked(kept, 10, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
-    assert kept.folding.forecast_folds() == (
+    assert kept.folding.describe_next_fold() == (
         "Next fold: old outputs are replaced with one-line markers (older than 10 steps and at least 500 tokens long)."
     )
     await worked(kept, 30, 400)
-    assert kept.folding.forecast_folds() == "Fold in progress: handover, because the context window is 10% full."
+    assert kept.folding.describe_next_fold() == "Fold in progress: handover, because the context window is 10% full."
     await kept.folding.aclose()
 
 
@@ -638,7 +638,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     ],
 )
 async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:
-    assert words in (await keeping(preset)).folding.forecast_folds()
+    assert words in (await keeping(preset)).folding.describe_next_fold()
 
 
 async def test_pins_stay_word_for_word_behind_a_handover() -> None:

@@ -127,7 +127,7 @@ def test_the_lines_of_a_page_are_those_of_the_entry(lines: list[str], first: int
         if not wanted:
             assert not found
             return
-        shown, until = content_recall.cut_to_page(TOKENS, found, first)
+        shown, until = content_recall.cut_to_page_with_last_line_number(TOKENS, found, first)
         assert first <= until <= first + more
         whole = "\n".join(wanted[: until - first + 1])
         assert shown == whole if len(whole) <= content_recall.PAGE_BYTES else shown.startswith(whole[:2_000])

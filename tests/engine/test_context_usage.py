@@ -139,16 +139,16 @@ PRICED = ModelSet(
 def test_the_next_message_has_no_price_where_none_is_known() -> None:
     talk = Talk()
     talk.user("go", tokens=1_000)
-    assert context_usage.estimate_next_message(talk.state, LAYERED) is None
+    assert context_usage.estimate_next_message_cost(talk.state, LAYERED) is None
     talk.add(ModelSet(ModelRole.MAIN, "m", 128_000))
-    assert context_usage.estimate_next_message(talk.state, LAYERED) is None
+    assert context_usage.estimate_next_message_cost(talk.state, LAYERED) is None
 
 
 def test_before_the_first_reply_nothing_is_in_the_cache_and_no_reply_is_counted() -> None:
     talk = Talk()
     talk.add(PRICED)
     talk.user("go", tokens=1_000)
-    price = context_usage.estimate_next_message(talk.state, LAYERED)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     used = context_usage.measure_window(talk.state, LAYERED).used
     assert price is not None
     assert price.reply == 0
@@ -162,7 +162,7 @@ def test_what_the_last_request_sent_is_read_from_a_warm_cache_and_written_to_a_c
     sent = talk.state.counted_tokens
     talk.reply("yes", model="m", billed=sent)
     talk.user("more", tokens=500)
-    price = context_usage.estimate_next_message(talk.state, LAYERED)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     used = context_usage.measure_window(talk.state, LAYERED).used
     assert price is not None
     assert price.reply > 0
@@ -177,7 +177,7 @@ def test_another_model_has_nothing_in_its_cache() -> None:
     talk.user("go", tokens=1_000)
     talk.reply("yes", model="other", billed=talk.state.counted_tokens)
     talk.add(PRICED)
-    price = context_usage.estimate_next_message(talk.state, LAYERED)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert price is not None
     assert price.warm == price.cold
 
@@ -191,9 +191,9 @@ def test_after_a_fold_only_what_stands_before_it_is_still_in_the_cache() -> None
     out = talk.step("c1", tokens=20_000)
     sent = talk.state.counted_tokens
     talk.reply("done", model="m", billed=sent)
-    before = context_usage.estimate_next_message(talk.state, LAYERED)
+    before = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     talk.fold("marker-1", PartRef(out), kind=FoldKind.MARKER, tokens=50)
-    after = context_usage.estimate_next_message(talk.state, LAYERED)
+    after = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert before is not None
     assert after is not None
     used = context_usage.measure_window(talk.state, LAYERED).used
@@ -220,7 +220,7 @@ def test_the_cache_lives_from_the_last_request_on_where_its_provider_says_for_ho
     talk.add(replace(PRICED, cache_seconds=300))
     talk.user("go", tokens=1_000)
     talk.reply("yes", model="m", billed=talk.state.counted_tokens)
-    price = context_usage.estimate_next_message(talk.state, LAYERED)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert price is not None
     assert price.warm_until == talk.state.time_of_moment + 300
     assert (
@@ -230,7 +230,7 @@ def test_the_cache_lives_from_the_last_request_on_where_its_provider_says_for_ho
         == price.cost_when_sent(talk.state.time_of_moment + 301)
     )
     talk.add(PRICED)
-    price = context_usage.estimate_next_message(talk.state, LAYERED)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert price is not None
     assert (price.warm_until, price.cost_when_sent(talk.state.time_of_moment + 1e6)) == (0.0, price.warm)
 
@@ -257,6 +257,6 @@ def test_a_token_that_is_written_costs_its_share_of_the_models_price() -> None:
     talk = Talk()
     talk.add(ModelSet(ModelRole.MAIN, "m", 9_000, price_input=4.0, price_cache_write=5.0))
     talk.user("go")
-    found = context_usage.estimate_next_message(talk.state, LAYERED)
+    found = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert found is not None
     assert found.per_token == pytest.approx(5 / 1_000_000)

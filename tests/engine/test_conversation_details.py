@@ -15,7 +15,7 @@ from helix_desktop.engine.conversation_details import (
     DetailSource,
     choose_fitting_details,
     collect_details,
-    find_missing_details,
+    find_missing_critical_details,
     merge_details_and_replace_todos,
 )
 from helix_desktop.engine.digest import Digest
@@ -250,7 +250,7 @@ def test_the_same_detail_met_again_is_newer_and_counts_more() -> None:
 
 def test_missing_are_the_critical_ones_the_text_does_not_contain() -> None:
     found = [Detail("rule", "Never   do it.", 1), Detail("rule", "Always do that.", 2), Detail("url", "https://a.b", 3)]
-    assert find_missing_details(found, "He said: Never do it. [1]") == [found[1]]
+    assert find_missing_critical_details(found, "He said: Never do it. [1]") == [found[1]]
 
 
 def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_others() -> None:
@@ -310,9 +310,12 @@ def test_collecting_is_the_same_every_time() -> None:
 
 def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
     text = "x" * 100_000 + "\n" + "y" * 10
-    assert "".join(conversation_details.cut_at_line_ends(text)) == text
-    assert list(conversation_details.cut_at_line_ends("a\nb")) == ["a\nb"]
-    assert max(map(len, conversation_details.cut_at_line_ends("z" * 200_000))) == conversation_details.SEARCHED_PIECE
+    assert "".join(conversation_details.split_into_pieces_at_line_ends(text)) == text
+    assert list(conversation_details.split_into_pieces_at_line_ends("a\nb")) == ["a\nb"]
+    assert (
+        max(map(len, conversation_details.split_into_pieces_at_line_ends("z" * 200_000)))
+        == conversation_details.SEARCHED_PIECE
+    )
 
 
 def test_details_that_an_entry_has_no_room_for_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.fold_document_writer import (
     NoDocumentWritten,
-    _join_passages_to_pieces,
+    _split_and_join_passages,
     gather_material,
     is_material_current,
     parse_details_entry,
@@ -145,7 +145,7 @@ async def test_what_was_paid_for_a_document_that_is_stopped_is_recorded() -> Non
     folding = kept.tasks.spawn_task(kept.folding.fold_on_demand(FoldKind.HANDOVER), name="asked")
     while len(kept.writers["fast"].requests) < 2:
         await asyncio.sleep(0)
-    kept.folding.cancel_fold()
+    kept.folding.cancel_fold_in_work()
     with pytest.raises(NoDocumentWritten, match="you stopped it"):
         await folding
     assert [one.fact.usage.input for one in kept.facts if isinstance(one.fact, Spent)] == [100]
@@ -259,16 +259,16 @@ async def test_markers_made_meanwhile_do_not_matter_and_other_changes_do() -> No
 
 async def test_pieces_are_cut_between_messages_and_in_long_ones() -> None:
     passages = [SpanText("a" * 10, 10), SpanText("b" * 10, 10), SpanText("c" * 100, 100), SpanText("d", 1)]
-    pieces = [piece async for piece in _join_passages_to_pieces(_yield_all(passages), 25)]
+    pieces = [piece async for piece in _split_and_join_passages(_yield_all(passages), 25)]
     assert pieces[0] == "a" * 10 + "\n\n" + "b" * 10
     assert "".join(piece.replace("\n", "") for piece in pieces) == "a" * 10 + "b" * 10 + "c" * 100 + "d"
     assert all(len(piece) <= 30 for piece in pieces)
-    assert [piece async for piece in _join_passages_to_pieces(_yield_all([]), 25)] == []
+    assert [piece async for piece in _split_and_join_passages(_yield_all([]), 25)] == []
 
 
 async def test_only_so_many_messages_are_read_as_the_next_piece_needs() -> None:
     read: list[SpanText] = []
-    pieces = _join_passages_to_pieces(_yield_all([SpanText("a" * 10, 10)] * 9, read), 20)
+    pieces = _split_and_join_passages(_yield_all([SpanText("a" * 10, 10)] * 9, read), 20)
     assert await anext(pieces) == "a" * 10 + "\n\n" + "a" * 10
     assert len(read) == 3
 

@@ -130,17 +130,17 @@ def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
 
 
 def test_in_small_windows_less_is_large_and_less_stays() -> None:
-    assert fold_economics.large_output_tokens(128_000) == 4_000
-    assert fold_economics.large_output_tokens(32_000) == 1_333
-    assert fold_economics.large_output_tokens(32_000, 2_000) == 666
-    assert fold_economics.large_output_tokens(2_000) == 500
-    assert fold_economics.large_output_tokens(128_000, 60_000) == 60_000
-    assert fold_economics.panic_tail_tokens(32_000) == 8_000
+    assert fold_economics.large_output_limit_tokens(128_000) == 4_000
+    assert fold_economics.large_output_limit_tokens(32_000) == 1_333
+    assert fold_economics.large_output_limit_tokens(32_000, 2_000) == 666
+    assert fold_economics.large_output_limit_tokens(2_000) == 500
+    assert fold_economics.large_output_limit_tokens(128_000, 60_000) == 60_000
+    assert fold_economics.most_tail_tokens_in_panic(32_000) == 8_000
 
 
 def test_the_larger_the_context_the_longer_an_entry_that_comes_back_whole() -> None:
     def whole(context: int, steps: int = 20, read: float = 0.1) -> int:
-        return fold_economics.whole_entry_tokens(context, steps, RelativePrices(read, 1.25, 5.0), 1_400, 6_000)
+        return fold_economics.most_tokens_of_whole_entry(context, steps, RelativePrices(read, 1.25, 5.0), 1_400, 6_000)
 
     assert 1_400 < whole(5_000) < whole(40_000) < whole(100_000) <= 6_000
     assert whole(40_000, steps=2) > whole(40_000, steps=20), "what is carried for fewer steps costs less"
@@ -157,6 +157,6 @@ def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
     assert threshold(0, steps=10) > threshold(0), "a short session must have it back within a few steps"
     seen = FoldExperience(0, 10, recall=1_000)
     assert fold_economics.clearing_threshold(20_000, 500, USUAL, seen=seen) > threshold(0, steps=10)
-    assert fold_economics.recall_share(0, 0) == fold_economics.RECALLS_EXPECTED
-    assert fold_economics.recall_share(1e6, 2e6) > 1 > fold_economics.recall_share(1e6, 1e5)
+    assert fold_economics.recall_cost_share(0, 0) == fold_economics.RECALLS_EXPECTED
+    assert fold_economics.recall_cost_share(1e6, 2e6) > 1 > fold_economics.recall_cost_share(1e6, 1e5)
     assert fold_economics.recall_cost(40_000, 1, USUAL) < fold_economics.recall_cost(80_000, 1, USUAL)

@@ -17,7 +17,7 @@ async def with_outputs() -> tuple[Keeping, list[int]]:
 
 async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
     kept, seqs = await with_outputs()
-    made = await kept.folding._shortener.clear_to_markers([PartRef(seq) for seq in seqs], "because")
+    made = await kept.folding._shortener.replace_with_markers([PartRef(seq) for seq in seqs], "because")
     assert len(made) == 3
     assert len({one.time for one in made}) == 1
     folds = kept.folds(FoldKind.MARKER)
@@ -33,9 +33,9 @@ async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
 async def test_doing_it_twice_does_nothing_more() -> None:
     kept, seqs = await with_outputs()
     refs = [PartRef(seq) for seq in seqs]
-    await kept.folding._shortener.clear_to_markers(refs, "because")
+    await kept.folding._shortener.replace_with_markers(refs, "because")
     before = kept.conversation.current_view()
-    assert await kept.folding._shortener.clear_to_markers(refs, "again") == ()
+    assert await kept.folding._shortener.replace_with_markers(refs, "again") == ()
     assert kept.conversation.current_view() == before
 
 
@@ -46,8 +46,8 @@ async def test_what_changed_meanwhile_is_left_alone() -> None:
     assert block is not None
     made = await shortener.build_marker(PartRef(seqs[0]), block)
     await kept.conversation.append_facts(Pinned(PartRef(seqs[0])))
-    assert await shortener.append_folds_of_shortened([made], "b", "why", panic=False) == ()
-    assert await shortener.clear_to_markers([PartRef(999), PartRef(seqs[1], 4)], "nothing there") == ()
+    assert await shortener.append_folds_of_unchanged_parts([made], "b", "why", panic=False) == ()
+    assert await shortener.replace_with_markers([PartRef(999), PartRef(seqs[1], 4)], "nothing there") == ()
 
 
 async def test_the_one_long_value_of_an_argument_is_stored_as_it_is() -> None:
@@ -56,7 +56,7 @@ async def test_the_one_long_value_of_an_argument_is_stored_as_it_is() -> None:
     text = words(1_500)
     seq = await kept.step("written", tool="write_file", arguments=json.dumps({"path": "src/a.py", "text": text}))
     await worked(kept, 2, 100)
-    await kept.folding._shortener.clear_to_markers([PartRef(seq - 1, 1)], "because")
+    await kept.folding._shortener.replace_with_markers([PartRef(seq - 1, 1)], "because")
     (fold,) = kept.folds(FoldKind.MARKER)
     assert (await kept.cache.read_content(fold.entries[0])).decode() == text
     arguments = json.loads(shown_call(kept).arguments)
@@ -82,7 +82,7 @@ async def test_several_long_values_are_stored_together() -> None:
     await kept.say("go")
     arguments = json.dumps({"path": "a.py", "old": words(900), "new": words(900, "new")})
     seq = await kept.step("edited", tool="edit", arguments=arguments)
-    await kept.folding._shortener.clear_to_markers([PartRef(seq - 1, 1)], "because")
+    await kept.folding._shortener.replace_with_markers([PartRef(seq - 1, 1)], "because")
     (fold,) = kept.folds(FoldKind.MARKER)
     assert (await kept.cache.read_content(fold.entries[0])).decode() == arguments
     await kept.request()

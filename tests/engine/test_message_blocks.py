@@ -123,8 +123,8 @@ def test_blank_texts_are_not_shown() -> None:
 
 
 def test_other_alphabets_stay_as_they_are_in_arguments_that_are_written_anew() -> None:
-    assert message_blocks.clear_arguments(json.dumps({"text": "é" * 500, "more": "ü" * 500, "path": "ä"}), "märk") == (
-        '{"text": "märk", "more": "[CACHED] in the same entry", "path": "ä"}'
-    )
-    assert message_blocks.clear_arguments('{"path": "ä"}', "märk") == '{"path": "ä", "cached": "märk"}'
+    assert message_blocks.replace_long_argument_values(
+        json.dumps({"text": "é" * 500, "more": "ü" * 500, "path": "ä"}), "märk"
+    ) == ('{"text": "märk", "more": "[CACHED] in the same entry", "path": "ä"}')
+    assert message_blocks.replace_long_argument_values('{"path": "ä"}', "märk") == '{"path": "ä", "cached": "märk"}'
     assert message_blocks.make_call_legal(ToolCall("a", "read", "größe"), "a").arguments == '{"malformed": "größe"}'

@@ -230,7 +230,7 @@ class Shaken:
         assert self.kept.conversation.current_view() == before
 
     async def do_cancel(self) -> None:
-        self.kept.folding.cancel_fold()
+        self.kept.folding.cancel_fold_in_work()
 
     async def do_hang(self) -> None:
         writer = self.random.choice(list(self.writers.values()))

@@ -54,14 +54,14 @@ class BillingModel:
     caches: dict[str, Cache] = field(default_factory=dict)
     paid: list[float] = field(default_factory=list)
     model_name: str = "one"
-    keeps_an_hour: bool = False
+    is_cached_for_an_hour: bool = False
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         body: Any = HERE.compile_request(request, ModelAbilities()).body
         cache = self.caches.setdefault(self.model_name, Cache(life=LIFE))
         billed = cache.bill(body, self.clock.time)
         fresh, read, write = billed.values()
-        hour = write if self.keeps_an_hour else 0
+        hour = write if self.is_cached_for_an_hour else 0
         usage = Usage(fresh + read + write, read, write, 200, cache_write_hour=hour)
         self.paid.append((fresh * 3.0 + read * 0.3 + write * (6.0 if hour else 3.75) + 200 * 15.0) / 1e6)
         reply = self.script.pop(0) if self.script else Reply((Text("done"),), Stop.END)
@@ -219,7 +219,7 @@ async def test_one_cause_is_named_and_nothing_else_is_blamed(name: str) -> None:
     assert kind in named(requests[-2])
     assert named(requests[-2]) <= {*PLAIN, kind}
     assert named(requests[-1]) <= PLAIN  # the next step reads what that one wrote
-    last = await trial.made.session.context.explain_last_turn()
+    last = await trial.made.session.context.explain_costs_of_last_turn()
     assert [named(one) for one in last] == [named(one) for one in requests[-2:]]
 
 
@@ -303,7 +303,7 @@ async def test_a_fold_that_is_made_when_the_cache_is_cold_is_not_blamed() -> Non
 
 async def test_what_an_agent_keeps_for_an_hour_costs_more_and_is_not_over_after_five_minutes() -> None:
     trial = await Trial.start()
-    trial.model.keeps_an_hour = True
+    trial.model.is_cached_for_an_hour = True
     trial.model.caches["one"].life = 3_600.0
     await trial.turn()
     await trial.time()

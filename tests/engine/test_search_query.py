@@ -6,8 +6,8 @@ import pytest
 
 from helix_desktop.engine.search_query import (
     SearchFilters,
-    speakers_named_in,
-    split_filters,
+    query_words_and_user_if_first_person,
+    split_query_into_words_and_filters,
     stem_of_word,
     without_stop_words,
 )
@@ -42,23 +42,23 @@ def test_words_that_tell_nothing_are_left_out_unless_there_are_no_others() -> No
 
 
 def test_filters_are_taken_out_and_everything_else_stays() -> None:
-    query, filters = split_filters(
+    query, filters = split_query_into_words_and_filters(
         'Tool:shell timeout file:"my log.txt" by:user agent:Claude after:2026-01-02 before:03.02.2026'
     )
     assert query.split() == ["timeout"]
     assert filters == SearchFilters("shell", "my log.txt", "user", "claude", 1770076800.0, 1767312000.0)
     for plain in ("file://etc", "note:this", "before:noon", "tool:", "xtool:y"):
-        assert split_filters(plain) == (plain, SearchFilters())
+        assert split_query_into_words_and_filters(plain) == (plain, SearchFilters())
 
 
 @pytest.mark.parametrize(
     "query", ["Did I say so?", "my plan", "Wann war mein Termin?", "Was habe ich gesagt?", "我说过什么"]
 )
 def test_a_question_in_the_first_person_names_the_user(query: str) -> None:
-    assert "user" in speakers_named_in(query)
+    assert "user" in query_words_and_user_if_first_person(query)
 
 
 @pytest.mark.parametrize("query", ["for i in range", "Melanie's plan", "meine_funktion", "myself.py"])
 def test_a_question_in_the_third_person_does_not(query: str) -> None:
-    assert "user" not in speakers_named_in(query)
-    assert "melanie" in speakers_named_in("Melanie's plan")
+    assert "user" not in query_words_and_user_if_first_person(query)
+    assert "melanie" in query_words_and_user_if_first_person("Melanie's plan")

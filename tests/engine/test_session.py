@@ -446,7 +446,11 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     async with at.session.pause_session():
         at.session.send_message((Text("waits"),))
         assert at.session.running is ConversationActivity.IDLE
-        for command in (at.session.start_fold(FoldKind.HANDOVER), at.session.rewind_to(1), at.forget(text="hello")):
+        for command in (
+            at.session.fold_on_request(FoldKind.HANDOVER),
+            at.session.rewind_to(1),
+            at.forget(text="hello"),
+        ):
             with pytest.raises(ActionRefused, match="being permanently removed"):
                 await command
         with pytest.raises(ActionRefused, match="being permanently removed"):
@@ -517,13 +521,15 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     await clock.sleep_seconds(at.session.conversation.state.time_of_moment - clock.current_time() + 299)
     assert at.session.context.estimate_saving_of_markers() == 0.0
     first = at.session.conversation.state.facts_on_path()[0].seq
-    assert at.session.context.estimate_cost_with((Text("go"),), instead_of=first) < 0.1 * price.cold
+    assert at.session.context.estimate_cost_of_sending((Text("go"),), instead_of=first) < 0.1 * price.cold
     await clock.sleep_seconds(2)
     saved = at.session.context.estimate_saving_of_markers()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
-    cold = at.session.context.estimate_cost_with((Text("one two three"),))
-    await at.session.start_fold(FoldKind.MARKER)
-    assert cold - at.session.context.estimate_cost_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
+    cold = at.session.context.estimate_cost_of_sending((Text("one two three"),))
+    await at.session.fold_on_request(FoldKind.MARKER)
+    assert cold - at.session.context.estimate_cost_of_sending((Text("one two three"),)) == pytest.approx(
+        saved, rel=0.02
+    )
     assert at.session.context.estimate_saving_of_markers() == 0.0
 
 
@@ -532,6 +538,6 @@ async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to
     priced = ModelSet(ModelRole.MAIN, "scripted", 128_000, price_input=10.0, price_output=50.0)
     at.setup = replace(at.setup, models=(priced,))
     words = (Text("word " * 1_000),)
-    assert at.session.context.estimate_cost_with(words) == 0.0
+    assert at.session.context.estimate_cost_of_sending(words) == 0.0
     at.session.preview_setup(at.setup)
-    assert at.session.context.estimate_cost_with(words) >= 1_000 * 10 / 1e6
+    assert at.session.context.estimate_cost_of_sending(words) >= 1_000 * 10 / 1e6

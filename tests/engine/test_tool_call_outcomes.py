@@ -50,26 +50,26 @@ def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: li
     ],
 )
 def test_a_command_that_failed_says_why(text: str) -> None:
-    assert tool_call_outcomes.find_failure_lines(text, ok=True, command=True)
-    assert not tool_call_outcomes.find_failure_lines(f"a file\n{text}", ok=True, command=False)
+    assert tool_call_outcomes.describe_failure(text, ok=True, command=True)
+    assert not tool_call_outcomes.describe_failure(f"a file\n{text}", ok=True, command=False)
 
 
 def test_what_only_mentions_an_error_is_no_failure() -> None:
-    assert tool_call_outcomes.find_failure_lines("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
+    assert tool_call_outcomes.describe_failure("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
 
 
 def test_a_tool_that_says_it_failed_says_why_in_its_words_and_a_command_in_its_last_line() -> None:
     said = "not found in file.\nText: x"
-    assert tool_call_outcomes.find_failure_lines(said, ok=False, command=False) == "not found in file. Text: x"
-    assert tool_call_outcomes.find_failure_lines(said, ok=False, command=True) == "Text: x"
+    assert tool_call_outcomes.describe_failure(said, ok=False, command=False) == "not found in file. Text: x"
+    assert tool_call_outcomes.describe_failure(said, ok=False, command=True) == "Text: x"
 
 
 def test_an_output_that_is_nothing_but_an_error_is_a_failure_of_any_tool() -> None:
     assert (
-        tool_call_outcomes.find_failure_lines("Error: the card is not known\n", ok=True, command=False)
+        tool_call_outcomes.describe_failure("Error: the card is not known\n", ok=True, command=False)
         == "Error: the card is not known"
     )
-    assert tool_call_outcomes.find_failure_lines("Error: one\nof a file that was read", ok=True, command=False) == ""
+    assert tool_call_outcomes.describe_failure("Error: one\nof a file that was read", ok=True, command=False) == ""
 
 
 def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_in_a_file() -> None:
@@ -109,7 +109,7 @@ def test_the_open_tasks_of_a_list() -> None:
 
 def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
     def subject(line: str) -> str:
-        return tool_call_outcomes.subject_of_call("bash", {"command": line}, line)
+        return tool_call_outcomes.key_shared_by_attempts("bash", {"command": line}, line)
 
     assert subject("cd a && pytest -q") == subject("pytest -x tests")
     assert subject("npm run build") != subject("git status")

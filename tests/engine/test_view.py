@@ -325,8 +325,8 @@ def test_title_returns_and_money() -> None:
     assert talk.state.title == "renamed"
     talk.user("go")
     seq = talk.step("a", text="same")
-    assert talk.state.last_output_with_content(stored("same").digest) == seq
-    assert talk.state.last_output_with_content(stored("other").digest) == 0
+    assert talk.state.seq_of_last_output_with_content(stored("same").digest) == seq
+    assert talk.state.seq_of_last_output_with_content(stored("other").digest) == 0
     talk.add(Spent(Purpose.HANDOVER, "m", Usage(input=5)))
     assert len(talk.state.spent) == 2
     assert talk.state.time_of_moment == talk.facts[-1].time

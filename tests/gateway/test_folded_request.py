@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.prompt_cache_marks import count_equal_blocks
+from helix_desktop.engine.prompt_cache_marks import count_equal_first_blocks
 from helix_desktop.gateway.folded_request import (
     NO_RESULT,
     PreviousBody,
@@ -296,7 +296,7 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
             for at in range(len(units), len(units) + rng.randrange(3))
         ]
         body = {field: list(units)}
-        same = count_equal_blocks(last, units)
+        same = count_equal_first_blocks(last, units)
         messages, last = wire.parse_messages(body, before[:same]), list(units)
         entries: list[Any] = [As(at) for at in range(len(units))]
         for at in range(len(units)):

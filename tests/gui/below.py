@@ -47,14 +47,14 @@ PLACES = {  # which argument of what is read by people
     "_damaged_fact_error": (2,),
 }
 RETURNED = {
-    "forecast_folds",
+    "describe_next_fold",
     "describe_policy_outlook",
     "format_meter",
     "_describe_sharing",
     "_explain_failure",
     "_describe_timeout",
     "_describe_failure",
-    "wait_for_writing",
+    "wait_and_return_why_given_up",
     "_decide_always_asked",
     "_reason_not_read",
     "_undo_file_change",

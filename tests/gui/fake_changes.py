@@ -96,7 +96,7 @@ class FakeChanges(StandIn):
             if undo:
                 before, after = after, before  # noqa: PLW2901 - the other way round
             change = PathChange(f"0/{place}", _item(before), _item(after))
-            added, removed = diff_hunks.count_changed_lines(before, after)
+            added, removed = diff_hunks.count_added_and_removed_lines(before, after)
             found.append(FileChange(change, place, added, removed, "edit_file", 31))
         return found
 

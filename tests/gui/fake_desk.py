@@ -53,7 +53,7 @@ from helix_desktop.engine.ports import (
     PermissionAnswer,
     PermissionQuestion,
 )
-from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
+from helix_desktop.engine.request_costs import RequestCost, explain_costs_of_last_turn
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
@@ -257,17 +257,17 @@ class FakeSession(StandIn):
     def next_request_meter(self) -> context_usage.WindowMeter:
         return context_usage.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
 
-    def unpriced_model(self) -> str:
+    def model_whose_cost_cannot_be_limited(self) -> str:
         return self.unpriced
 
     def pending_rewrite(self) -> context_usage.PendingRewrite | None:
         return self.rewrite
 
-    async def explain_last_turn(self) -> Sequence[RequestCost]:
-        return explain_last_turn(self.state)
+    async def explain_costs_of_last_turn(self) -> Sequence[RequestCost]:
+        return explain_costs_of_last_turn(self.state)
 
     def next_message_cost(self) -> context_usage.NextMessageCost | None:
-        return context_usage.estimate_next_message(
+        return context_usage.estimate_next_message_cost(
             self.state, context_policy.policy_from_fact(self.state.settings.policy)
         )
 
@@ -278,13 +278,13 @@ class FakeSession(StandIn):
     def look_ahead(self) -> None:
         self.price = self.price or self.first_price
 
-    def estimate_cost_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+    def estimate_cost_of_sending(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         return self.price
 
     def estimate_saving_of_markers(self) -> float:
         return self.saves
 
-    def forecast_folds(self) -> str:
+    def describe_next_fold(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."
 
     async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
@@ -294,10 +294,10 @@ class FakeSession(StandIn):
     def estimate_fold_cost(self, kind: FoldKind) -> float | None:
         return 0.0 if kind is FoldKind.MARKER else self.fold_cost
 
-    def cancel_fold(self) -> None:
+    def cancel_fold_in_work(self) -> None:
         self.done.append("stop the fold")
 
-    async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
+    async def fold_on_request(self, kind: FoldKind, *, wish: str = "") -> None:
         self.done.append(f"fold {kind}")
 
     async def unfold(self, fold: str) -> None:

@@ -151,7 +151,7 @@ def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
 
 
 def _next(state: Moment, instead: int) -> places.Next | None:
-    told = context_usage.estimate_next_message(state, policy_from_fact(None), before=instead)
+    told = context_usage.estimate_next_message_cost(state, policy_from_fact(None), before=instead)
     if told is None:
         return None
     lasts = told.forever or told.warm_until > 0

@@ -164,7 +164,7 @@ class Soak:
         kind = self.chance.choice((FoldKind.MARKER, FoldKind.HANDOVER))
         try:
             if session is not None:
-                await asyncio.wait_for(session.start_fold(kind), 30)
+                await asyncio.wait_for(session.fold_on_request(kind), 30)
         except (HelixError, TimeoutError) as error:
             self._allow(error)
 

@@ -63,6 +63,6 @@ async def test_a_limit_that_cannot_act_without_a_price_names_the_model(desks: De
         session = await bench.start_conversation()
         session.send_message((Text("hello"),))
         assert (await ended(session)).reason is TurnEnd.DONE
-        assert session.context.unpriced_model() == "", "nothing depends on a price"
+        assert session.context.model_whose_cost_cannot_be_limited() == "", "nothing depends on a price"
         await bench.change_settings({"limits.workspace_cost": 0.01})
-        assert session.context.unpriced_model() == "peer/scripted"
+        assert session.context.model_whose_cost_cannot_be_limited() == "peer/scripted"

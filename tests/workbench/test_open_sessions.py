@@ -107,7 +107,7 @@ async def test_a_fold_that_is_being_made_keeps_its_session(bench: Workbench) -> 
         await told(session, "Count the pairs once more. " * 300)
     folds: list[Event] = []
     bench.subscribe_to_events(lambda event: folds.append(event) if isinstance(event, FoldProgress) else None)
-    making = asyncio.ensure_future(session.start_fold(FoldKind.HANDOVER))  # noqa: TID251
+    making = asyncio.ensure_future(session.fold_on_request(FoldKind.HANDOVER))  # noqa: TID251
     while not any(isinstance(event, FoldProgress) for event in folds):
         await asyncio.sleep(0)
     assert not session.is_idle

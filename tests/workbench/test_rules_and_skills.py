@@ -103,7 +103,7 @@ async def test_rules_and_skills_stand_word_for_word_after_ten_handovers(
             (folder / f"{round_}-{number}.txt").write_text(f"line {round_} {number}\n" * 400)
             await told(bench, session, model, calls("read_file", path=f"{round_}-{number}.txt"))
         model.script[:] = [says("Nothing worth keeping.")] * 3
-        await session.start_fold(FoldKind.HANDOVER)
+        await session.fold_on_request(FoldKind.HANDOVER)
     await told(bench, session, model)
     assert session.conversation.state.branch.handovers == 10
     whole = model.requests[-1].system + sent(model)

@@ -63,7 +63,7 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
         await bench.change_settings({"effort": "high", "temperature": 0.3, "top_p": 0.8})
         await said(session, "and then?")
         assert ["high" in str(body) for body in server.bodies] == [False, False, True]
-        await session.start_fold(FoldKind.MARKER)
+        await session.fold_on_request(FoldKind.MARKER)
         await said(session, "and after the fold?")
         assert LONG[:1_000] not in str(server.bodies[-1])
         folds = [each.fact for each in session.all_facts if isinstance(each.fact, Folded)]

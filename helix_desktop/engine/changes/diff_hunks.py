@@ -14,7 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 EXACT = 120
 DEEPEST = 40
 
-Span = tuple[int, int, int, int]  # Start and end of a range in the first text, then in the second.
+RangePair = tuple[int, int, int, int]  # Start and end of a range in the first text, then in the second.
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = 
 
 
 def _matches_in_span(
-    left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0
+    left: Sequence[Any], right: Sequence[Any], span: RangePair, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
     """Yield, in order, what two ranges of lines have in common."""
     a, b, c, d = span
@@ -52,7 +52,7 @@ def _matches_in_span(
 
 
 def _match_between_ends(
-    left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, deep: int
+    left: Sequence[Any], right: Sequence[Any], span: RangePair, exact: int, deep: int
 ) -> Iterator[MatchingLines]:
     """Yield common lines where neither the first nor the last ones are equal."""
     a, b, c, d = span
@@ -69,7 +69,7 @@ def _match_between_ends(
     yield from _matches_in_span(left, right, (a, b, c, d), exact, deep=deep + 1)
 
 
-def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
+def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: RangePair) -> list[tuple[int, int]]:
     """Return the longest run of line pairs that are unique in each text and in the same order."""
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
@@ -165,7 +165,7 @@ def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int =
         yield held
 
 
-def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
+def count_added_and_removed_lines(before: bytes, after: bytes) -> tuple[int, int]:
     """Return how many lines were added and removed, or (0, 0) for a binary file."""
     if is_binary(before, after):
         return 0, 0

@@ -78,7 +78,7 @@ def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     """Encode every path with its packed item, in pieces."""
     yield _format_header("manifest")
     for path, body in bodies:
-        yield _with_length(_encode_path(path)) + _with_length(body)
+        yield _prefix_with_length(_encode_path(path)) + _prefix_with_length(body)
 
 
 def decode_manifest(content: bytes) -> dict[str, TreeItem]:
@@ -93,7 +93,9 @@ def decode_manifest(content: bytes) -> dict[str, TreeItem]:
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
     """Encode changes after the state `behind`. Both together represent the state after them."""
     return (_format_header("difference") + behind.raw) + b"".join(
-        _with_length(_encode_path(path)) + _with_length(pack_item(before)) + _with_length(pack_item(after))
+        _prefix_with_length(_encode_path(path))
+        + _prefix_with_length(pack_item(before))
+        + _prefix_with_length(pack_item(after))
         for path, before, after in changes
     )
 
@@ -145,7 +147,9 @@ def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
     return tuple(sorted(gone + come))
 
 
-def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
+def merge_changes_and_find_paths_changed_by_others(
+    changes: Iterable[PathChange],
+) -> tuple[tuple[PathChange, ...], frozenset[str]]:
     """Merge changes by path, without those that cancel out. Also return paths others changed."""
     whole: dict[str, PathChange] = {}
     broken = set()
@@ -158,7 +162,7 @@ def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathCha
     return tuple(sorted(left, key=lambda change: change.path)), frozenset(broken)
 
 
-def without_implied_changes(changes: Sequence[PathChange]) -> list[PathChange]:
+def without_folders_whose_contents_changed(changes: Sequence[PathChange]) -> list[PathChange]:
     """Drop a folder if its contents changed, too, because people count only these."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
     return [change for change in changes if not (_is_change_of_folder(change) and change.path in holding)]
@@ -194,7 +198,7 @@ def _newer_checkpoint_error() -> WrittenByNewerVersion:
     )
 
 
-def _with_length(field: bytes) -> bytes:
+def _prefix_with_length(field: bytes) -> bytes:
     return _LENGTH.pack(len(field)) + field
 
 

@@ -104,7 +104,7 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
     for recorded in recorded_facts:
         match recorded.fact:
             case facts.UserSaid(steering=False) as fact:
-                _set_turn_end(found, end)
+                _set_end_of_last_turn(found, end)
                 said += 1
                 words = " ".join(str(getattr(part, "text", "")) for part in fact.parts).split()
                 title = " ".join(words)[:80]
@@ -116,16 +116,16 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
                 found[-1] = replace(found[-1], children=(*found[-1].children, child))
             case facts.FilesChanged() as fact if found:
                 what, step = names.get(fact.call, ("", 0))
-                _set_turn_end(found, end)
+                _set_end_of_last_turn(found, end)
                 _add_change_to_turn(
                     found, ChangeSource(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
                 )
         end = recorded.seq
-    _set_turn_end(found, end)
+    _set_end_of_last_turn(found, end)
     return tuple(found)
 
 
-def _set_turn_end(found: list[TurnOfChanges], seq: int) -> None:
+def _set_end_of_last_turn(found: list[TurnOfChanges], seq: int) -> None:
     if found:
         found[-1] = replace(found[-1], end=seq)
 
@@ -152,7 +152,7 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
     return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
 
 
-def undone_seqs(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
+def seqs_to_name_in_undo(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
     """Return the facts undone with these changes, and those that an undo among them had undone."""
     found: set[int] = set()
     for each in changed:

@@ -47,10 +47,10 @@ class DocumentPlan:
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
     """Build the text: sections for a handover or truncation, else a list; and details."""
     room = min(making.critical, making.limit // 2)
-    named = _list_entries(making, tokens)
+    named = _format_list_of_newest_outputs(making, tokens)
     shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
     body = "\n".join(shortened.values())
-    lacking = conversation_details.find_missing_details(making.found, body)
+    lacking = conversation_details.find_missing_critical_details(making.found, body)
     added = conversation_details.choose_fitting_details(lacking, room, tokens)
     whole = _assemble_document(making, named, shortened, added)
     critical = sum(detail.is_critical for detail in making.found)
@@ -69,7 +69,7 @@ def format_document_header(making: DocumentPlan) -> str:
     return f"{strategy.title}\n{strategy.name(making.number)}. {NOTES} It covers the numbers {span.first} to {span.last}; {sources}."
 
 
-def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
+def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -> str:
     """List the newest outputs that it replaces, with as much of each hash as a recall needs."""
     if not STRATEGIES[making.plan.kind].sections:
         return ""

@@ -85,7 +85,7 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
     meter = situation.meter
     # Everything that folds can shorten. A large system prompt leaves little of the window for it.
     foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
-    room = min(fold_economics.panic_tail_tokens(meter.window), PANIC_SHARE * foldable)
+    room = min(fold_economics.most_tail_tokens_in_panic(meter.window), PANIC_SHARE * foldable)
     return _limit_tail_to_room(situation, first_seq_of_tail(situation), room)
 
 

@@ -7,7 +7,7 @@ from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
-from helix_desktop.engine.strategies.markers import fold_experience
+from helix_desktop.engine.strategies.markers import measure_fold_experience
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -33,8 +33,8 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
-    full = meter.used >= latest_start_tokens(situation)
-    if not full and (policy.handover == "share" or meter.used < least_context_tokens(situation)):
+    full = meter.used >= tokens_at_which_handover_must_start(situation)
+    if not full and (policy.handover == "share" or meter.used < least_tokens_for_paying_handover(situation)):
         return None
     # The difference is negative if the computer's clock has been set back.
     if branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown:
@@ -49,13 +49,13 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     return _handover_that_pays(situation, span)
 
 
-def latest_start_tokens(situation: FoldSituation) -> float:
+def tokens_at_which_handover_must_start(situation: FoldSituation) -> float:
     """Return at which size a handover must start, before the next request would not fit."""
     meter = situation.meter
     return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
 
 
-def least_context_tokens(situation: FoldSituation) -> float:
+def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
     """Return the context below which no handover is made for gain; less before a pause."""
     policy, window = situation.policy, situation.meter.window
     floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
@@ -72,11 +72,11 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
     saved = fold_economics.carrying_cost(less, price)
-    costs = expected_cost(situation, span)
+    costs = expected_fold_cost(situation, span)
     rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0
     more = max(0, situation.meter.parts[ContextKind.SYSTEM] - fold_economics.USUAL_SETTINGS_TOKENS)
     recalls = fold_economics.carrying_cost(fold_economics.RECALLS_OF_HANDOVER * more, price)
-    if not fold_economics.handover_pays(paid, saved, costs + recalls - rewritten, fold_experience(situation)):
+    if not fold_economics.handover_pays(paid, saved, costs + recalls - rewritten, measure_fold_experience(situation)):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"
     if rewritten:
@@ -84,22 +84,22 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     return FoldPlan(FoldKind.HANDOVER, span, why)
 
 
-def main_model_writes(situation: FoldSituation, span: Span) -> bool:
+def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
     """Whether the main model writes, because the user chose that or it is cheaper."""
-    by_main, by_fast = _costs_by_writer(situation, span)
+    by_main, by_fast = _costs_by_main_and_fast_model(situation, span)
     if by_fast is None or situation.policy.handover_writer == "main":
         return True
     return situation.policy.handover_writer == "cheapest" and by_main <= by_fast
 
 
-def expected_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
+def expected_fold_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
     """Return the cost of a fold in fresh input tokens. `of_transcript`: nothing of it is cached."""
-    by_main, by_fast = _costs_by_writer(situation, span, of_transcript=of_transcript)
-    by_itself = by_fast is None or (not of_transcript and main_model_writes(situation, span))
+    by_main, by_fast = _costs_by_main_and_fast_model(situation, span, of_transcript=of_transcript)
+    by_itself = by_fast is None or (not of_transcript and should_main_model_write(situation, span))
     return by_main if by_itself or by_fast is None else by_fast
 
 
-def _costs_by_writer(
+def _costs_by_main_and_fast_model(
     situation: FoldSituation, span: Span, *, of_transcript: bool = False
 ) -> tuple[float, float | None]:
     settings, meter = situation.state.settings, situation.meter
@@ -200,5 +200,5 @@ STRATEGY = FoldStrategy(
     handover_question,
     name=lambda number: f"Handover {number}",
     sections=True,
-    main_writes=main_model_writes,
+    main_writes=should_main_model_write,
 )

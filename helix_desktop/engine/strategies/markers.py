@@ -77,7 +77,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     """Plan to clear everything from a place, if caching the rest again costs less than it saves."""
     branch, meter = situation.branch, situation.meter
     end = first_seq_of_tail(situation)
-    standing, firsts = _clearable_parts(situation, end)
+    standing, firsts = _sizes_and_first_seqs_of_context_parts(situation, end)
     total = sum(part.frees for part in standing)
     if total <= 0:
         return None
@@ -93,7 +93,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
         chance_of_cold_cache(branch),
         least=min(situation.policy.caching_least, meter.window // 8),
-        seen=fold_experience(situation),
+        seen=measure_fold_experience(situation),
     )
     if index is None:
         return None
@@ -127,13 +127,13 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
     return any(tokens + MARKER_TOKENS >= clearing.least for tokens in freed)
 
 
-def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
+def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
     """Return the parts, and where their messages begin. Older ones are in groups that grow with age."""
     branch, factor = situation.branch, situation.meter.factor
     items = branch.items[-EXAMINED_ITEMS:]
     exact = items[0].first if items else 0
     firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
-    for first, tokens, freed in _sum_tokens_of_older_groups(branch, exact):
+    for first, tokens, freed in _first_seq_tokens_and_clearable_of_groups(branch, exact):
         firsts.append(first)
         standing.append(ClearablePart(round(tokens * factor), round(freed * factor)))
     plain = branch.plain_outputs
@@ -145,7 +145,7 @@ def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[Clearable
     return standing, firsts
 
 
-def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
+def _first_seq_tokens_and_clearable_of_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
     """Return first message, tokens and clearable tokens of each group before `before`."""
     groups = []
     stop, width = branch.message_position(before), EXAMINED_ITEMS
@@ -186,7 +186,7 @@ def _may_not_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) ->
     return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(branch, ref)
 
 
-def fold_experience(situation: FoldSituation) -> FoldExperience:
+def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
     branch, ledger = situation.branch, situation.state.record.ledger
     price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     saved = recalls = 0.0
@@ -198,7 +198,7 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
         else:
             saved += price.read * max(0, whole - shown)
     recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
-    return FoldExperience(fold_economics.recall_share(saved, recalls), len(branch.steps), recall)
+    return FoldExperience(fold_economics.recall_cost_share(saved, recalls), len(branch.steps), recall)
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
@@ -222,7 +222,9 @@ def is_cache_cold(situation: FoldSituation) -> bool:
 def seconds_until_cold(situation: FoldSituation) -> float:
     """Return how long the provider will keep what the last step sent."""
     times, life = situation.branch.step_times, cache_lifetime(situation.state)
-    refreshes = (context_usage.cache_refreshes_since(situation.state, seq) for seq in situation.branch.steps[-1:])
+    refreshes = (
+        context_usage.keep_alive_times_and_usages_since(situation.state, seq) for seq in situation.branch.steps[-1:]
+    )
     used = [*times[-1:], *(time for found in refreshes for time, _ in found)]
     return life - (situation.now - max(used)) if used else life
 
@@ -231,7 +233,7 @@ def cache_lifetime(state: ConversationState) -> float:
     """Return how many seconds the provider caches a prompt. An agent may pay for an hour."""
     main = state.settings.model_for_role(ModelRole.MAIN)
     last = state.facts[state.branch.steps[-1] - 1].fact if state.branch.steps else None
-    if isinstance(last, ModelReplied) and last.usage.keeps_an_hour:
+    if isinstance(last, ModelReplied) and last.usage.is_cached_for_an_hour:
         return context_usage.HOUR
     return float(main.cache_seconds if main else 0) or COLD_AFTER
 

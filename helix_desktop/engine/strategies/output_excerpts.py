@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import Stored, ToolReturned
-from helix_desktop.engine.fold_economics import large_output_tokens
+from helix_desktop.engine.fold_economics import large_output_limit_tokens
 from helix_desktop.engine.strategies.markers import format_size
 from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
@@ -38,7 +38,7 @@ def is_command_output(returned: ToolReturned, tool: str) -> bool:
     return returned.exit_code is not None or bool(_COMMAND.search(tool))
 
 
-def find_command_outputs(
+def find_command_outputs_to_limit(
     batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int, head: int = 0
 ) -> list[int]:
     """Return the outputs for which the limit for commands holds.
@@ -52,13 +52,13 @@ def find_command_outputs(
     return [index for index, (one, tool) in enumerate(zip(batch, tools, strict=True)) if is_command_output(one, tool)]
 
 
-def find_outputs_to_hold(
+def find_outputs_to_shorten(
     batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
 ) -> list[int]:
     """Return the outputs above their limit, then the largest until the batch is below its own."""
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
-    limit = large_output_tokens(window, policy.admission_tokens)
-    of_command = min(limit, large_output_tokens(window, policy.admission_command_tokens))
+    limit = large_output_limit_tokens(window, policy.admission_tokens)
+    of_command = min(limit, large_output_limit_tokens(window, policy.admission_command_tokens))
     large = [index for index, tokens in sizes.items() if tokens > (of_command if index in commands else limit)]
     rest = sum(tokens for index, tokens in sizes.items() if index not in large)
     for index in sorted(sizes, key=lambda i: -sizes[i]):
@@ -70,12 +70,12 @@ def find_outputs_to_hold(
     return sorted(large)
 
 
-def whole_limit_tokens(policy: Policy, window: int) -> int:
+def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
     """Return how many tokens of any batch are shown whole."""
     if policy.admission == "off":
         return window
     tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
-    return large_output_tokens(window, min(tokens))
+    return large_output_limit_tokens(window, min(tokens))
 
 
 def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:

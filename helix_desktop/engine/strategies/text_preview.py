@@ -61,7 +61,7 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
     """Return what matters of a text. `purpose`: the call's arguments, and what was said before it."""
     room = int(tokens * CHARACTERS_PER_TOKEN)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
-    first, last, count = _first_and_last_lines(cleaned, room)
+    first, last, count = _first_and_last_lines_and_count(cleaned, room)
     shape = _describe_structure(text)
     head = _lines_that_fit(first, room * HEAD_PERCENT // 100)
     tail = _lines_that_fit([*first[len(head) :], *last][::-1], room * TAIL_PERCENT // 100)[::-1]
@@ -73,7 +73,7 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
         pieces += _most_informative_lines(cleaned, purpose, seen, room)
         pieces += ["Last lines:"] if tail and pieces[-1][:1] != "[" else []
     elif not tail and len(cleaned) > room:
-        pieces += _names_line(cleaned, room)
+        pieces += _line_of_frequent_names(cleaned, room)
     return "\n".join([*pieces, *tail]) or "(nothing but space)"
 
 
@@ -90,10 +90,10 @@ def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) 
         shown = _lines_that_fit([line for line in dict.fromkeys(lines) if line not in seen], room * share // 100)
         seen |= set(shown)
         pieces += [title, *shown] if shown else []
-    return pieces or _names_line(text, room)
+    return pieces or _line_of_frequent_names(text, room)
 
 
-def _names_line(text: str, room: int) -> list[str]:
+def _line_of_frequent_names(text: str, room: int) -> list[str]:
     """Return the names in a text without lines to show them in."""
     named = find_frequent_names(text, room * NAMES_PERCENT // 100)
     return [f"Names in it: {named}"] if named else []
@@ -135,13 +135,14 @@ def outline_text(text: str, first: int, tokens: int) -> str:
         size = max(1, -(-(len(lines) - first + 1) // MOST_RANGES))
         starts = range(first, len(lines) + 1, size)
         named = [
-            f"{at}-{min(at + size - 1, len(lines))}: {_first_words(lines[at - 1 : at - 1 + size])}" for at in starts
+            f"{at}-{min(at + size - 1, len(lines))}: {_first_nonblank_line(lines[at - 1 : at - 1 + size])}"
+            for at in starts
         ]
     stride = max(1, -(-sum(len(line) + 1 for line in named) // room))
     return "\n".join(_lines_that_fit(named[::stride], room))
 
 
-def _first_words(lines: Sequence[str]) -> str:
+def _first_nonblank_line(lines: Sequence[str]) -> str:
     return next((_shorten_preview_line(line).strip()[:LONGEST_SIGNATURE] for line in lines if line.strip()), "")
 
 
@@ -157,7 +158,7 @@ async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> 
     return await asyncio.to_thread(build_preview, text, tokens, purpose)
 
 
-def _first_and_last_lines(text: str, room: int) -> tuple[list[str], list[str], int]:
+def _first_and_last_lines_and_count(text: str, room: int) -> tuple[list[str], list[str], int]:
     """Return the first and last non-empty lines within `room` characters, and how many lines there are."""
     shorts = (_shorten_preview_line(line.group()) for line in _LINE.finditer(text))
     numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.search_query import split_filters, stem_of_word
+from helix_desktop.engine.search_query import split_query_into_words_and_filters, stem_of_word
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
@@ -188,7 +188,7 @@ class CachePage(QWidget):
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:
             return
-        words = re.findall(r"[^\s\"]+", split_filters(text.lower())[0])
+        words = re.findall(r"[^\s\"]+", split_query_into_words_and_filters(text.lower())[0])
         forms = (form for word in words for form in (word, stem_of_word(word)))
         self.table.cells.needles = tuple(dict.fromkeys(form for form in forms if len(form) > 1 or not form.isascii()))
         self.model.show_search_hits(found)

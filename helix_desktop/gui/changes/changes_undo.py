@@ -14,8 +14,8 @@ from helix_desktop.engine.changes.turn_changes import (
     FileChange,
     PlannedUndo,
     TurnOfChanges,
+    seqs_to_name_in_undo,
     step_with_undos,
-    undone_seqs,
     without_user_undos,
 )
 from helix_desktop.engine.facts import FilesChanged
@@ -94,7 +94,7 @@ class ChangesUndo(QObject):
             title = tr("Restore everything to its state before turn {number} (your own changes are undone too)", number=turn.number)  # fmt: skip
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
             sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
-            undoes = undone_seqs(sources, self._conversation)
+            undoes = seqs_to_name_in_undo(sources, self._conversation)
             self._run_undo_work(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
 
     def confirm_and_undo_sources(self, sources: Sequence[ChangeSource], title: str) -> None:

@@ -24,7 +24,7 @@ class ExactDifferenceView(DifferenceView):
         self.is_end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)
-        self._marks = sum(hidden_characters.count_marks(line.text) for line in self.shown_lines)
+        self._marks = sum(hidden_characters.count_marked_characters(line.text) for line in self.shown_lines)
         self.setAccessibleDescription(hidden_characters.mark_text(text) if self.fits else "")
 
     def describe_length_and_warnings(self) -> str:

@@ -42,7 +42,7 @@ class RewriteCostLine(QWidget):
     def warn_before_message(self, session: Session) -> None:
         """Says, once, what the user's choice would cost with the next message, or that no limit can act."""
         words = describe_pending_rewrite(session.context.pending_rewrite())
-        unpriced = describe_missing_price(session.context.unpriced_model())
+        unpriced = describe_missing_price(session.context.model_whose_cost_cannot_be_limited())
         self._set_price.setVisible(not words and bool(unpriced))
         words = words or unpriced
         if (words and words != self._words.text()) or (self._is_warning and not words):
@@ -50,7 +50,7 @@ class RewriteCostLine(QWidget):
             self.setVisible(bool(words))
         self._is_warning = bool(words)
 
-    def explain_last_turn(self, session: Session | None) -> None:
+    def explain_costs_of_last_turn(self, session: Session | None) -> None:
         """Looks at the requests of the last turn in a thread, and shows the line where they cost more than they had to."""
         if session is not self._session:
             self._words.clear()
@@ -59,7 +59,9 @@ class RewriteCostLine(QWidget):
             self.hide()
             return
         self._doing.run_in_background(
-            session.context.explain_last_turn(), owner=self, then=lambda found: self._show_costs(session, found)
+            session.context.explain_costs_of_last_turn(),
+            owner=self,
+            then=lambda found: self._show_costs(session, found),
         )
 
     def _show_costs(self, session: Session, requests: Sequence[RequestCost]) -> None:

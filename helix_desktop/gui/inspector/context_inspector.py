@@ -230,7 +230,7 @@ class ContextInspector(QWidget):
             words = tr("Fold in progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
             yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
-            yield build_note_box(ink, width, translate_sentences(self._session.folding.forecast_folds()), gap=6)
+            yield build_note_box(ink, width, translate_sentences(self._session.folding.describe_next_fold()), gap=6)
         yield ActionLineBox(ink, width, tr("Fold now…"), AskToFold(), gap=4)
 
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
@@ -296,7 +296,7 @@ class ContextInspector(QWidget):
             offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(ref))
         if block.kind is ContextKind.OUTPUT and not block.fold:
             markers = tr("Replace old outputs with markers now")
-            offer_change(markers, lambda: session.start_fold(FoldKind.MARKER))
+            offer_change(markers, lambda: session.fold_on_request(FoldKind.MARKER))
         return menu
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:

@@ -79,7 +79,7 @@ class ContextPanel(QWidget):
         begun = bool(session.conversation.state.facts)
         for link in (self.fold_link, self._request_link, self._compare_link):
             link.setVisible(begun)
-        self._coming.setText(translate_sentences(session.folding.forecast_folds()))
+        self._coming.setText(translate_sentences(session.folding.describe_next_fold()))
         self._coming.setVisible(begun)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:

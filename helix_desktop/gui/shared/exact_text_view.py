@@ -100,7 +100,7 @@ class ExactTextView(QPlainTextEdit):
         piece = list(islice(self._lines, _PIECE))
         self._more = len(piece) == _PIECE
         text = "\n".join(piece)
-        self._marks += hidden_characters.count_marks(text)
+        self._marks += hidden_characters.count_marked_characters(text)
         if not self._begun:
             self._begun = True
             self.setPlainText(text)

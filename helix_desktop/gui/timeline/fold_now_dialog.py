@@ -57,6 +57,6 @@ class FoldNowDialog(widgets.TransientDialog):
         self.cost.setText(words)
 
     def accept(self) -> None:
-        folding = self._session.start_fold(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())
+        folding = self._session.fold_on_request(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())
         super().accept()
         self._doing.run_in_background(folding, owner=self.parentWidget())

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
-from helix_desktop.engine.request_costs import RequestCost, explain_with_original
+from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.span_as_text import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
-from helix_desktop.engine.summary_claims import find_claims_of_fold
+from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -258,7 +258,7 @@ class TimelinePage(QWidget):
                 self._show_chosen_in_panel()
 
         self._claims[fold.text] = ()
-        work = find_claims_of_fold(event.history.branch, fold, bench.workspace.cache)
+        work = find_unsupported_claims_of_fold(event.history.branch, fold, bench.workspace.cache)
         self._doing.run_in_background(work, then=show_claims, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
@@ -378,7 +378,7 @@ class TimelinePage(QWidget):
                 self.chart.show_request_costs(requests)
 
         read = self._bench.read_conversation_facts if self._bench is not None else None
-        work = explain_with_original(list(session.conversation.state.facts), lambda _: None, read)
+        work = read_original_and_explain_requests(list(session.conversation.state.facts), lambda _: None, read)
         self._doing.run_in_background(work, then=show_bars, owner=self)
 
     def _show_fold_kinds(self, name: str, kinds: frozenset[FoldKind]) -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_call_outcomes import find_call_subject
+from helix_desktop.engine.tool_call_outcomes import find_call_subject_and_place
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
@@ -111,7 +111,7 @@ def call_as_one_line(item: TranscriptItem) -> str:
 
 def call_subject(arguments: str) -> str:
     """What a call is about: its path, its command, its query, else its first text."""
-    what, where = (_shorten_to_one_line(text, _LONGEST) for text in find_call_subject(arguments))
+    what, where = (_shorten_to_one_line(text, _LONGEST) for text in find_call_subject_and_place(arguments))
     return tr("{what} in {where}", what=what, where=where) if where else what
 
 

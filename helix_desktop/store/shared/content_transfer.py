@@ -13,7 +13,7 @@ import zstandard
 
 from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fact_encoding import check_time
+from helix_desktop.engine.fact_encoding import require_valid_time
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
@@ -75,7 +75,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
         about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
         count, size = int(head["count"]), int(head["size"])
         whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""
-        described = DescribedEntry(count, check_time(head["time"]), about, whole)
+        described = DescribedEntry(count, require_valid_time(head["time"]), about, whole)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zstandard.ZstdError) as error:
         raise corrupt_entry_error(digest) from error
     is_possible = count == max(1, -(-size // CHUNK)) and count <= MOST_CHUNKS

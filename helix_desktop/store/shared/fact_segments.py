@@ -119,7 +119,7 @@ def _check_conversation_id(text: str) -> str:
 
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     written, fact = row.split("\t", 1)
-    time = fact_encoding.check_time(written)
+    time = fact_encoding.require_valid_time(written)
     return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 
 
@@ -137,13 +137,19 @@ def decode_head(content: bytes) -> HeadContents:
         if body["head"] > VERSION:
             raise _newer_version_error()
         segments = tuple(
-            FactSegment(bytes.fromhex(name), fact_encoding.check_amount(first), fact_encoding.check_amount(last))
+            FactSegment(
+                bytes.fromhex(name),
+                fact_encoding.require_storable_amount(first),
+                fact_encoding.require_storable_amount(last),
+            )
             for name, first, last in body["segments"]
         )
         names = _check_conversation_id(body["conversation"]), str(body["machine"])[:200]
         chain = bytes.fromhex(body["chain"])
-        generation, is_removed = fact_encoding.check_amount(body["generation"]), bool(body["gone"])
-        return HeadContents(*names, fact_encoding.check_amount(body["last"]), chain, segments, generation, is_removed)
+        generation, is_removed = fact_encoding.require_storable_amount(body["generation"]), bool(body["gone"])
+        return HeadContents(
+            *names, fact_encoding.require_storable_amount(body["last"]), chain, segments, generation, is_removed
+        )
     except _NOT_OURS as error:
         raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 

@@ -182,7 +182,7 @@ class Checkpoints:
         left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
         """Return the fact of these changes, with all contents stored, or None if nothing changed or is newly left out."""
-        counted = folder_state.without_implied_changes(changes)
+        counted = folder_state.without_folders_whose_contents_changed(changes)
         if not changes and not left_out:
             return None
         added, removed = await self._count_added_and_removed(counted)
@@ -312,7 +312,7 @@ class Checkpoints:
         for change in changes:
             with suppress(HelixError):
                 before, after = await self.read_item_content(change.before), await self.read_item_content(change.after)
-                came, went = await asyncio.to_thread(diff_hunks.count_changed_lines, before, after)
+                came, went = await asyncio.to_thread(diff_hunks.count_added_and_removed_lines, before, after)
                 added, removed = added + came, removed + went
         return added, removed
 

@@ -61,7 +61,7 @@ class OpenSteps:
                 if paths is None or path in paths or any(each.startswith(f"{path}/") for each in paths)
             ]
             found += map(changes.pop, mine)
-        return folder_state.merge_changes_per_path(found)[0]
+        return folder_state.merge_changes_and_find_paths_changed_by_others(found)[0]
 
     def leave_step_open(self, call: str, conversation: str) -> OpenStep | None:
         """Return the step of a call whose command continues in the background."""

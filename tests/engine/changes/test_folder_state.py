@@ -56,7 +56,7 @@ def test_a_difference_leads_from_one_state_to_the_other(
 def test_changes_join_to_what_they_come_to(
     one: dict[str, TreeItem], two: dict[str, TreeItem], three: dict[str, TreeItem]
 ) -> None:
-    whole, broken = folder_state.merge_changes_per_path(
+    whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others(
         [*folder_state.compare_trees(one, two), *folder_state.compare_trees(two, three)]
     )
     assert whole == folder_state.compare_trees(one, three)
@@ -65,7 +65,9 @@ def test_changes_join_to_what_they_come_to(
 
 def test_what_somebody_changed_in_between_is_named() -> None:
     old, new, other = (TreeItem(PathKind.FILE, 0o644, 1, bytes((n,)) * 32) for n in range(3))
-    whole, broken = folder_state.merge_changes_per_path([PathChange("a", old, new), PathChange("a", other, old)])
+    whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others(
+        [PathChange("a", old, new), PathChange("a", other, old)]
+    )
     assert whole == ()
     assert broken == {"a"}
 
@@ -73,7 +75,10 @@ def test_what_somebody_changed_in_between_is_named() -> None:
 def test_a_folder_is_counted_only_where_nothing_in_it_changed() -> None:
     folder, file = TreeItem(PathKind.FOLDER, 0o755), TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
     changes = [PathChange("0/a", None, folder), PathChange("0/a/b", None, file), PathChange("0/empty", None, folder)]
-    assert [change.path for change in folder_state.without_implied_changes(changes)] == ["0/a/b", "0/empty"]
+    assert [change.path for change in folder_state.without_folders_whose_contents_changed(changes)] == [
+        "0/a/b",
+        "0/empty",
+    ]
 
 
 def test_what_has_to_be_read_for_a_state() -> None:

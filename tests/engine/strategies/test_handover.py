@@ -110,14 +110,16 @@ def test_off_and_in_panic_only(chosen: str) -> None:
 def test_the_cheaper_writer_writes() -> None:
     talk = long_talk(60_000)
     span = Span(2, 60)
-    assert handover.main_model_writes(situation(talk, LAYERED), span)
+    assert handover.should_main_model_write(situation(talk, LAYERED), span)
     talk.add(ModelSet(ModelRole.MAIN, "m", 100_000, 0, 5.0, 25.0, 0.5, 6.25))
     talk.add(ModelSet(ModelRole.FAST, "f", 100_000, 0, 0.1, 0.4))
-    assert not handover.main_model_writes(situation(talk, LAYERED), span)
-    assert handover.main_model_writes(situation(talk, LAYERED.with_thresholds({"handover_writer": "main"})), span)
+    assert not handover.should_main_model_write(situation(talk, LAYERED), span)
+    assert handover.should_main_model_write(situation(talk, LAYERED.with_thresholds({"handover_writer": "main"})), span)
     talk.add(ModelSet(ModelRole.FAST, "f", 100_000, 0, 5.0, 25.0))
-    assert handover.main_model_writes(situation(talk, LAYERED), span)
-    assert not handover.main_model_writes(situation(talk, LAYERED.with_thresholds({"handover_writer": "fast"})), span)
+    assert handover.should_main_model_write(situation(talk, LAYERED), span)
+    assert not handover.should_main_model_write(
+        situation(talk, LAYERED.with_thresholds({"handover_writer": "fast"})), span
+    )
 
 
 def test_a_document_is_expected_to_be_as_long_as_those_before() -> None:

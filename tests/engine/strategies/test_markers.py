@@ -168,7 +168,7 @@ def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
     talk.user("go")
     talk.steps(700, tokens=600)
     now = situation(talk)
-    standing, firsts = markers._clearable_parts(now, talk.state.branch.steps[-8])
+    standing, firsts = markers._sizes_and_first_seqs_of_context_parts(now, talk.state.branch.steps[-8])
     assert len(standing) == len(firsts) < 600
     assert sum(part.tokens for part in standing) == sum(item.tokens for item in talk.state.branch.items)
     assert len(due(talk)) > 600
@@ -202,11 +202,14 @@ def test_arguments_in_short() -> None:
 
 def test_a_cleared_argument_keeps_its_short_values_and_its_shape() -> None:
     long = "x" * 2_000
-    one = message_blocks.clear_arguments(f'{{"path": "a.py", "text": "{long}", "n": 3}}', "MARKER")
+    one = message_blocks.replace_long_argument_values(f'{{"path": "a.py", "text": "{long}", "n": 3}}', "MARKER")
     assert one == '{"path": "a.py", "text": "MARKER", "n": 3}'
-    two = message_blocks.clear_arguments(f'{{"old": "{long}", "new": "{long}"}}', "MARKER")
+    two = message_blocks.replace_long_argument_values(f'{{"old": "{long}", "new": "{long}"}}', "MARKER")
     assert two == f'{{"old": "MARKER", "new": "{message_blocks.SAME_ENTRY}"}}'
-    assert message_blocks.clear_arguments('{"many": "short"}', "MARKER") == '{"many": "short", "cached": "MARKER"}'
+    assert (
+        message_blocks.replace_long_argument_values('{"many": "short"}', "MARKER")
+        == '{"many": "short", "cached": "MARKER"}'
+    )
     assert markers.content_to_store(f'{{"path": "a.py", "text": "{long}"}}') == long
     assert markers.content_to_store(f'{{"old": "{long}", "new": "{long}"}}').startswith('{"old"')
     assert markers.content_to_store("{broken") == "{broken"
@@ -229,8 +232,8 @@ def recalling(count: int) -> Talk:
 def test_where_recalls_eat_what_folds_save_nothing_more_is_cleared() -> None:
     assert due(recalling(0))
     assert not due(recalling(40))
-    assert markers.fold_experience(situation(recalling(0))).net_share > 0.7
-    assert markers.fold_experience(situation(recalling(40))).net_share == 0
+    assert markers.measure_fold_experience(situation(recalling(0))).net_share > 0.7
+    assert markers.measure_fold_experience(situation(recalling(40))).net_share == 0
 
 
 def test_in_a_short_context_a_marker_must_pay_for_the_recall_it_may_lead_to() -> None:

@@ -15,10 +15,10 @@ from helix_desktop.engine.strategies.output_excerpts import (
     PREVIEW,
     OutputChoice,
     asks_for_everything,
-    find_outputs_to_hold,
+    find_outputs_to_shorten,
     format_excerpt,
+    most_tokens_always_shown_whole,
     parse_output_choices,
-    whole_limit_tokens,
 )
 from tests.engine.talk import stored
 
@@ -43,31 +43,31 @@ def batch(*sizes: int) -> list[ToolReturned]:
     ],
 )
 def test_what_is_held_back(sizes: list[int], held: list[int]) -> None:
-    assert find_outputs_to_hold(batch(*sizes), LAYERED, 128_000, 1.0) == held
+    assert find_outputs_to_shorten(batch(*sizes), LAYERED, 128_000, 1.0) == held
 
 
 @given(st.lists(st.integers(1, 5_000), max_size=12), st.integers(4_000, 1_000_000), st.booleans())
 def test_a_batch_that_is_always_whole_is_never_held_back(sizes: list[int], window: int, commands: bool) -> None:
-    held = find_outputs_to_hold(batch(*sizes), LAYERED, window, 1.0, range(len(sizes)) if commands else ())
-    assert not held or sum(sizes) > whole_limit_tokens(LAYERED, window)
+    held = find_outputs_to_shorten(batch(*sizes), LAYERED, window, 1.0, range(len(sizes)) if commands else ())
+    assert not held or sum(sizes) > most_tokens_always_shown_whole(LAYERED, window)
 
 
 def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
     strict = LAYERED.with_thresholds({"admission_command_tokens": 2_000})
-    assert find_outputs_to_hold(batch(2_500, 2_500), strict, 128_000, 1.0, [1]) == [1]
-    assert find_outputs_to_hold(batch(2_500), context_policy.preset_policy("observational"), 128_000, 1.0, [0]) == []
-    assert find_outputs_to_hold(batch(900), strict, 32_000, 1.0, [0]) == [0]
+    assert find_outputs_to_shorten(batch(2_500, 2_500), strict, 128_000, 1.0, [1]) == [1]
+    assert find_outputs_to_shorten(batch(2_500), context_policy.preset_policy("observational"), 128_000, 1.0, [0]) == []
+    assert find_outputs_to_shorten(batch(900), strict, 32_000, 1.0, [0]) == [0]
 
 
 def test_in_a_short_conversation_commands_have_no_limit_of_their_own() -> None:
     tools = ["run_command", "read_file"]
-    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 8_000, 128_000) == [0]
-    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 7_999, 128_000) == []
-    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 500, 2_000) == [0]
+    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000) == [0]
+    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 7_999, 128_000) == []
+    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 500, 2_000) == [0]
     # The long system prompt of another agent does not make a conversation long.
-    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
-    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
-    assert output_excerpts.find_command_outputs(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
+    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
+    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
+    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
 
 
 @pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
@@ -82,8 +82,8 @@ def test_tools_that_do_not(tool: str) -> None:
 
 
 def test_the_limit_counts_what_the_model_bills_and_shrinks_with_a_small_window() -> None:
-    assert find_outputs_to_hold(batch(3_500), LAYERED, 128_000, 1.32) == [0]
-    assert find_outputs_to_hold(batch(1_500), LAYERED, 32_000, 1.0) == [0]
+    assert find_outputs_to_shorten(batch(3_500), LAYERED, 128_000, 1.32) == [0]
+    assert find_outputs_to_shorten(batch(1_500), LAYERED, 32_000, 1.0) == [0]
 
 
 def test_an_answer_is_read_in_the_forms_models_give_it() -> None:

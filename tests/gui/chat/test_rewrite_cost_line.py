@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QPushButton
 from helix_desktop.engine.context_usage import PendingRewrite
 from helix_desktop.engine.facts import BroughtIn, ModelReplied, Origin, Stop, SystemSet, Text, Usage, UserSaid
 from helix_desktop.engine.request_changes import Cause, CauseKind
-from helix_desktop.engine.request_costs import CauseCost, RequestCost, explain_last_turn
+from helix_desktop.engine.request_costs import CauseCost, RequestCost, explain_costs_of_last_turn
 from helix_desktop.engine.session_events import ConversationActivity, MeterChanged
 from helix_desktop.gui.chat.rewrite_cost_line import describe_avoidable_costs
 from helix_desktop.gui.main_window import MainWindow
@@ -112,9 +112,9 @@ def test_the_first_request_after_an_import_writes_nothing_again(window: MainWind
         UserSaid((Text("Go on.", 3),)),
         ModelReplied((Text("So.", 2),), "another", Stop.END, Usage(90_000, 0, 90_000, 50, 0, 0.4), seconds=1.0),
     )
-    assert describe_avoidable_costs(explain_last_turn(session.conversation.state)) == ""
+    assert describe_avoidable_costs(explain_costs_of_last_turn(session.conversation.state)) == ""
     session.append(
         UserSaid((Text("And on.", 3),)),
         ModelReplied((Text("Yes.", 2),), "a third", Stop.END, Usage(90_100, 0, 90_100, 50, 0, 0.4), seconds=1.0),
     )
-    assert "was changed" in describe_avoidable_costs(explain_last_turn(session.conversation.state))
+    assert "was changed" in describe_avoidable_costs(explain_costs_of_last_turn(session.conversation.state))

@@ -97,13 +97,13 @@ def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Comma
     assert abs(meter.used - 43_500) < 100
     for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K"):
         assert line in text
-    assert session.folding.forecast_folds() in text
+    assert session.folding.describe_next_fold() in text
 
 
 def test_what_comes_next_is_told_in_the_users_language(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    sentence_translation.install_sentence_table({session.folding.forecast_folds(): "接下来：交接文档"})
+    sentence_translation.install_sentence_table({session.folding.describe_next_fold(): "接下来：交接文档"})
     try:
         panel._show_chosen_step()
         settle()

@@ -184,7 +184,7 @@ async def test_what_somebody_changed_between_two_steps_is_not_overwritten(net: N
     differences = [
         folder_state.decode_difference(await net.cache.read_content(fact.difference.digest)) for fact in (first, second)
     ]
-    whole, broken = folder_state.merge_changes_per_path([*differences[0], *differences[1]])
+    whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others([*differences[0], *differences[1]])
     (planned,) = await change_restoring.plan_undo_of_changes(net.checkpoints, whole, broken)
     assert planned.how is UndoOutlook.CONFLICT
     assert change_restoring.plan_restore_steps([planned]) == ()
