@@ -23,7 +23,7 @@ _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """Asks for one text. `spent` gets each request's cost, and `heard` is called at every sign of work."""
+    """Asks a model for a text. `spent` is called with each request's cost, `heard` at any sign of the model's work."""
 
     spent: Callable[[Spent], None]
     heard: Callable[[], None] = lambda: None
@@ -88,7 +88,7 @@ def build_material_request(text: str, question: str, purpose: Purpose, max_outpu
 
 
 def append_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """Return the conversation's own request with a question at its end: its prefix is cached."""
+    """Return the conversation's request, which is cached, with a question added at its end."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
     asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)

@@ -1,9 +1,9 @@
-"""Decides, by the policy, what is folded when in one conversation, and does it.
+"""Decides, by the policy, what to fold in one conversation and when, and folds it.
 
-Before a pause that outlives the provider's cache, what pays is folded; otherwise the cache may be kept alive.
-Every strategy has three phases: read without a pause; ask the model while work goes on; append if the covered
-facts are unchanged. One fold is made at a time, and three failures of a kind in a row open its breaker.
-Nothing here fails a turn: errors are recorded as `FoldFailed`, and in panic the next measure is tried.
+Every strategy has three phases: it reads without a pause, asks a model while work goes on, and appends the fold
+if the covered facts are unchanged. One fold is made at a time, and several failures in a row pause a strategy. No
+failure here ends a turn: errors are recorded as `FoldFailed`. Before a pause in which the provider's cache would
+expire, folds that pay are made, or the cache is kept alive.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the
 
 
 class FoldPlanner:
-    """Finds the fold that is due. After a failure, a strategy rests or waits for the user."""
+    """Finds the fold that is due. A strategy that failed is paused for a while, or until the user resumes it."""
 
     def __init__(self, conversation: Conversation, clock: Clock) -> None:
         self._conversation = conversation
@@ -65,7 +65,7 @@ class FoldPlanner:
 
 
 class ConversationFolding:
-    """Folds one conversation. A turn waits for due folds and for excerpts, but for no other work."""
+    """Folds one conversation. A turn waits only for due folds and excerpts."""
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
@@ -93,7 +93,7 @@ class ConversationFolding:
     async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts to append with the batch. `keeps`: by call. `seqs`: the first results, if recorded."""
+        """Return excerpts to append. `keeps`: what calls asked to keep. `seqs`: numbers of results recorded already."""
         try:
             return await self._large_outputs.excerpt_large_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
@@ -248,7 +248,6 @@ class ConversationFolding:
         self._writer.contents.clear_read_contents()
 
     def describe_next_fold(self) -> str:
-        """Say in a sentence what would be folded next, and why."""
         if self._flying_plan is not None:
             return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
@@ -273,7 +272,7 @@ class ConversationFolding:
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return about the dollars for a fold on demand. None without a price; 0 for markers."""
+        """Return the approximate dollars for a fold on demand, 0 for markers, or None if the price is unknown."""
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:
@@ -325,7 +324,6 @@ class ConversationFolding:
             self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
-        """Adopt the result of the fold in flight."""
         flying, before = self._flying, self.conversation.state.last_seq
         if flying is not None:
             await asyncio.wait([flying])
@@ -383,7 +381,6 @@ class ConversationFolding:
             await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), clearing.why)
 
     async def _shorten_until_request_fits(self, *, overflowed: bool) -> None:
-        """Take one measure after another until the next request fits."""
         aid = ShortenerSupport(
             self.current_situation, self._spawn, self.append_fold_if_still_current, self.adopt_fold_in_time_or_cancel
         )
@@ -391,7 +388,7 @@ class ConversationFolding:
         await reduction.reduce_until_it_fits(overflowed=overflowed)
 
     async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
-        """Wait for a fold in flight and adopt it. Return False if it had to be given up."""
+        """Return False if the fold was cancelled because it took too long."""
         flying, plan = self._flying, self._flying_plan
         if flying is None or plan is None:
             return True
@@ -404,7 +401,6 @@ class ConversationFolding:
         return True
 
     async def _run_and_record_failure(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
-        """Run work of a strategy. A failure is recorded, and the turn goes on."""
         try:
             await work()
         except HelixError as error:
@@ -416,7 +412,7 @@ class ConversationFolding:
 
 
 class DraftFolding(ConversationFolding):
-    """Admits what arrives, without asking models or starting folds."""
+    """Makes excerpts of large outputs in a draft, without asking models or starting folds."""
 
     def start_folds_after_turn(self) -> None:
         """Do nothing. In a long history, a search after each turn would read all earlier turns again."""
@@ -428,7 +424,7 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
-    """Whether keeping the cache alive pays: not with thinking, nor for connected agents."""
+    """Whether it is expected to save more than it costs. It never is with thinking or for connected agents."""
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = context_usage.estimate_next_message_cost(state, situation.policy)

@@ -20,7 +20,7 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries are shown; 0 or empty: all. `text` is searched in tool names and sources."""
+    """Which entries to show. 0 or empty excludes nothing. `text` is searched in tool names and sources."""
 
     tool: str = ""
     conversation: str = ""
@@ -38,7 +38,7 @@ EVERYTHING = EntryFilter()
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One row of the list. `kept`: bytes on disk. `recalled`: when last, or 0. `gone`: no content left."""
+    """One row of the list. `kept`: bytes on disk. `recalled`: last recall's time, or 0. `gone`: content removed."""
 
     stored: Stored
     about: EntryOrigin
@@ -79,7 +79,7 @@ class EntryUse:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntryFigures:
-    """The workspace's entries in figures. `kept`: bytes on the disk."""
+    """Figures about all entries of the workspace. `kept`: bytes on disk."""
 
     entries: int
     size: int

@@ -1,4 +1,4 @@
-"""Brings back originals that were folded: by hash, range, pattern, words or fold.
+"""Recalls originals that were folded, by their hash, line range, pattern, words or fold.
 
 These coroutines use only the ports and return text for a model. They must not know views or
 policies. Everything comes in pages, each below the size at which outputs are shortened. Otherwise a
@@ -52,7 +52,7 @@ Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
 async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> CacheEntry:
-    """Return the entry with this hash, or unique beginning of a hash, and so many of its first bytes."""
+    """Return the entry with this hash or unique beginning of a hash, and its first `beginning` bytes."""
     digest = await resolve_entry_name(cache, name)
     try:
         return await cache.describe_entry(digest, beginning)
@@ -75,7 +75,7 @@ async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
-    """Suggest an entry whose hash begins alike, in case a later digit was mistyped."""
+    """Return a sentence with an entry whose hash begins in the same way, in case a later digit was mistyped."""
     try:
         near = await cache.resolve_prefix(name[:8])
     except NotFound:
@@ -158,7 +158,7 @@ async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: Cach
 
 
 async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, words: str) -> str:
-    """Return the passages with the words, of a very long entry only from its beginning."""
+    """Return the passages with the words. Only the beginning of a very long entry is searched."""
     content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
@@ -174,7 +174,7 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: fa
 async def search_entries(
     index: SearchIndex, query: str, *, tool: str = "", limit: int = 10, cache: ContentCache | None = None
 ) -> str:
-    """Search everything cached. With a `cache`, the first hits have lines around them to save a recall."""
+    """Search all entries. With a `cache`, the first hits are shown with the lines around them."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     hits = await index.search_index(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)
@@ -249,7 +249,7 @@ async def _passages_in_messages(
     messages: Sequence[facts.Recorded],
     words: str,
 ) -> str:
-    """Return passages with the words, of equal ones the newest. Reads only as many outputs as there is room for."""
+    """Return the newest of equal passages with the words. Searches only so many outputs."""
     texts: list[tuple[str, list[str]]] = []
     room, left = FIND_BYTES, 0
     for message in reversed(messages):
@@ -380,7 +380,7 @@ async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: in
 def cut_to_page_with_last_line_number(
     tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS
 ) -> tuple[str, int]:
-    """Return as many lines as fit a page, and the last one's number. A longer line is cut, with a note."""
+    """Return as many lines as fit on a page. A line longer than a page is cut, with a note."""
     count = len(lines)
     while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):
         count = max(1, count * 3 // 4)

@@ -1,4 +1,4 @@
-"""Measures tokens, windows and prices: one number for the meter and for every trigger.
+"""Measures tokens, windows and prices. The meter and every threshold use the same number.
 
 Tokens are counted once, when a fact is made, with the base encoding. What a model
 really bills is that times one factor per model, learned from what the provider reports.
@@ -58,11 +58,12 @@ class WindowMeter:
 
 @dataclass(frozen=True, slots=True)
 class NextMessageCost:
-    """About what the next request costs, in dollars. `reply`: the tokens expected back; 0: not known, not counted.
-    `warm_until`: when the provider's cache expires, in seconds since 1970; 0: it is cold now, or nobody knows.
-    `per_token`: what a token that is new costs. `kept`: what keeping the cache alive has cost since the last step.
+    """The approximate cost of the next request in dollars. `reply`: its expected tokens, or 0.
 
-    Not in it: the text of the message itself, more steps where the reply calls tools, and folds.
+    `warm_until`: when the provider's cache expires, in seconds since 1970, or 0 if it has expired or this is unknown.
+    `per_token`: the price of a new token. `kept`: what keeping the cache alive has cost since the last step.
+
+    The text of the message itself, further steps and folds are not included.
     """
 
     warm: float
@@ -82,18 +83,16 @@ class NextMessageCost:
 
 @dataclass(frozen=True, slots=True)
 class PendingRewrite:
-    """Tokens that the provider has in its cache and that the next request would write again, what that costs in dollars, and until when
-    the cache lives; 0: nobody knows. `is_model`: for another model or thinking time; else tools, system prompt or rules have changed.
-    """
+    """Cached tokens that the next request would write again. `until`: when the cache expires, or 0 if unknown."""
 
     tokens: int
-    dollars: float
+    dollars: float  # The cost of writing them.
     until: float = 0.0
-    is_model: bool = False
+    is_model: bool = False  # Whether the model or thinking time changed, and not the tools, system prompt or rules.
 
 
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
-    """Measure the next request by running sums, in constant time."""
+    """Measure the next request in constant time, from running sums."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     factor_now = state.billed_per_counted_token()
     counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
@@ -105,7 +104,7 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
 
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
-    """Return the tokens no fold can save: system prompt, tools, rules and pins, with `more`; corrected."""
+    """Return the billed tokens of system prompt, tools, rules and pins (including `more`), which folds cannot save."""
     return estimate_billed_tokens(state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state)
 
 
@@ -116,7 +115,7 @@ def window_tokens(state: Moment, policy: Policy) -> int:
 
 
 def reserved_tokens(state: Moment, policy: Policy) -> int:
-    """Return the room for the reply and for a summary, in corrected tokens."""
+    """Return the tokens reserved for the reply and for a summary, as billed."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     size = window_tokens(state, policy)
     reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
@@ -152,7 +151,7 @@ def compute_savings(state: Moment) -> Savings:
 
 
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
-    """Return dollars for a usage: as reported, or else from the model's prices; 0 if unknown."""
+    """Return the dollars that the provider reported, or else computes from the model's prices; 0 if unknown."""
     if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
         return usage.cost
     rate = relative_prices(chosen)
@@ -162,7 +161,7 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
 
 
 def estimate_next_message_cost(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
-    """Return the cost of sending now, or None without a price. `before`: replace this message and later."""
+    """Return None if the price is unknown. `before`: the first message that the next one replaces."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
@@ -200,14 +199,14 @@ def count_cached_tokens(state: Moment, model: str) -> int:
 
 
 def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
-    """Return when the provider's cache was kept alive after `seq`, and what that took."""
+    """Return the time and the usage of each keep-alive request after `seq`."""
     later = state.record.facts[seq : state.seq]
     spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
     return [(time, fact.usage) for time, fact in spent if fact.purpose is facts.Purpose.KEEP_ALIVE]
 
 
 def will_request_head_change(state: Moment) -> bool:
-    """Whether tools, system prompt or rules differ from the recorded ones."""
+    """Whether the tools, system prompt or rules of the next request differ from the recorded ones."""
     now, recorded = state.settings, state.record.settings_at(state.seq)
     return now is not recorded and (now.tools.tools, now.settings_blocks) != (
         recorded.tools.tools,
@@ -216,7 +215,7 @@ def will_request_head_change(state: Moment) -> bool:
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
-    """Return what a choice not sent yet would rewrite, or None if nothing or without a price."""
+    """Return what changes since the last request make the provider write again, or None."""
     before, after = (one.settings.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state))
     if before is None or after is None or after.price_input <= 0:
         return None
@@ -230,7 +229,7 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
-    """Return the first message changed since the fact `newest_seq`. 0: prompt or tools; None: none."""
+    """Return the number of the first message changed after `newest_seq`, 0 for system prompt or tools, or None."""
     changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
     places = (find_first_changed_seq(fact, state.branch.folds) for fact in changing)
     return min((place for place in places if place is not None), default=None)

@@ -36,7 +36,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFaile
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
-LEAST_LEFT_OUT, LEAST_FACTS = 100, 20  # Of so many facts written together, outputs with more characters are not kept.
+LEAST_LEFT_OUT, LEAST_FACTS = 100, 20  # If this many facts are written together, longer outputs are not kept.
 
 
 class Conversation:
@@ -65,7 +65,7 @@ class Conversation:
         return await self.append_facts_from(lambda _: facts)
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """Append facts. `make(next_seq)` is called under the lock: what it checks holds at the write."""
+        """Append the facts that `make(next_seq)` returns. It runs under the lock, so what it checks still holds."""
         written = await asyncio.shield(self._write_facts_or_return_error(make))
         if isinstance(written, HelixError):
             raise written
@@ -118,7 +118,7 @@ class Conversation:
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:
-        """Prevent appending, so that the journal can be changed. If it was, read the state again."""
+        """Prevent appending, so that the journal can be changed. If it was changed, read the state again."""
         changed = True
         async with self._lock:
             try:
@@ -145,7 +145,6 @@ class Conversation:
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:
-        """Call every listener, in the order they subscribed."""
         for listener in tuple(self.listeners):
             listener(event)
 
@@ -256,7 +255,7 @@ def new_conversation_id() -> str:
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:
-    """Replace numbers counted from the facts appended together by real ones, in a cover or pin."""
+    """Replace a relative number in a fold's cover or a pin. `first`: the number of the first new fact."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
     if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:

@@ -1,4 +1,4 @@
-"""What the model is sent of a conversation, its tokens and cost, at any step, and the user's decisions about it."""
+"""Shows what the model is sent at any step, with its tokens and cost, and records the user's decisions about it."""
 
 import asyncio
 import weakref
@@ -26,7 +26,7 @@ FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share
 
 
 class ConversationContext:
-    """Shows and changes what the next request will contain, with the choices made since the last one."""
+    """Shows and changes what the next request will contain. Choices made since the last request are included."""
 
     def __init__(self, conversation: Conversation, services: SessionServices, folding: ConversationFolding) -> None:
         self._conversation, self._services, self._folding = conversation, services, folding
@@ -42,7 +42,7 @@ class ConversationContext:
         return context_usage.estimate_next_message_cost(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
     def model_whose_cost_cannot_be_limited(self) -> str:
-        """Return the main model if a cost limit cannot work because its price is unknown."""
+        """Return the main model's name if there is a cost limit and its price is unknown, or an empty string."""
         limits, paid = self._services.limits(), self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
         costs += limits.workspace_cost + limits.agents_cost
@@ -52,7 +52,7 @@ class ConversationContext:
         return chosen.model if costs else ""
 
     def estimate_cost_of_sending(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
-        """Return about what sending these parts now costs, or 0.0. `instead_of`: what they replace."""
+        """Return the approximate cost of sending these parts now, or 0.0. `instead_of`: the message they replace."""
         if (price := self.next_message_cost(instead_of)) is None:
             return 0.0
         tokens = sum(with_text_tokens(part, self._services.tokens).tokens for part in parts)
@@ -60,7 +60,7 @@ class ConversationContext:
         return price.cost_when_sent(self._services.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
-        """Return the dollars that markers would save on the next message, or 0.0 if not worth it."""
+        """Return the dollars that markers would save on the next message, or 0.0 if they would free too little."""
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0
@@ -112,7 +112,7 @@ class ConversationContext:
         return fact
 
     async def edit_fold_text(self, fold: str, text: str) -> None:
-        """Replace a handover's or observations' text by the user's own."""
+        """Replace the text of a handover or of observations by the user's own."""
         if self._conversation.state.find_fold(fold) is None:
             raise NotFound(f"There is no fold {fold} in this conversation.")
         tokens = self._services.tokens.count_tokens(text)

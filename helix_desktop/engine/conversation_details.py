@@ -103,7 +103,7 @@ class DetailSource:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One detail. `times`: how often it was said or seen; `seq`: the last time."""
+    """One detail. `times`: how often it was said or seen. `seq`: the fact in which it was last said or seen."""
 
     kind: str
     text: str
@@ -112,7 +112,7 @@ class Detail:
 
     @property
     def is_critical(self) -> bool:
-        """Whether it belongs in the document itself."""
+        """Whether the detail belongs in the document itself."""
         return self.kind in CRITICAL
 
     def format_reference_line(self) -> str:
@@ -144,7 +144,6 @@ def _list_known_details(known: Known) -> list[Detail]:
 
 
 def _merge_detail_and_return_whether_new(known: Known, detail: Detail) -> bool:
-    """Return whether the detail was not known."""
     alike = known.setdefault(detail.kind, {})
     if before := alike.get(detail.text):
         detail = Detail(detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times)
@@ -163,7 +162,7 @@ def merge_details_and_replace_todos(
 
 @dataclass(frozen=True, slots=True)
 class _AttemptedCall:
-    """What a call tries, its command line, and the files it writes if it succeeds."""
+    """What a call tries to do, its command line, and the files that it writes if it succeeds."""
 
     seq: int
     subject: str
@@ -286,7 +285,7 @@ class DetailCollector:
         self._asked = said[-1][: LONGEST_SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
     def _collect_from_last_message_without_calls(self) -> None:
-        """Keep what is important in the assistant's last message if it called nothing."""
+        """Keep the report and the conclusions of the assistant's last message, unless it called a tool."""
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
             return
@@ -459,13 +458,13 @@ LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") f
 
 
 def find_missing_critical_details(found: Iterable[Detail], text: str) -> list[Detail]:
-    """Return the critical details that the text does not contain word for word."""
+    """Return those that the text does not contain word for word."""
     flat = " ".join(text.split())
     return [detail for detail in found if detail.is_critical and " ".join(detail.text.split()) not in flat]
 
 
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
-    """Choose what fits: of each kind the newest and most repeated first; then others get the room."""
+    """Choose the most repeated and newest details of each kind up to its share, and then fill the rest."""
     taken: dict[int, Detail] = {}
     newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
     ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}

@@ -24,8 +24,8 @@ _TAGGED: Mapping[str, type] = {
     for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_PLAIN = {str, int, float, bool, type(None)}  # Values that JSON has as they are.
-_READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, as it does not skip white space.
+_PLAIN = {str, int, float, bool, type(None)}  # Types that JSON represents directly.
+_READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, because it does not skip white space.
 VERSIONS: Mapping[str, int] = {}
 # The ID of a conversation from elsewhere, which is also used in file names and links.
 CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
@@ -33,9 +33,11 @@ LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a 
 _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
 _AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
-_ANY_NUMBER = frozenset({"exit_code", "modified"})  # Negative for a signal; nanoseconds since 1970.
+_ANY_NUMBER = frozenset(
+    {"exit_code", "modified"}
+)  # An exit code is negative for a signal, and a file time has nanoseconds.
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
-    str: lambda content: type(content) is str,  # Also for digests and enums, which check their text.
+    str: lambda content: type(content) is str,  # Digests and enums are text, too, and check it themselves.
     bool: lambda content: type(content) is bool,
     int: lambda content: type(content) is int and 0 <= content < _AMOUNT_LIMIT,
     float: lambda content: type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT,  # False for NaN.
@@ -45,7 +47,7 @@ UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, objec
 
 
 def require_valid_time(time: typing.Any) -> float:
-    """Return a foreign time. Raises ValueError if no calendar has it."""
+    """Return a time from elsewhere. Raises ValueError if it cannot be shown as a date."""
     if not 0 <= float(time) < LATEST_TIME:
         raise ValueError("a time is out of range")
     return float(time)
@@ -108,7 +110,7 @@ def _check_foreign_body(kind: type, body: dict[str, object], text: str) -> None:
 
 
 def _present_fields_fit_types(kind: type, body: typing.Any) -> bool:
-    """Whether each value has its field's type, and any tag is this kind's name."""
+    """Whether the values that are there have their fields' types, and a tag, if any, is this kind's name."""
     if type(body) is not dict or body.get("is", kind.__name__) != kind.__name__:
         return False
     return all(fits(body[name]) for name, fits in _field_checks(kind) if name in body)
@@ -152,7 +154,7 @@ def _encode_fields_unlike_default(value: object) -> dict[str, object]:
 
 @functools.cache
 def _fields_with_defaults(kind: type) -> Sequence[tuple[str, object]]:
-    """Return the fields and their defaults. Nothing equals a missing default."""
+    """Return the fields and their defaults. A missing default is a value that equals nothing."""
     return [(field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))]
 
 
@@ -191,7 +193,7 @@ def _find_known_fields_and_decoders(kind: type) -> tuple[frozenset[str], Sequenc
 
 
 def _build_decoder_for_type(hint: typing.Any) -> _Read | None:
-    """Return what converts JSON's value to this type, or None if nothing is needed."""
+    """Return a function that converts a JSON value to this type, or None if it can stay as it is."""
     origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
     if origin is tuple and inner[-1] is Ellipsis:
         each = _build_decoder_for_type(inner[0]) or _decode_unchanged

@@ -101,7 +101,7 @@ class Usage:
 
     @property
     def priced_cache_write(self) -> float:
-        """Return `cache_write` in tokens at the usual price of writing."""
+        """Return `cache_write`, with tokens cached for an hour counted at their higher price."""
         return self.cache_write + (HOUR_WRITE - 1) * self.cache_write_hour
 
     @property

@@ -1,4 +1,4 @@
-"""Writes the document of a fold over a span: the second of three phases. Meanwhile, the conversation goes on.
+"""Writes the document of a fold over a span, which is the second of three phases, while the conversation goes on.
 
 It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. The next
 is tried if one fails, hangs, or returns too little. What a model wrote is otherwise never rejected:
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DocumentMaterial:
-    """All that the writing needs, read at once in phase one. `seq`: the newest fact at that time."""
+    """Everything that the writer needs, read in phase one. `seq`: the newest fact at that time."""
 
     plan: FoldPlan
     situation: FoldSituation
@@ -59,8 +59,8 @@ class DocumentMaterial:
     items: tuple[ViewItem, ...]
     view: View
     seq: int
-    shown: int  # How many tokens of the view the span takes now.
-    kept: int  # How many tokens of the span stay in the view beside the document.
+    shown: int  # How many tokens of the view the span takes up now.
+    kept: int  # How many of the span's tokens stay in the view alongside the document.
     todo: tuple[tuple[str, str], ...]
 
 
@@ -75,7 +75,7 @@ class WrittenDocument:
 
 @dataclass(frozen=True, slots=True)
 class WritingAttempt:
-    """One way of getting the text. `role` is the model whose window limits it."""
+    """One way to get the text. `role` is the role of the model whose window limits it."""
 
     name: str
     client: ModelClient
@@ -96,7 +96,7 @@ def spent_on_failed_document(error: HelixError) -> tuple[facts.Spent, ...]:
 
 
 def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMaterial:
-    """Collect what the span shows. Without an await, so nothing can change meanwhile."""
+    """Collect what the span shows. The function does not await anything, so nothing can change meanwhile."""
     branch = situation.branch
     items = tuple(branch.items_in_span(plan.span))
     kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
@@ -182,7 +182,7 @@ class FoldDocumentWriter:
         return f"Folding {reading.shown:,} tokens would save less than a tenth of that number."
 
     async def wait_and_return_why_given_up(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
-        """Wait for this writer's work, as long as a turn may. Return why it gave up, or an empty string."""
+        """Wait for this writer's work, as long as a turn may wait. Return an empty string if it is finished."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not work.done():
@@ -200,7 +200,7 @@ class FoldDocumentWriter:
         self.heard_at = asyncio.get_running_loop().time()
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
-        """Write the last resort: without a model, and short enough that the next request fits."""
+        """Write a document without a model, as a last resort, short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), LEAST_DOCUMENT_TOKENS)
         found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
@@ -210,7 +210,7 @@ class FoldDocumentWriter:
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
-        """Return the most tokens with which the fold still saves something."""
+        """Return the most tokens that a document may have so that the fold still saves enough."""
         policy, window = reading.situation.policy, reading.situation.meter.window
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME_TOKENS
         return min(progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS))
@@ -244,7 +244,7 @@ class FoldDocumentWriter:
         return read_span_texts(reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated)
 
     async def _read_texts_of_folds(self, reading: DocumentMaterial) -> list[DetailSource]:
-        """Return what the span shows besides its messages: the texts of folds, and the names of tools."""
+        """Return the texts of folds that the span shows, and the names of all called tools."""
         items = (item for item in reading.items if any(block.fold for block in item.blocks))
         texts = [one.text async for one in read_span_texts(reading.branch, items, self.cache)]
         names = {call.call.name for call in reading.branch.calls.values()}
@@ -253,7 +253,7 @@ class FoldDocumentWriter:
     async def _read_details_of_earlier_document(
         self, branch: ConversationBranch, item: ViewItem
     ) -> Sequence[Detail] | None:
-        """Return the details of an earlier document, or None for a message or a lost entry."""
+        """Return None for a message or a lost entry."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
@@ -286,7 +286,7 @@ class FoldDocumentWriter:
         )
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
-        """Yield the ways to try, the policy's choice first. The main model stands in for missing ones."""
+        """Yield the ways to try, the policy's choice first. The main model replaces a missing fast model."""
         main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
@@ -311,7 +311,7 @@ class FoldDocumentWriter:
         asking: ModelInquiry,
         seconds: float,
     ) -> tuple[str, int]:
-        """Return the text, and the number of unsupported claims for which it was rewritten."""
+        """Return the text, and the number of unsupported claims in its first version."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
         text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
@@ -365,7 +365,7 @@ class FoldDocumentWriter:
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
     ) -> FoldDocument:
-        """Put the text into its form. Missing sections are asked for once, then taken from details."""
+        """Build the document. Missing sections are requested once, and otherwise filled from details."""
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         found = handover.split_handover_sections(text)
@@ -396,7 +396,7 @@ def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int
 
 
 def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
-    """Return the window's free tokens after the fold, not counting what stays of the span."""
+    """Return how many tokens the document may have so that the next request fits."""
     meter, state = reading.situation.meter, reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
     return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME_TOKENS
@@ -437,23 +437,23 @@ def _require_text(text: str) -> str:
     return text
 
 
-async def _split_and_join_passages(passages: AsyncIterator[SpanText], room: int) -> AsyncIterator[str]:
-    """Yield the transcript in pieces of up to `room` tokens, split between messages if possible."""
+async def _split_and_join_passages(passages: AsyncIterator[SpanText], most_tokens: int) -> AsyncIterator[str]:
+    """Yield the transcript in pieces of up to `most_tokens`, split between messages if possible."""
     held: list[str] = []
-    left = room
+    left = most_tokens
     async for passage in passages:
-        for part in _split_passage(passage, room):
+        for part in _split_passage(passage, most_tokens):
             if part.tokens > left and held:
                 yield "\n\n".join(held)
-                held, left = [], room
+                held, left = [], most_tokens
             held.append(part.text)
             left -= part.tokens
     if held:
         yield "\n\n".join(held)
 
 
-def _split_passage(passage: SpanText, room: int) -> Iterator[SpanText]:
-    count = -(-passage.tokens // room)
+def _split_passage(passage: SpanText, most_tokens: int) -> Iterator[SpanText]:
+    count = -(-passage.tokens // most_tokens)
     if count <= 1:
         yield passage
         return
@@ -480,7 +480,7 @@ def format_details_entry(found: Iterable[Detail]) -> str:
 
 
 def _format_lines_with_detail_counts(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number of details. Words of one message share a line."""
+    """Yield the number of details in each line, and the line. Words of one message share a line."""
     for (kind, seq, alone), group in groupby(found, _key_of_shared_line):
         details = list(group)
         if alone:

@@ -51,7 +51,7 @@ async def await_directly(work: Awaitable[Any]) -> Any:
 
 @dataclass(eq=False)
 class AgentFollower:
-    """`waiting` wraps each wait that delays the agent. `stored` is called per stored output."""
+    """Records one agent. `waiting` wraps each wait that delays it. `stored` is called for each stored output."""
 
     conversation: Conversation
     folding: ConversationFolding
@@ -59,7 +59,7 @@ class AgentFollower:
     tokens: TokenCounter
     waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
     stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
-    # The name and arguments of calls that brought content which came again, with its hash.
+    # The name and arguments of each call that returned content seen before, with the content's hash.
     _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
@@ -69,7 +69,7 @@ class AgentFollower:
         return other
 
     async def record_user_message(self, parts: tuple[facts.UserPart, ...], *, steering: bool = False) -> None:
-        """Record a user's message. It ends the last turn unless sent while the agent worked."""
+        """Record a user's message. It ends the last turn, unless the user sent it while the agent worked."""
         if not steering:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
@@ -77,7 +77,7 @@ class AgentFollower:
         await self.conversation.append_facts(*await self.folding.excerpt_large_message(said))
 
     async def end_agent_turn(self) -> bool:
-        """Record the turn's end, as interrupted if calls are open. Return False if none ran."""
+        """Record the turn's end, as interrupted if calls are open. Return False if no turn was running."""
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
@@ -88,7 +88,6 @@ class AgentFollower:
         return True
 
     async def apply_folds_and_get_view(self) -> View:
-        """Fold what is due, and return what the model is sent next."""
         await self.waiting(self.folding.apply_due_folds())
         return self.conversation.current_view()
 
@@ -100,7 +99,7 @@ class AgentFollower:
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
-        """Record outputs of the last reply's calls. One without a call is appended as text, not lost."""
+        """Record outputs of the last reply's calls. An output that answers no call is recorded as a message."""
         waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         batch, stray = [], []
         for output in outputs:
@@ -135,7 +134,7 @@ class AgentFollower:
         )
 
     def _remember_read_and_find_earlier(self, call: facts.ToolCall, digest: Digest) -> int:
-        """Return the last output with this content if the same call had brought it before, or 0."""
+        """Return the number of the last output with this content if an equal call has returned it before, or 0."""
         state = self.conversation.state
         if before := state.seq_of_last_output_with_content(digest):
             answered = state.branch.answered[before].call

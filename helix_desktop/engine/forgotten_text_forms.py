@@ -27,7 +27,7 @@ Escape = Callable[[str], str]
 
 
 class TextForms:
-    """The forms of one text. `overlap`: bytes of a piece to search again with the next one."""
+    """The forms of one text. `overlap`: how many bytes of a piece to search again with the next piece."""
 
     def __init__(self, text: str) -> None:
         self._spelled = [*dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])]
@@ -62,7 +62,7 @@ class TextForms:
 
 
 class _SearchHint(Generic[AnyStr]):
-    """Finds cheaply where the slow pattern may match: by the longest word or a rare escape."""
+    """Finds quickly where the slow pattern may match, by the longest word or an escape of its letters."""
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
         run = max(re.findall(r"\w+", text), key=len, default="")
@@ -112,7 +112,7 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
 
 
 def _pattern_of_text(text: str, escape: Escape) -> str:
-    """Match each character in all its forms, with the escape before it, or half of that would stay."""
+    """Match each character in all its forms, and all escapes before the text."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
     before = f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}" if text[:1] in 'bfnrtuxU"/' else ""
@@ -166,7 +166,7 @@ def _escapes_of_character(sign: str, escape: Escape) -> Iterator[str]:
 
 
 def _escape_beginnings(sign: str, escape: Escape) -> Iterator[str]:
-    """Yield beginnings of its escaped forms, without backslashes before them."""
+    """Yield the beginnings of a character's escaped forms, without the backslashes before them."""
     yield _utf16_escapes(sign, escape)[0]
     yield from _numeric_escapes(sign, escape)
     yield _percent_escapes(sign, escape)[0]
@@ -207,7 +207,7 @@ def _hex_pattern(digits: str, escape: Escape) -> str:
 
 
 def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
-    """Yield its parts in base64, from any start, and in hexadecimal digits."""
+    """Yield the text in hexadecimal digits, and in base64 for each of the three offsets at which it may begin."""
     for codec in ("utf-8", "utf-16-le"):
         raw = text.encode(codec, "surrogatepass")
         yield from (raw.hex(), raw.hex().upper())

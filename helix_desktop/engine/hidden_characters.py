@@ -48,7 +48,7 @@ _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u
 
 
 def mark_text(text: str) -> str:
-    """Return the text with marks, on as many lines. No line is too long to lay out."""
+    """Return the text with hidden and look-alike characters marked, and long lines broken."""
     return "\n".join(marked_lines(text))
 
 
@@ -161,7 +161,7 @@ def _is_suspect(sign: str) -> bool:
 
 
 def _is_invisible(sign: str) -> bool:
-    """Whether a character shows nothing: a control, a format, an unusual space or none at all."""
+    """Whether a character is not visible, such as a control or format character or an unusual space."""
     invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
     return invisible or (sign != " " and not sign.isprintable())
 

@@ -1,4 +1,4 @@
-"""Stores what arrives too large (outputs, user messages, attachments), and shows excerpts of it.
+"""Stores outputs, user messages and attachments that are too large, and shows excerpts of them.
 
 This module asks the models; `strategies/output_excerpts.py` has the questions and reads the answers.
 After a failure, and at the latest after `admission_wait` seconds, a preview is shown.
@@ -43,7 +43,7 @@ class LargeOutput:
 
 @dataclass(slots=True)
 class LargeOutputShortener:
-    """Decides how much is shown of what arrives in one conversation."""
+    """Decides how much the model is shown of the outputs and messages of one conversation."""
 
     conversation: Conversation
     cache: ContentCache
@@ -105,7 +105,7 @@ class LargeOutputShortener:
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
-        """Whether the agent reads again what was folded. An excerpt would not help it."""
+        """Whether the agent read a folded output again. It needs the whole, so an excerpt would not help."""
         if not returned.repeat_of or returned.tokens > most or output_excerpts.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
@@ -115,7 +115,7 @@ class LargeOutputShortener:
         return branch.calls_of_reply(branch.steps[-1]) if branch.steps else ()
 
     def _join_last_words_and_arguments(self, call: facts.ToolCall | None) -> str:
-        """Return the purpose of a call: its arguments, and the end of what was said before it."""
+        """Return what tells the purpose of a call: its arguments, and the end of what was said before it."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
@@ -139,7 +139,7 @@ class LargeOutputShortener:
         policy: Policy,
         asking: ModelInquiry,
     ) -> dict[int, tuple[str, str]]:
-        """Return text and instructions by output. Outputs that are shown in full are left out."""
+        """Return what is shown of each output, and the instructions for it, except for outputs shown in full."""
         shown = {one.index: (one.preview, "") for one in held}
         compactions: dict[int, str] = {}
         full: list[int] = []
@@ -188,7 +188,7 @@ class LargeOutputShortener:
     def _indexes_of_outputs_that_fit_whole(
         self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
     ) -> list[int]:
-        """Return the outputs that fit whole, smallest first. `recorded`: how many the meter has."""
+        """The smallest outputs are chosen first. `recorded`: how many outputs the meter already counts."""
         meter = self.conversation.current_meter()
         large = {one.index for one in held}
         free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
@@ -203,7 +203,7 @@ class LargeOutputShortener:
     async def _add_compaction_of_output(
         self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]
     ) -> None:
-        """Use what the fast model kept if it is shorter than the output, else leave the preview."""
+        """Add to `done` what the fast model kept. If it fails, the preview stays."""
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return
@@ -218,7 +218,7 @@ class LargeOutputShortener:
             done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTED * 2 else text[: COMPACTED * 6]
 
     def _cut_for_model_window(self, text: str, keep: str, client: ModelClient) -> str:
-        """Return what fits into the model's window: the beginning, parts with words of `keep`, the end."""
+        """Return what fits into the model's window: the beginning, passages with the words of `keep`, and the end."""
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(
             facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN

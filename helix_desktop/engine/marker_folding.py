@@ -19,7 +19,7 @@ LONG_ORIGINAL_TOKENS = 500  # Above this many tokens, the marker tells the agent
 
 @dataclass(frozen=True, slots=True)
 class ShortenedPart:
-    """A part to be shortened: its present block and its new text."""
+    """A part to be shortened, with its present block and its new text."""
 
     ref: facts.PartRef
     block: Block
@@ -51,7 +51,7 @@ class PartShortener:
     async def shorten_to_excerpt_or_marker(
         self, ref: facts.PartRef, why: str, tokens: int
     ) -> tuple[facts.Recorded, ...]:
-        """In panic, show only an excerpt of a part, even of a user's text. It is stored first."""
+        """Show only an excerpt of a part, or a marker for a call. Even a user's text is stored and shortened."""
         if (block := self.find_block(ref)) is None:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)
@@ -100,7 +100,7 @@ class PartShortener:
         return ShortenedPart(ref, block, facts.FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
 
     def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
-        """Return the stored content of an output or attachment, whatever is shown of it now."""
+        """Return the stored content of an output or attachment, even if it is folded now."""
         recorded = self.conversation.state.branch.message_at(ref.seq)
         part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
         if isinstance(part, facts.Attachment):

@@ -1,4 +1,4 @@
-"""The waiting messages of a conversation, and the turns that answer them. Hooks are told of both."""
+"""Keeps the waiting messages of a conversation, and runs the turns that answer them. Hooks run for both."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -66,7 +66,7 @@ class MessageQueue(list[QueuedMessage]):
 
 
 class TurnRunner:
-    """Runs turns. `last_end`: how the last one ended. While `is_held`, none begins."""
+    """Runs turns. `last_end`: how the last one ended. While `is_held` is true, no turn begins."""
 
     def __init__(
         self, conversation: Conversation, services: SessionServices, folding: ConversationFolding, queue: MessageQueue
@@ -93,7 +93,7 @@ class TurnRunner:
             self._talking.wake()
 
     def start_turn_if_due(self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False) -> None:
-        """Start a turn if one is due. The session is only known during a turn."""
+        """Start a turn if a message waits and no turn runs. `even_without_words`: also if no message waits."""
         if self.task is None and not self.is_held and (self._queue or even_without_words):
             self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
             self.task = self._services.spawn(
@@ -152,7 +152,7 @@ class TurnRunner:
             self._talking = None
 
     async def _record_next_message(self) -> None:
-        """Record the next message. If it is stopped before that, or is too large, it waits again."""
+        """Record the next message. If recording is stopped or fails, the message is put back into the queue."""
         if not self._queue:
             return
         waiting = self._queue.take_next_message()
@@ -193,7 +193,7 @@ class TurnRunner:
         return found
 
     async def _run_stop_hooks_and_queue_their_message(self) -> None:
-        """Let hooks make the agent continue, but only a few times."""
+        """Hooks may make the agent continue only a few times."""
         if self._queue or self._sent_on >= MOST_SENT_ON:
             return
         heard = await self._services.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})

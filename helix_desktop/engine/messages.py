@@ -42,14 +42,12 @@ class Block:
     call: str = ""  # The id of the call that this output answers.
     ok: bool = True  # Whether an output's call succeeded, or the model finished its reply.
     pinned: bool = False
-    cached: tuple[Stored, ...] = ()  # The originals a fold replaces, which can be recalled.
+    cached: tuple[Stored, ...] = ()  # The originals that a fold replaces. They can be recalled.
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """What the model is sent at one moment.
-
-    `stable`: how many of the first blocks only a fold can change; cache marks follow them.
     `effort`, `temperature` and `top_p`: see ModelSet. `seq`: the newest fact in the view.
     """
 
@@ -82,7 +80,7 @@ MessagePart = ReplyPart | Image | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`role`: ASSISTANT, or USER, who also sends results."""
+    """`role` is ASSISTANT or USER. The user's messages also contain the results of calls."""
 
     role: Role
     parts: tuple[MessagePart, ...]
@@ -121,7 +119,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of the reply's `index`-th call. The first has `id` and `name`."""
+    """A piece of the arguments of the reply's `index`-th call. The first piece has `id` and `name`."""
 
     index: int
     id: str
@@ -131,7 +129,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """A wait before a retry, shown to the user. `wake` ends it. `is_overload`: too many requests."""
+    """A wait before a retry, shown to the user. `wake` ends it. `is_overload`: the provider is overloaded."""
 
     why: str
     seconds: float

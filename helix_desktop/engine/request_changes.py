@@ -45,7 +45,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlace:
-    """A change, its time and the first fact shown differently. Below 1: what precedes all messages."""
+    """A change, its time, and the first fact that is shown differently. Below 1, the change precedes all messages."""
 
     place: int
     cause: Cause
@@ -59,7 +59,7 @@ class ChangePlace:
 def find_changes_between_requests(
     recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
 ) -> list[ChangePlace]:
-    """Return changes by the facts after `after` up to `until`. `head`, `head_now`: tools before and now."""
+    """Return changes by the facts from `after` to `until`. `head`, `head_now`: the tools before and now."""
     found = list(_changed_tools(head, head_now))
     covers = {one.fact.fold: one.fact for one in recorded_facts[:until] if isinstance(one.fact, facts.Folded)}
     batches: dict[str, str] = {}
@@ -78,7 +78,7 @@ def find_changes_between_requests(
 
 
 def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
-    """Return the first fact in a piece of a request. At most 0: tools and system prompt."""
+    """Return the first fact's number, 0 for the system prompt, or -1 for tools."""
     if isinstance(piece, facts.ToolsOffered):
         return -1
     return 0 if piece.role == "system" else _first_seq_in_cover(piece.source)
@@ -91,7 +91,7 @@ def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[
 
 
 def _describe_changed_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
-    """Name the tools that differ. If only the order of keys or tools differs, say that."""
+    """Name the tools that differ, or say that only the order of keys or tools differs."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
     if not differ:
@@ -111,7 +111,7 @@ def _comparable_tool(tool: facts.ToolSpec | None) -> object:
 
 
 def _describe_changed_bytes(before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet) -> Cause:
-    """Return the bytes of a system prompt or rules file that differ."""
+    """Say which bytes of a system prompt or rules file differ."""
     name = fact.path if isinstance(fact, facts.RulesSet) else ""
     old = next(
         (
@@ -135,7 +135,7 @@ def _range_of_differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
 
 
 def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
-    """Return the first fact this one shows differently; 0: prompt or tools; None: none."""
+    """Return the first fact that this one shows differently, 0 for system prompt or tools, or None."""
     match fact:
         case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
             return 0
@@ -149,7 +149,7 @@ def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) 
 
 
 def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> tuple[int, str] | None:
-    """Return where a person's change begins, and what it was."""
+    """Return the first fact that a person's change affects, and a description of the change."""
     place = find_first_changed_seq(fact, folds)
     match fact:
         case facts.Rewound(to=to):

@@ -55,7 +55,7 @@ Prices = Callable[[str], ModelSet | None]
 
 @dataclass(frozen=True, slots=True)
 class CauseCost:
-    """Part of a request: why it was sent as it was, its input tokens and dollars."""
+    """Part of a request: its cause, its input tokens and its dollars."""
 
     cause: Cause
     tokens: int
@@ -64,7 +64,7 @@ class CauseCost:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """A request, by the fact that answered or paid for it. `tokens`: its input, the sum of all causes."""
+    """The cost of a request. `seq`: the fact that answered or paid for it. `tokens`: its input, the causes' sum."""
 
     seq: int
     time: float
@@ -74,14 +74,14 @@ class RequestCost:
     causes: tuple[CauseCost, ...]
 
     def avoidable_causes(self) -> list[CauseCost]:
-        """Return what was rewritten avoidably, most expensive first."""
+        """Return the avoidable causes, most expensive first."""
         found = [one for one in self.causes if one.cause.kind in AVOIDABLE and one.tokens]
         return sorted(found, key=lambda one: -one.cost)
 
 
 @dataclass(slots=True)
 class _AskedRequest:
-    """A request to a model: what was sent, when, and where its pieces end."""
+    """A request to a model, when it was sent, and where its pieces end."""
 
     reply: ModelReplied
     view: View
@@ -93,14 +93,14 @@ class _AskedRequest:
 
     @property
     def cached_tokens(self) -> int:
-        """Return what the provider said it has cached, or everything if it reports none."""
+        """Return how many tokens the provider reported as cached, or all of them if it reports no writing."""
         usage = self.reply.usage
         return usage.cache_read + usage.cache_write if usage.cache_write else usage.input
 
 
 @dataclass(slots=True)
 class RequestCostReader:
-    """Reads requests in order. `prices`: finds a model's prices if no fact has them."""
+    """Explains requests in order. `prices` returns a model's prices if no fact has them."""
 
     facts: Sequence[Recorded]
     prices: Prices
@@ -115,7 +115,7 @@ class RequestCostReader:
     def explain_and_remember_reply(
         self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View
     ) -> RequestCost:
-        """Return the causes for one step. `view`: the view of its request."""
+        """Explain the request of a step, and remember it for the next one. `view`: the view that was sent."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
         if not reply.seconds:  # Imported replies have only an end time, so their start is estimated.
@@ -137,7 +137,7 @@ class RequestCostReader:
         return cost
 
     def explain_request_beside_steps(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
-        """Return the causes of a request besides the steps. All that it did not read is its own."""
+        """Explain a request that is not a step, such as for a summary."""
         usage, before = spent.usage, self._last.get(spent.model)
         if before and usage.cache_read:
             before.asked = max(before.asked, recorded.time)
@@ -177,7 +177,7 @@ class RequestCostReader:
         )
 
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
-        """Return what changed in what was sent. A fold made after the cache had expired cost nothing."""
+        """Return the changes between two requests. Folds made after the cache had expired cost nothing."""
         found = find_changes_between_requests(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
         heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
@@ -187,7 +187,7 @@ class RequestCostReader:
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
     def _readable_tokens(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
-        """Return how far the provider could read: to the end of an earlier request before a difference."""
+        """Return how much the provider could read: up to an earlier request's end before the first difference."""
         if before is None or not same:
             return 0
         if same == len(before.pieces):
@@ -244,7 +244,7 @@ class RequestCostReader:
         return (Cause(CauseKind.NOT_KEPT),)
 
     def _note_request_aside(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> None:
-        """Note a request beside which another was sent, which read all it had and was smaller."""
+        """Remember the last request if this one is smaller, almost all cached, and so continues something else."""
         model, usage = now.reply.model, now.reply.usage
         if usage.input >= self._aside.get(model, 0):
             self._aside.pop(model, None)
@@ -255,7 +255,7 @@ class RequestCostReader:
             self._aside[model] = before.reply.usage.input
 
     def _joins_requests(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> bool:
-        """Whether two requests at once were joined: far more text is new than was recorded."""
+        """Whether two parallel requests were joined, judging by much more new text than was recorded."""
         aside, whole = self._aside.get(now.reply.model, 0), now.reply.usage.input
         recorded = sum(piece.tokens for piece in now.pieces[same:])
         growth = whole - before.reply.usage.input if before else 0
@@ -270,7 +270,7 @@ class RequestCostReader:
     def _price_request(
         self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None
     ) -> RequestCost:
-        """Split the dollars as billed between tokens read, written and neither."""
+        """Split the billed dollars between the causes, by how many of their tokens were read, written or neither."""
         chosen = chosen or self.prices(model)
         rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
         written = min(usage.input, usage.cache_read + usage.cache_write)
@@ -371,14 +371,14 @@ def describe_pause(seconds: float) -> str:
 
 
 def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
-    """Return a model's settings, also if the provider answers under another name."""
+    """Return a model's settings, or the main model's if the provider answers under another name."""
     return next((one for _, one in settings.models if one.model == model), None) or settings.model_for_role(
         ModelRole.MAIN
     )
 
 
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
-    """Return where pieces end in billed tokens: as billed before, then in proportion."""
+    """Return the billed tokens up to each piece's end: known ones as before, new ones in proportion."""
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
     if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
@@ -403,7 +403,7 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
 
 
 def _comparable_pieces_after(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
-    """Return the pieces after the first difference, which some agents send again."""
+    """Return the pieces after the first difference, because some agents send these again."""
     return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
 
@@ -414,7 +414,7 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
 
 
 def _were_many_messages_read(last: _AskedRequest, read: int) -> bool:
-    """Whether the provider read many of the messages, and so had not lost them with the head."""
+    """Whether the provider read many of the messages from its cache, so that it still had them."""
     head = last.ends[_count_head_pieces(last.pieces) - 1]
     return read > head + (last.ends[-1] - head) * FAR_READ_SHARE
 
@@ -425,7 +425,7 @@ def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
-    """Return the changes that changed something sent: those after the last equal piece."""
+    """Return the changes after the last equal piece, because only these changed something that was sent."""
     last = first_seq_in_piece(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)

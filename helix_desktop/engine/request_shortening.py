@@ -30,7 +30,7 @@ WHY = "the next request would not fit"
 
 @dataclass(frozen=True, slots=True)
 class ShortenerSupport:
-    """What `ConversationFolding` provides. `wait_for_fold` returns False if the fold was given up."""
+    """What `ConversationFolding` provides. `wait_for_fold` returns False if the fold was cancelled."""
 
     situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
@@ -51,7 +51,7 @@ class RequestShortener:
         self._may_ask = True
 
     async def reduce_until_it_fits(self, *, overflowed: bool) -> None:
-        """Try one measure after another. Record if the last did not suffice."""
+        """Try one measure after another. Record a failure if the request still does not fit."""
         meter = self._conversation.current_meter()
         room = meter.window - meter.reserve
         self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
@@ -70,7 +70,7 @@ class RequestShortener:
                 await self._conversation.append_facts(failed)
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
-        """Yield measures in order of loss: huge parts, markers, a summary, then those without a model."""
+        """Yield measures, from the one that loses least: huge parts, markers, a summary, and those without a model."""
         policy = self._conversation.policy
         window = self._conversation.current_meter().window
         if policy.truncation:
@@ -110,13 +110,13 @@ class RequestShortener:
             await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), WHY, panic=True)
 
     async def _wait_for_fold_or_give_up(self) -> None:
-        """Use the fold being written, if it is finished in time."""
+        """Use the fold being written if it is finished in time. Otherwise, it is cancelled."""
         started = asyncio.get_running_loop().time()
         self._may_ask = await self._aid.wait_for_fold(self._conversation.policy.panic_wait)
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _try_handover(self) -> None:
-        """Ask a model for a handover if its breaker is closed, no wait failed and time is left."""
+        """Ask a model for a handover, unless handovers failed too often, waiting has failed or no time is left."""
         situation = self._aid.situation()
         span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
         left = situation.policy.panic_wait - self._waited
@@ -140,7 +140,7 @@ class RequestShortener:
             writing.cancel()
 
     async def _excerpt_largest_parts(self, least: float) -> None:
-        """Shorten the largest parts anywhere, down to so many tokens."""
+        """Shorten parts of more than `least` tokens anywhere, largest first, until the request fits."""
         for _, ref in sorted(self._find_large_parts(least), reverse=True):
             if self._target_is_met():
                 return

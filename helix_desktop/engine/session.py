@@ -30,14 +30,14 @@ class Session:
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
-        self.why = ""  # Why the current activity: what failed, or what the user is being asked.
+        self.why = ""  # The reason for the current activity: what failed, or what the user is being asked.
         self._services = services
         self.folding = folding
         self.queue = MessageQueue(conversation, services.tokens)
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
-        # If set, questions go here: those of a sub-agent to whoever waits for its result.
+        # If set, answers the questions. A sub-agent's questions go to the agent that waits for its result.
         self.asked_elsewhere: AskUser | None = None
         self.context = ConversationContext(conversation, services, folding)
         self.turns = TurnRunner(conversation, services, folding, self.queue)
@@ -69,7 +69,7 @@ class Session:
     def send_message(
         self, parts: tuple[facts.UserPart, ...], *, steer: bool = False, rewinds_to: int | None = None
     ) -> None:
-        """Send a message now, or when the turn is over (`steer`: after its current step)."""
+        """Send a message now, or when the turn is over. `steer`: send it after the turn's current step."""
         if self.agent:
             raise ActionRefused(
                 f"{self.agent} is working in this conversation.",
@@ -91,7 +91,7 @@ class Session:
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:
-        """Stop the turn with its tools and questions; the queue waits. `why`: empty for the user's stop."""
+        """Stop the turn with its tools and questions. Queued messages stay. `why` is empty if the user stops it."""
         for future in list(self._answers.values()):
             future.cancel()
         self.turns.cancel_turn(why)
@@ -185,7 +185,7 @@ class Session:
             self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     async def finish_new_fork(self, title: str = "") -> None:
-        """Close a copy that ends within a turn, and correct its meter."""
+        """End the turn that a copy may end in, set the title, and measure the next request."""
         is_running = self.conversation.state.branch.turn.running
         new_facts: list[facts.Fact] = [facts.TurnEnded(facts.TurnEnd.DONE)] if is_running else []
         new_facts += [facts.ConversationChanged(title=title)] if title else []
@@ -199,7 +199,7 @@ class Session:
         await self.conversation.append_facts(facts.ConversationChanged(archived=archived))
 
     async def set_trashed(self, *, trashed: bool = True) -> None:
-        """Move to the trash or back. Whatever runs is stopped first."""
+        """Move the conversation to the trash or back. A running turn is stopped first."""
         if trashed:
             self.stop_turn()
             await self.wait_until_idle()

@@ -83,7 +83,7 @@ class QuestionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FoldProgress:
-    """A fold is being made in the background, or with `done` no longer. `why`: the rule for it."""
+    """A fold is being made in the background, or was, if `done` is true. `why`: the rule for it."""
 
     conversation: str
     kind: FoldKind
@@ -93,7 +93,7 @@ class FoldProgress:
 
 @dataclass(frozen=True, slots=True)
 class MessagesQueued:
-    """Messages that wait for the end of the turn, or if they steer for the next step."""
+    """The messages that wait for the end of the turn or, if they steer, for the next step."""
 
     conversation: str
     messages: tuple[tuple[UserPart, ...], ...]

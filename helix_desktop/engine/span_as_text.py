@@ -32,7 +32,7 @@ class SpanText:
 
 
 async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
-    """Return an entry's text, of a long one its beginning and end. A sentence replaces a lost one."""
+    """Return an entry's text, the beginning and end of a long one, or a sentence if it is lost."""
     try:
         if stored.size <= MOST_BYTES:
             content = content_for_model(stored, await cache.read_content(stored.digest))
@@ -47,7 +47,7 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
 async def read_span_texts(
     branch: ConversationBranch, items: Iterable[ViewItem], cache: ContentCache, *, dated: bool = False
 ) -> AsyncIterator[SpanText]:
-    """Yield what the view shows, by message. `dated`: with each one's minute."""
+    """Yield what the view shows of each item. `dated`: with the minute of each message."""
     for item in items:
         yield await _text_of_item(branch, item, cache, dated=dated)
 
@@ -82,7 +82,7 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 
 
 async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
-    """Return the messages as they were said, with whole outputs, but without what is excluded."""
+    """Return the original messages and outputs, except what the user has excluded."""
     found: list[DetailSource] = []
     for at in range(0, len(seqs), BATCH):
         await asyncio.sleep(0)  # Lets other tasks run.

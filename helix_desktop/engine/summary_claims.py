@@ -87,7 +87,7 @@ _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "te
 async def find_unsupported_claims_of_fold(
     branch: ConversationBranch, fold: Folded, cache: ContentCache
 ) -> Sequence[str]:
-    """Return a fold's sentences with claims that no covered message of this branch supports."""
+    """Return the sentences with claims that no covered message of this branch supports."""
     if not isinstance(span := fold.cover, Span):
         return []
     seqs = [seq for seq in branch.order if span.first <= seq <= span.last]
@@ -97,7 +97,7 @@ async def find_unsupported_claims_of_fold(
 
 @dataclass(frozen=True, slots=True)
 class SourceTexts:
-    """Texts of sources, compressed, because those of a long history take as much memory as the history, and what users said."""
+    """The texts of sources, compressed to save memory, and the users' messages among them."""
 
     packed: tuple[bytes, ...] = ()
     said: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class _KnownWords:
         return chain.from_iterable(map(_WORD.findall, self._pieces()))
 
     def _pieces(self) -> Iterator[str]:
-        """Return their lines, long ones in parts, as a search in one blocks other threads."""
+        """Return the lines of all sources. Long lines are cut, because searching one would block other threads."""
         lines = (line for text in self._sources.unpack_texts() for line in text.splitlines())
         return (line[at : at + SEARCHED_PIECE] for line in lines for at in range(0, len(line), SEARCHED_PIECE))
 
@@ -171,7 +171,7 @@ class _KnownWords:
         return all(any(part in _normalise_case_and_spaces(text) for text in texts()) for part in parts)
 
     def _has_file(self, name: str) -> bool:
-        """Whether it occurs as a file, or within an address or line of code."""
+        """Whether the name occurs as a file, or within an address or line of code."""
         if "." not in name or name in self._files:
             return True
         inside = re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\w)")
@@ -219,7 +219,7 @@ class _KnownWords:
 
 
 def _demand_parts(sentence: str) -> list[str]:
-    """Return the parts of a sentence that state an order, or all of it. A part about plans is none."""
+    """Return the parts of a sentence that state an order, or all of it, or nothing if it describes a state."""
     if _STATE.search(sentence) or not _ORDERED.search(sentence):
         return []
     parts = [part for part in _PARTS.split(sentence) if _ORDERED.search(part) and len(_stems_of(part)) >= LEAST_WORDS]

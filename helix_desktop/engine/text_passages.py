@@ -28,7 +28,7 @@ Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words i
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS) -> str:
-    """Return the best passages in order, a whole short text, or nothing if no word occurs."""
+    """Return the best passages in order, the whole text if it is short, or nothing if no word occurs."""
     if not (hits := _lines_with_words(lines, words)):
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
@@ -107,7 +107,7 @@ def _rank_hits(hits: Hits) -> list[int]:
     return sorted((hit for hit in hits if worths[hit] >= least), key=lambda hit: (-worths[hit], hit))
 
 
-def _fit_passage(  # Tries to fit one more passage into the room that is left.
+def _fit_passage(
     tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[LineSpan], within: LineSpan, limit: int
 ) -> LineSpan | None:
     """Return as many lines around a hit as there is room for. The best hit is always shown."""
@@ -125,7 +125,7 @@ def _passage_lines(lines: Sequence[str], span: LineSpan, hits: Hits) -> list[str
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:
-    """Return a line, or of a very long one its part around a word, with the position."""
+    """Return a line, or the part of a very long line around a word, with its position."""
     if len(line) <= LONGEST_LINE:
         return line
     at = max(0, min((line.casefold().find(word) for word in words), default=0) - LONGEST_LINE // 2)

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from functools import partial
+from typing import NamedTuple
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.automatic_folding import ConversationFolding
@@ -22,13 +23,19 @@ from helix_desktop.fast_dataclass import dataclass
 
 LATEST_CALLS = 12  # Repeated calls are detected among this many of the latest ones.
 HEAD_CHARACTERS = 2_000  # A result's fact keeps up to this many characters of its output for display.
-# A call's result, further facts to record with it, and what the call asked to keep.
-Result = tuple[ToolReturned, Sequence[Fact], str]
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
     "several parts, the first with write_file and the others with edit_file."
 )
+
+
+class CallResult(NamedTuple):
+    """A call's result, further facts to record with it, and what the call asked to keep."""
+
+    returned: ToolReturned
+    beside: Sequence[Fact]
+    keep: str
 
 
 @dataclass(eq=False)
@@ -46,8 +53,8 @@ class ToolCallRunner:
     async def run_reply_calls(self, reply: Reply) -> None:
         """Run the calls and record results group by group. Large outputs are shortened for all together."""
         calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
-        groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
-        done: list[Result] = []
+        groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[CallResult]]()
+        done: list[CallResult] = []
         seqs: list[int] = []
         self._notify_stage(calls[len(groups[0]) :], CallStage.IN_LINE)
         try:
@@ -89,7 +96,7 @@ class ToolCallRunner:
         for call in calls:
             self.conversation.notify_listeners(CallStageChanged(self.conversation.id, call.id, stage))
 
-    async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
+    async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> CallResult:
         """Run a call and time it, without the time the user took for an answer."""
         now, waits = self.services.clock.current_time, list[float]()
         started = now()
@@ -101,7 +108,7 @@ class ToolCallRunner:
         returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
         self._notify_stage([call], CallStage.DONE)
-        return returned, _facts_of_outcome(call, outcome), outcome.keep
+        return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
 
     async def _outcome_of_cut_off_call(self, call: ToolCall) -> CallOutcome:
         return CallOutcome(await self.services.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
@@ -153,13 +160,15 @@ class ToolCallRunner:
         head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD_CHARACTERS else ""
         return head if len(head) <= HEAD_CHARACTERS else "", tokens
 
-    async def _record_results_and_return_seqs(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
+    async def _record_results_and_return_seqs(
+        self, results: Sequence[CallResult], folds: Sequence[Fact] = ()
+    ) -> list[int]:
         beside = [fact for _, more, _ in results for fact in more]
         recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
 
-    async def _record_remaining_results(self, results: Sequence[Result], recorded_seqs: Sequence[int]) -> None:
-        """Record the other results and all excerpts together. After a stop, results stay whole."""
+    async def _record_remaining_results(self, results: Sequence[CallResult], recorded_seqs: Sequence[int]) -> None:
+        """Record the other results together with all excerpts. After a stop, results are not shortened."""
         last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
         try:
             folds = await self.folding.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
@@ -168,10 +177,10 @@ class ToolCallRunner:
             raise
         await self._record_results_and_return_seqs(last, folds)
 
-    async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
-        """Record existing results. For the other calls, tell the model that there is none."""
+    async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[CallResult]]) -> None:
+        """Record the results that there are. The other calls get a result that says that they were stopped."""
         await asyncio.gather(*tasks, return_exceptions=True)
-        results: list[Result] = []
+        results: list[CallResult] = []
         for call, task in itertools.zip_longest(calls, tasks):
             if task is None or task.cancelled() or task.exception():
                 why = UNREAD if call.id in self._begun else NOT_BEGUN
@@ -180,13 +189,13 @@ class ToolCallRunner:
                 results.append(task.result())
         await self._record_results_and_return_seqs(results)
 
-    async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
+    async def _result_of_unrun_call(self, call: ToolCall, why: str) -> CallResult:
         stored = await self.services.cache.store_content(why.encode(), EntryOrigin(call.name))
         tokens = self.services.tokens.count_tokens(why)
-        return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
+        return CallResult(ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), "")
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:
-        """Return the tool repeated most often with equal results, without new calls in between."""
+        """Return the tool repeated most often with equal results, or 0 times if there were other calls between."""
         if not self._lately:
             return "", 0
         most, count = Counter(self._lately).most_common(1)[0]
@@ -194,7 +203,7 @@ class ToolCallRunner:
         return most[0], count if min(since.values()) > 1 else 0
 
 
-def _user_refused_any(results: Sequence[Result]) -> bool:
+def _user_refused_any(results: Sequence[CallResult]) -> bool:
     beside = (fact for _, facts, _ in results for fact in facts)
     return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
 

@@ -75,7 +75,7 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
 
 
 def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
-    """Return a call's path, command, query or first text; and where, for a search or an edit."""
+    """Return a call's pattern, command, path or first text, and for a search the path in which it searches."""
     looked_at = arguments[:SEARCHED_ARGUMENTS]
     values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
     found = {key: _unescape_json(values[key]) for key in _SUBJECT_KEYS if key in values}
@@ -89,7 +89,7 @@ def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
 
 
 def describe_call_as_source(arguments: str) -> str:
-    """Return the source that an output's entry names: a short form of its call."""
+    """Return a short form of the call, which the entry of its output names as its source."""
     words = " ".join(find_call_subject_and_place(arguments)).strip() or arguments
     storable = words.replace("\0", " ").encode("utf-8", "replace").decode()
     return " ".join(storable.split())[:LONGEST_SOURCE]
@@ -130,7 +130,7 @@ def _path_argument(values: Mapping[str, object]) -> str:
 
 
 def describe_failure(text: str, *, ok: bool, command: bool) -> str:
-    """Return the last lines that say why a call failed, or nothing if it did not."""
+    """Return the last lines of an output that say why the call failed, or nothing if it did not fail."""
     ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
         return ended.strip() if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip()) else ""
@@ -176,7 +176,7 @@ def strip_here_documents(command: str) -> str:
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
-    """Return the open tasks that a call sets. None: it sets no list of tasks."""
+    """Return the open tasks that a call sets, or None if it sets no task list."""
     listed = next((values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)), None)
     if not isinstance(listed, list):
         return None
@@ -185,7 +185,7 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
 
 
 def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str) -> str:
-    """Return what two attempts at one thing share: a command line's last program, or the file."""
+    """Return what two attempts at the same thing share: the tool, and a command's last program or the file."""
     if not command:
         return f"{tool} {_path_argument(values)}".strip()
     last = (

@@ -22,7 +22,7 @@ PATH_KEYS = ("path", "file_path", "filename", "file")
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call in progress: the model's id for it, the id in requests, and its part."""
+    """A call in progress. `id` is the model's id for it, `shown` the id in requests."""
 
     id: str
     shown: str
@@ -44,14 +44,14 @@ class CurrentTurn:
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
-    """Return the called tool without remains of the model's format, such as `functions.read:0`."""
+    """Return the name of the offered tool that is meant, for example `read` for `functions.read:0`."""
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
     alike = [one for one in offered if one.lower() == plain]
     return alike[0] if name not in offered and len(alike) == 1 else name
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """Return the call that `call_tool` was to make. An unclear one is returned unchanged."""
+    """Return the call that `call_tool` was to make. Any other call is returned unchanged."""
     values = parse_arguments(call.arguments) if call.name == CALL_TOOL else None
     name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
     if isinstance(inner, str):

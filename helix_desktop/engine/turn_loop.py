@@ -68,7 +68,7 @@ def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
 def build_note_facts(
     wanted: Iterable[StandingNote], services: SessionServices, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
-    """Return new or changed notes as pinned messages at the end, to keep the prefix cached."""
+    """Return new or changed notes as messages at the end, so that everything before them stays cached."""
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:
         seq, said = notes.get(note.by, (0, ""))
@@ -86,7 +86,7 @@ def build_note_facts(
 
 
 class TurnLoop:
-    """One turn. `run_turn` records everything, also its end, and leaves no call without a result."""
+    """One turn. `run_turn` records everything, including its end, and leaves no call without a result."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class TurnLoop:
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:
-        """Build the next request. Facts appended meanwhile are not in it, as `saw` records."""
+        """Build the next request. Facts appended meanwhile are not in it; `saw` is the newest fact that is."""
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(_build_request_digest_and_message_hashes, view, contents)
@@ -170,7 +170,7 @@ class TurnLoop:
         return client
 
     async def _ask_until_answered(self) -> Reply:
-        """Return a recorded reply. After a request that is too long, fold and ask again if that helped."""
+        """Return a recorded reply. If the request is too long, fold, and ask again if that helped."""
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream_and_record_reply()
@@ -229,7 +229,7 @@ class TurnLoop:
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _exclude_broken_reply_and_wait(self, reply: Reply) -> None:
-        """Prepare a retry after a pause: words of a broken stream leave the view, a cut reply goes on."""
+        """Take the words of a broken stream out of the view, and pause. A reply cut at its length stays."""
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))

@@ -66,7 +66,7 @@ class ConversationState(Moment):
         return self.seq
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
-        """Add a fact in constant time. A rewind costs its whole branch, which may be passed in."""
+        """Add a fact in constant time. For a rewind, the whole branch is rebuilt, unless it is passed in."""
         self._shown = None
         self.record.facts.append(recorded)
         self.record.ledger.add_figures_of_fact(recorded)
@@ -109,12 +109,12 @@ class ConversationState(Moment):
         return other
 
     def has_settings_of_fact(self, fact: Fact) -> bool:
-        """Whether the settings are already as this fact sets them."""
+        """Whether this fact would change no setting."""
         after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
         return after.comparable_settings == self.settings.comparable_settings
 
     def seq_of_last_output_with_content(self, digest: Digest) -> int:
-        """Return the number of the last output with this content, or 0."""
+        """Return 0 if there is none."""
         return self._returned.get(digest.raw, 0)
 
     def is_shown_whole(self, digest: Digest) -> bool:
@@ -130,7 +130,7 @@ class ConversationState(Moment):
         return self.branch.steps[-1] if self.branch.running_calls else 0
 
     def _apply_change(self, recorded: Recorded) -> None:
-        """Apply a change. Settings hold on every branch; all else is the branch's."""
+        """Apply a fact. Settings hold on every branch; everything else belongs to the current branch."""
         if (settings := self.settings.settings_after(recorded)) is not self.settings:
             self.settings = settings
             self.record.add_settings(recorded.seq, settings)

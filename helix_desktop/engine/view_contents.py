@@ -1,4 +1,4 @@
-"""Stored content as a model sees it. It is read once and kept while a view needs it."""
+"""Reads stored content as a model sees it. Content is read once and kept while a view needs it."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -51,7 +51,7 @@ def _stored_references(view: View) -> Iterator[Stored]:
 
 
 def content_for_model(stored: Stored, content: bytes) -> str | Image:
-    """Return text in any encoding as text, a picture as a picture, other bytes as a sentence."""
+    """Return a picture, the text of any other readable content, or a sentence for other bytes."""
     if stored.media_type in IMAGES:
         return Image(stored.media_type, content)
     if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):
@@ -60,6 +60,6 @@ def content_for_model(stored: Stored, content: bytes) -> str | Image:
 
 
 def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
-    """Return an entry's tokens by its beginning. All count the same text, which counters remember."""
+    """Estimate an entry's tokens from its beginning, which everybody counts so that counters remember it."""
     sample = beginning[:SAMPLE_BYTES]
     return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

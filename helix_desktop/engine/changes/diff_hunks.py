@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
@@ -14,7 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 EXACT = 120
 DEEPEST = 40
 
-RangePair = tuple[int, int, int, int]  # Start and end of a range in the first text, then in the second.
+RangePair = tuple[int, int, int, int]  # The start and end of a range in the first text, and of a range in the second.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class MatchingLines:
 
 
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """Yield the common parts of two lists. `exact`: longer ones are compared less exactly."""
+    """Yield the lines that two lists have in common. Lists of more than `exact` lines are compared less exactly."""
     return _matches_in_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
@@ -54,7 +54,7 @@ def _matches_in_span(
 def _match_between_ends(
     left: Sequence[Any], right: Sequence[Any], span: RangePair, exact: int, deep: int
 ) -> Iterator[MatchingLines]:
-    """Yield common lines where neither the first nor the last ones are equal."""
+    """Yield the common lines of two ranges whose first and last lines differ."""
     a, b, c, d = span
     anchors = _unique_line_anchors(left, right, span) if deep < DEEPEST else []
     if not anchors:
@@ -166,7 +166,7 @@ def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int =
 
 
 def count_added_and_removed_lines(before: bytes, after: bytes) -> tuple[int, int]:
-    """Return how many lines were added and removed, or (0, 0) for a binary file."""
+    """Return (0, 0) for a binary file."""
     if is_binary(before, after):
         return 0, 0
     found = list(find_changed_lines(split_into_lines(before), split_into_lines(after)))
@@ -232,8 +232,13 @@ def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) ->
     return above and below
 
 
-def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return start and length of each difference, or nothing if the lines are too different."""
+class LetterRange(NamedTuple):
+    start: int
+    length: int
+
+
+def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], list[LetterRange]]:
+    """Return what differs in the old and in the new line, or nothing if the lines are too different."""
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)
@@ -241,17 +246,17 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]],
     common = len(old) - sum(len(word) for block in found for word in left[block.old : block.old_end])
     if common * 3 < max(len(old.strip()), len(new.strip())):
         return [], []
-    gone: list[tuple[int, int]] = []
-    come: list[tuple[int, int]] = []
+    gone: list[LetterRange] = []
+    come: list[LetterRange] = []
     for block in found:
         _append_word_range(gone, left, block.old, block.old_end)
         _append_word_range(come, right, block.new, block.new_end)
     return gone, come
 
 
-def _append_word_range(places: list[tuple[int, int]], words: Sequence[str], first: int, last: int) -> None:
+def _append_word_range(places: list[LetterRange], words: Sequence[str], first: int, last: int) -> None:
     if last > first:
-        places.append((sum(map(len, words[:first])), sum(map(len, words[first:last]))))
+        places.append(LetterRange(sum(map(len, words[:first])), sum(map(len, words[first:last]))))
 
 
 def _format_line_range(start: int, end: int) -> str:

@@ -1,4 +1,4 @@
-"""Describes a folder at a moment (each path and what is there) and differences, also as bytes for the cache.
+"""Describes what is at each path of a folder at a moment and what differs later, and encodes both for the cache.
 
 A path is relative, with "/" and the number of its root before it: `0/src/main.c`. Names may be any bytes,
 held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
@@ -34,7 +34,7 @@ class PathKind(StrEnum):
 
 
 class TreeItem(NamedTuple):
-    """What is at a path. `content`: a file's SHA-256, a link's target or a twin's path. `size`: a file's."""
+    """What is at a path. `content`: a file's SHA-256, a link's target or a twin's path. `size`: a file's bytes."""
 
     kind: PathKind
     mode: int
@@ -150,7 +150,7 @@ def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
 def merge_changes_and_find_paths_changed_by_others(
     changes: Iterable[PathChange],
 ) -> tuple[tuple[PathChange, ...], frozenset[str]]:
-    """Merge changes by path, without those that cancel out. Also return paths others changed."""
+    """Merge all changes of a path into one, without changes that cancel each other out."""
     whole: dict[str, PathChange] = {}
     broken = set()
     for path, before, after in changes:
@@ -163,7 +163,7 @@ def merge_changes_and_find_paths_changed_by_others(
 
 
 def without_folders_whose_contents_changed(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Drop a folder if its contents changed, too, because people count only these."""
+    """Leave out folders whose contents changed, too, because people count only the contents."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
     return [change for change in changes if not (_is_change_of_folder(change) and change.path in holding)]
 

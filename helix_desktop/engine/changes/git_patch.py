@@ -1,4 +1,4 @@
-"""Writes changes as a patch for `git apply`: texts as hunks, binary files whole, links, modes and any name."""
+"""Writes changes as a patch for `git apply`. Text is written as hunks, and a binary file as a whole."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
 def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
-    """Format a change of a file, by its item and content before and after. Empty if git has no form for it."""
+    """Format a file's change, given its item and content before and after. Empty if git cannot express it."""
     if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)
@@ -88,7 +88,7 @@ def _patch_row(sign: str, line: bytes) -> bytes:
 
 
 def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
-    """Return git's hash of the content, or zeros without any."""
+    """Return git's hash of the content, or zeros if there is no file."""
     item, content = version
     if item is None:
         return b"0" * 40

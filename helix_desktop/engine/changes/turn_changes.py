@@ -12,7 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class UndoOutlook(StrEnum):
-    """What an undo would do: restore, nothing (already undone), or a conflict with somebody's change."""
+    """What an undo would do: restore the file, nothing (already undone), or conflict with a later change."""
 
     RESTORE = "restore"
     ALREADY = "already"
@@ -42,7 +42,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class TurnOfChanges:
-    """A turn from message `seq` to fact `end`. Turns undone together are one, up to `last`."""
+    """A turn from message `seq` to fact `end`. Turns that were undone together are one, up to turn `last`."""
 
     number: int
     seq: int
@@ -64,7 +64,7 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of one file. `place`: as shown. `by`: who changed it last. `broken`: somebody else did, too."""
+    """A change of one file. `place`: the shown path. `by`: who changed it last. `broken`: others changed it, too."""
 
     change: PathChange
     place: str
@@ -97,7 +97,7 @@ class UncoveredPath:
 
 
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Group changes by turn, also turns without any: their sub-agents may have made some."""
+    """Group changes by turn. Turns without changes are included, because their sub-agents may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0
@@ -153,7 +153,7 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
 
 
 def seqs_to_name_in_undo(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
-    """Return the facts undone with these changes, and those that an undo among them had undone."""
+    """Return the numbers of these changes. An undo among them is replaced by what it had undone."""
     found: set[int] = set()
     for each in changed:
         if isinstance(each.fact, facts.FilesChanged) and each.conversation == conversation:

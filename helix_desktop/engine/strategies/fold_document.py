@@ -1,4 +1,4 @@
-"""Builds the text of a fold over a span: what a model wrote, details it left out, and where the rest is."""
+"""Builds the text of a fold over a span from what a model wrote, the details it left out, and where the rest is."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +33,7 @@ class FoldDocument:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlan:
-    """What a document is made from, besides the written text. `limit`: the most tokens in all."""
+    """What a document is made from, besides the written text. `limit`: the most tokens of the whole document."""
 
     plan: FoldPlan
     fold: str
@@ -45,7 +45,7 @@ class DocumentPlan:
 
 
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
-    """Build the text: sections for a handover or truncation, else a list; and details."""
+    """Build the text: sections for a handover or truncation, otherwise a list, with the missing details."""
     room = min(making.critical, making.limit // 2)
     named = _format_list_of_newest_outputs(making, tokens)
     shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
@@ -60,7 +60,7 @@ def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens
 
 
 def format_document_header(making: DocumentPlan) -> str:
-    """Return the first lines: what this replaces, and how to get the originals."""
+    """Return the first lines, which say what the document replaces and how to get the originals."""
     span = making.plan.span
     sources = f'every message: recall_history("{making.fold}"); details: recall_cached_content("{making.entry.hex}")'
     strategy = STRATEGIES[making.plan.kind]
@@ -70,7 +70,7 @@ def format_document_header(making: DocumentPlan) -> str:
 
 
 def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -> str:
-    """List the newest outputs that it replaces, with as much of each hash as a recall needs."""
+    """List the newest outputs that the document replaces, with as much of each hash as a recall needs."""
     if not STRATEGIES[making.plan.kind].sections:
         return ""
     stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]

@@ -29,7 +29,7 @@ _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around hea
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
-    """Return a handover if the policy wants one now, as it pays or the window is almost full."""
+    """Return a plan if the policy wants a handover now, because it pays or the window is almost full."""
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
@@ -50,13 +50,13 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
 
 
 def tokens_at_which_handover_must_start(situation: FoldSituation) -> float:
-    """Return at which size a handover must start, before the next request would not fit."""
+    """Above this, the next request might not fit."""
     meter = situation.meter
     return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
 
 
 def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
-    """Return the context below which no handover is made for gain; less before a pause."""
+    """Return how long the context must be for a handover that only saves money. Before a pause, less is enough."""
     policy, window = situation.policy, situation.meter.window
     floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
     return min(floor, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE) if situation.is_pausing else floor
@@ -93,7 +93,7 @@ def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
 
 
 def expected_fold_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
-    """Return the cost of a fold in fresh input tokens. `of_transcript`: nothing of it is cached."""
+    """Return a fold's cost in fresh input tokens. `of_transcript`: the writer reads an uncached transcript."""
     by_main, by_fast = _costs_by_main_and_fast_model(situation, span, of_transcript=of_transcript)
     by_itself = by_fast is None or (not of_transcript and should_main_model_write(situation, span))
     return by_main if by_itself or by_fast is None else by_fast
@@ -122,7 +122,7 @@ def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
 
 
 def expected_document_tokens(situation: FoldSituation) -> int:
-    """Return the mean size of the documents so far, or what is usual."""
+    """Return the mean size of the handovers so far, or the usual size, up to a tenth of the window."""
     branch = situation.branch
     mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED_TOKENS
     return min(mean, situation.meter.window // 10)

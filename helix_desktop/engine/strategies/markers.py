@@ -35,7 +35,7 @@ LONGEST_ARGUMENT = 100  # A marker's second line quotes up to this many characte
 
 @dataclass(frozen=True, slots=True)
 class PlannedClearing:
-    """What may become markers: messages from `first` to before `end`, and the rule for it.
+    """Says that parts of the messages from `first` to before `end` become markers, and by which rule.
 
     `least`: smaller parts stay. The parts are found when it is carried out, so a plan costs nothing.
     """
@@ -55,7 +55,7 @@ class PlannedClearing:
 
 
 def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
-    """Return what the policy now clears, or None."""
+    """Return what the policy clears now, or None."""
     if situation.policy.caching == "steps":
         return clearing_after_steps(situation)
     return clearing_that_pays(situation) if situation.policy.caching == "pays" else None
@@ -128,7 +128,7 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 
 
 def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
-    """Return the parts, and where their messages begin. Older ones are in groups that grow with age."""
+    """Return all parts of the context and the first fact of each. Older messages are in growing groups."""
     branch, factor = situation.branch, situation.meter.factor
     items = branch.items[-EXAMINED_ITEMS:]
     exact = items[0].first if items else 0
@@ -164,7 +164,7 @@ def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> li
 
 
 def _least_size_of_clearable_part(situation: FoldSituation) -> float:
-    """Return the smallest part worth clearing, since a recall rereads the whole context."""
+    """Return how many tokens a part must have to be worth clearing. A recall rereads the whole context."""
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 
@@ -220,7 +220,7 @@ def is_cache_cold(situation: FoldSituation) -> bool:
 
 
 def seconds_until_cold(situation: FoldSituation) -> float:
-    """Return how long the provider will keep what the last step sent."""
+    """Return how long the provider keeps what the last step sent. The result is negative if that time is over."""
     times, life = situation.branch.step_times, cache_lifetime(situation.state)
     refreshes = (
         context_usage.keep_alive_times_and_usages_since(situation.state, seq) for seq in situation.branch.steps[-1:]
@@ -242,7 +242,7 @@ def cache_lifetime(state: ConversationState) -> float:
 
 
 def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
-    """Return the exact first line, then one about the original. `part`: parts can be requested."""
+    """Return the two lines of a marker. `part`: whether the second line says that a part can be requested."""
     line = " ".join(about.split())
     return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
 
@@ -268,7 +268,7 @@ def content_to_store(arguments: str) -> str:
 
 
 def summarise_arguments(arguments: str) -> str:
-    """Summarise the arguments in a few words, the most telling first."""
+    """Return the arguments' short values on one line, or the long ones if there are no others, cut to a limit."""
     values = parse_json_or_none(arguments)
     if values is None:
         values = arguments

@@ -1,4 +1,4 @@
-"""Observation: a dense list of dated, prioritised facts replaces raw history. Each names its source."""
+"""Observation: a dense list of dated facts with priorities and sources replaces older messages."""
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.messages import ContextKind
@@ -9,7 +9,7 @@ FEWEST_FACTS = 3  # An observation of fewer facts than this is not worth writing
 
 
 def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
-    """Return an observation once raw history exceeds its share of the window, or None."""
+    """Return a plan once unfolded history exceeds its share of the window, or None."""
     policy, meter = situation.policy, situation.meter
     raw = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
     if not policy.observation or raw < policy.observation_share * meter.window:
@@ -20,7 +20,7 @@ def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
 
 
 def find_unobserved_span(situation: FoldSituation) -> Span | None:
-    """Return what follows the last document, without the tail."""
+    """Return the span after the last document, without the tail."""
     if (whole := find_foldable_span(situation)) is None:
         return None
     branch = situation.branch

@@ -41,10 +41,9 @@ def is_command_output(returned: ToolReturned, tool: str) -> bool:
 def find_command_outputs_to_limit(
     batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int, head: int = 0
 ) -> list[int]:
-    """Return the outputs for which the limit for commands holds.
-
-    In a short conversation there are none: it may end before shortening pays for a recall. `head`:
-    the tokens of system prompt and tools, which do not make it long.
+    """Return the indexes of the outputs for which the limit for commands holds. In a short conversation, it
+    holds for none, because the conversation may end before shortening pays. `head`: the tokens of system prompt
+    and tools, which do not make a conversation long.
     """
     short = min(SHORT_CONTEXT, window // 4)
     if used - (head if head >= short else 0) < short:
@@ -55,7 +54,7 @@ def find_command_outputs_to_limit(
 def find_outputs_to_shorten(
     batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
 ) -> list[int]:
-    """Return the outputs above their limit, then the largest until the batch is below its own."""
+    """Return the indexes of outputs above their limit, and the largest others until the batch is below its limit."""
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = large_output_limit_tokens(window, policy.admission_tokens)
     of_command = min(limit, large_output_limit_tokens(window, policy.admission_command_tokens))
@@ -71,7 +70,7 @@ def find_outputs_to_shorten(
 
 
 def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
-    """Return how many tokens of any batch are shown whole."""
+    """Return up to how many tokens any batch of outputs is shown whole."""
     if policy.admission == "off":
         return window
     tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)

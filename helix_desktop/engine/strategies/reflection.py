@@ -8,7 +8,7 @@ from helix_desktop.engine.strategies.observation import TITLE
 
 
 def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
-    """Return a reflection once observations exceed their share of the window, or None."""
+    """Return a plan once observations exceed their share of the window, or None."""
     policy, meter = situation.policy, situation.meter
     observed = meter.parts[ContextKind.OBSERVATIONS]
     if not policy.observation or observed < policy.reflection_share * meter.window:

@@ -19,8 +19,8 @@ AT_ONCE = 1 << 15  # Characters. Searching more at once would block other thread
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
-def find_frequent_names(text: str, room: int) -> str:
-    """Return the most frequent long identifiers and paths, in at most `room` characters."""
+def find_frequent_names(text: str, most_characters: int) -> str:
+    """Return the most frequent long identifiers and paths, in at most this many characters."""
     parts = (
         _LONG_NAME.finditer(text, at, min(at + AT_ONCE, NAMES_READ))
         for at in range(0, min(len(text), NAMES_READ), AT_ONCE)
@@ -28,9 +28,9 @@ def find_frequent_names(text: str, room: int) -> str:
     counts = Counter(found.group().rstrip("./-") for part in parts for found in part)
     taken: list[str] = []
     for name, _ in counts.most_common(200):
-        if len(name) + 2 <= room:
+        if len(name) + 2 <= most_characters:
             taken.append(name)
-            room -= len(name) + 2
+            most_characters -= len(name) + 2
     return ", ".join(taken)
 
 
@@ -94,13 +94,13 @@ def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) 
 
 
 def _line_of_frequent_names(text: str, room: int) -> list[str]:
-    """Return the names in a text without lines to show them in."""
+    """Return a list with one line that names the most frequent names, or an empty list."""
     named = find_frequent_names(text, room * NAMES_PERCENT // 100)
     return [f"Names in it: {named}"] if named else []
 
 
 def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
-    """Yield the lines with the purpose's rarest words."""
+    """Yield the lines that contain a name mentioned in the purpose, with their numbers."""
     words = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
     if not words:
         return
@@ -111,7 +111,7 @@ def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
 
 
 def _headings_and_signatures(text: str) -> Iterator[str]:
-    """Yield headings and signatures with line numbers, by which parts can be recalled."""
+    """Yield headings and signatures with their line numbers, by which parts can be recalled."""
     found = [
         (number, line.rstrip())
         for number, line in enumerate(text.split("\n", LINES_READ)[:LINES_READ], 1)
@@ -123,7 +123,7 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
-    """Return headings and signatures from line `first` on, or else the first lines of ranges."""
+    """Return headings and signatures from line `first` on, or the first lines of ranges if there are too few."""
     room = int(tokens * CHARACTERS_PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     named = [
@@ -152,7 +152,6 @@ def _strip_line_number(line: str) -> str:
 
 
 async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> str:
-    """Build a preview, in a thread if the text is long."""
     if len(text) < IN_A_THREAD:
         return build_preview(text, tokens, purpose)
     return await asyncio.to_thread(build_preview, text, tokens, purpose)

@@ -1,4 +1,4 @@
-"""Truncation, the last measure, without a model: details, the plan, and hashes for every dropped part."""
+"""Truncation, the last measure: details, the task list and hashes replace older messages. It needs no model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
