@@ -40,7 +40,7 @@ WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the
 
 
 class FoldPlanner:
-    """Finds the fold that is due. A strategy that failed is paused for a while, or until the user resumes it."""
+    """Finds the fold that is due. A strategy that failed is paused for a while."""
 
     def __init__(self, conversation: Conversation, clock: Clock) -> None:
         self._conversation = conversation
@@ -272,7 +272,7 @@ class ConversationFolding:
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return the approximate dollars for a fold on demand, 0 for markers, or None if the price is unknown."""
+        """Return approximate dollars for a fold on demand, or None if the price is unknown."""
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:
@@ -424,7 +424,7 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
-    """Whether it is expected to save more than it costs. It never is with thinking or for connected agents."""
+    """Whether it should save more than it costs: never with thinking or for connected agents."""
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = context_usage.estimate_next_message_cost(state, situation.policy)

@@ -20,7 +20,7 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries to show. 0 or empty excludes nothing. `text` is searched in tool names and sources."""
+    """Which entries to show. `text` is searched in tool names and sources."""
 
     tool: str = ""
     conversation: str = ""

@@ -52,7 +52,7 @@ Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
 async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> CacheEntry:
-    """Return the entry with this hash or unique beginning of a hash, and its first `beginning` bytes."""
+    """Return the entry with this hash or beginning of a hash, and its first bytes."""
     digest = await resolve_entry_name(cache, name)
     try:
         return await cache.describe_entry(digest, beginning)
@@ -75,7 +75,7 @@ async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
-    """Return a sentence with an entry whose hash begins in the same way, in case a later digit was mistyped."""
+    """Name an entry whose hash begins in the same way, in case a later digit was mistyped."""
     try:
         near = await cache.resolve_prefix(name[:8])
     except NotFound:

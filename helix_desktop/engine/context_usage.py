@@ -151,7 +151,7 @@ def compute_savings(state: Moment) -> Savings:
 
 
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
-    """Return the dollars that the provider reported, or else computes from the model's prices; 0 if unknown."""
+    """Return the reported dollars, or compute them from the model's prices; 0 if unknown."""
     if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
         return usage.cost
     rate = relative_prices(chosen)
@@ -161,7 +161,7 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
 
 
 def estimate_next_message_cost(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
-    """Return None if the price is unknown. `before`: the first message that the next one replaces."""
+    """Return None without a price. `before`: the first message that the next one replaces."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
@@ -206,7 +206,7 @@ def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[flo
 
 
 def will_request_head_change(state: Moment) -> bool:
-    """Whether the tools, system prompt or rules of the next request differ from the recorded ones."""
+    """Whether tools, system prompt or rules will differ from the recorded ones."""
     now, recorded = state.settings, state.record.settings_at(state.seq)
     return now is not recorded and (now.tools.tools, now.settings_blocks) != (
         recorded.tools.tools,
@@ -229,7 +229,7 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
-    """Return the number of the first message changed after `newest_seq`, 0 for system prompt or tools, or None."""
+    """Return the first changed message's number, 0 for system prompt or tools, or None."""
     changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
     places = (find_first_changed_seq(fact, state.branch.folds) for fact in changing)
     return min((place for place in places if place is not None), default=None)

@@ -118,7 +118,7 @@ class Conversation:
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:
-        """Prevent appending, so that the journal can be changed. If it was changed, read the state again."""
+        """Prevent appending. If the journal was changed meanwhile, read the state again."""
         changed = True
         async with self._lock:
             try:
@@ -255,7 +255,7 @@ def new_conversation_id() -> str:
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:
-    """Replace a relative number in a fold's cover or a pin. `first`: the number of the first new fact."""
+    """Replace a relative number in a fold's cover or a pin. `first`: the first new fact."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
     if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:

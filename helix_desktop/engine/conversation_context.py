@@ -26,7 +26,7 @@ FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share
 
 
 class ConversationContext:
-    """Shows and changes what the next request will contain. Choices made since the last request are included."""
+    """Shows and changes what the next request will contain, with choices made since the last."""
 
     def __init__(self, conversation: Conversation, services: SessionServices, folding: ConversationFolding) -> None:
         self._conversation, self._services, self._folding = conversation, services, folding
@@ -42,7 +42,7 @@ class ConversationContext:
         return context_usage.estimate_next_message_cost(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
     def model_whose_cost_cannot_be_limited(self) -> str:
-        """Return the main model's name if there is a cost limit and its price is unknown, or an empty string."""
+        """Return the main model's name if there is a cost limit but no known price."""
         limits, paid = self._services.limits(), self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
         costs += limits.workspace_cost + limits.agents_cost
@@ -60,7 +60,7 @@ class ConversationContext:
         return price.cost_when_sent(self._services.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
-        """Return the dollars that markers would save on the next message, or 0.0 if they would free too little."""
+        """Return the dollars that markers would save, or 0.0 if they would free too little."""
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0

@@ -103,7 +103,7 @@ class DetailSource:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One detail. `times`: how often it was said or seen. `seq`: the fact in which it was last said or seen."""
+    """One detail. `times`: how often it was said or seen. `seq`: the last time."""
 
     kind: str
     text: str
@@ -285,7 +285,7 @@ class DetailCollector:
         self._asked = said[-1][: LONGEST_SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
     def _collect_from_last_message_without_calls(self) -> None:
-        """Keep the report and the conclusions of the assistant's last message, unless it called a tool."""
+        """Keep the report and conclusions of the last message, unless it called a tool."""
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
             return
@@ -464,7 +464,7 @@ def find_missing_critical_details(found: Iterable[Detail], text: str) -> list[De
 
 
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
-    """Choose the most repeated and newest details of each kind up to its share, and then fill the rest."""
+    """Choose the most repeated and newest of each kind, up to its share; then fill the rest."""
     taken: dict[int, Detail] = {}
     newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
     ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}

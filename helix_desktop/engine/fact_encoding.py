@@ -110,7 +110,7 @@ def _check_foreign_body(kind: type, body: dict[str, object], text: str) -> None:
 
 
 def _present_fields_fit_types(kind: type, body: typing.Any) -> bool:
-    """Whether the values that are there have their fields' types, and a tag, if any, is this kind's name."""
+    """Whether present values have their fields' types, and any tag is this kind's name."""
     if type(body) is not dict or body.get("is", kind.__name__) != kind.__name__:
         return False
     return all(fits(body[name]) for name, fits in _field_checks(kind) if name in body)

@@ -96,7 +96,7 @@ def spent_on_failed_document(error: HelixError) -> tuple[facts.Spent, ...]:
 
 
 def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMaterial:
-    """Collect what the span shows. The function does not await anything, so nothing can change meanwhile."""
+    """Collect what the span shows. Nothing is awaited, so nothing can change meanwhile."""
     branch = situation.branch
     items = tuple(branch.items_in_span(plan.span))
     kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
@@ -182,7 +182,7 @@ class FoldDocumentWriter:
         return f"Folding {reading.shown:,} tokens would save less than a tenth of that number."
 
     async def wait_and_return_why_given_up(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
-        """Wait for this writer's work, as long as a turn may wait. Return an empty string if it is finished."""
+        """Wait as long as a turn may. Return an empty string if the work is finished."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not work.done():
@@ -200,7 +200,7 @@ class FoldDocumentWriter:
         self.heard_at = asyncio.get_running_loop().time()
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
-        """Write a document without a model, as a last resort, short enough that the next request fits."""
+        """Write a document without a model, short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), LEAST_DOCUMENT_TOKENS)
         found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
@@ -286,7 +286,7 @@ class FoldDocumentWriter:
         )
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
-        """Yield the ways to try, the policy's choice first. The main model replaces a missing fast model."""
+        """Yield the ways to try, the policy's choice first. The main model can replace the fast."""
         main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:

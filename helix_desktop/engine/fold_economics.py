@@ -39,7 +39,7 @@ RECALLED_TOKENS = 600  # The expected number of tokens in a recalled text.
 
 @dataclass(frozen=True, slots=True)
 class RelativePrices:
-    """The prices of a token read from the cache, written to it, and put out, as shares of the input price."""
+    """Prices of a token read from the cache, written to it, and put out, by the input price."""
 
     read: float = UNKNOWN_READ
     write: float = UNKNOWN_WRITE
@@ -87,7 +87,7 @@ NO_EXPERIENCE = FoldExperience()
 
 
 def recall_cost_share(saved: float, recalls: float) -> float:
-    """Return the cost of recalls as a share of savings, pulled towards the usual share if savings are few."""
+    """Return the cost of recalls as a share of savings, corrected if savings are few."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
 
@@ -126,7 +126,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     least: int = LEAST_SAVING,
     seen: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
-    """Return the index of the part from which clearing saves most now, or None if it does not pay yet."""
+    """Return the index from which clearing saves most now, or None if it does not pay."""
     best, found = 0.0, None
     rest, freed = 0, 0
     # The newest part comes first, because clearing from a part on also clears everything after it.
@@ -143,7 +143,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
 
 
 def pays_to_clear_when_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
-    """Whether to clear after a pause. An expired cache is rewritten anyway, so freeing a third is enough."""
+    """Whether to clear after a pause. Its cache is rewritten anyway, so a third is enough."""
     return freed > 0 and freed >= share * context
 
 
@@ -177,7 +177,7 @@ def handover_cost(
 
 
 def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Whether carrying the messages has cost as much as the handover, which later steps will repay in time."""
+    """Whether carrying the messages has cost as much as a handover, which will be repaid in time."""
     return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
 
@@ -187,7 +187,7 @@ def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
 
 
 def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float:
-    """Return the chance that a pause that has lasted `away` seconds ends within the next `life` seconds."""
+    """Return the chance that a pause of `away` seconds ends within the next `life` seconds."""
     usual = 1 - (away / (away + life)) ** RETURN_SLOPE if away > 0 else 1.0
     longer = [pause for pause in pauses if pause > away]
     returned = sum(pause <= away + life for pause in longer)
@@ -225,10 +225,10 @@ LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a sma
 
 
 def large_output_limit_tokens(window: int, tokens: int = 4_000) -> int:
-    """Return from how many tokens on an output is large: `tokens`, or fewer in a window below 96,000."""
+    """Return from which size an output is large: `tokens`, or less in a small window."""
     return min(tokens, max(LEAST_LARGE, tokens * window // SMALL_WINDOW))
 
 
 def most_tail_tokens_in_panic(window: int) -> int:
-    """Return a quarter of the window, for the last steps that stay if the next request would not fit."""
+    """Return a quarter of the window, for the last steps that stay in panic."""
     return window // 4

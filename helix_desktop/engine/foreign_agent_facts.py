@@ -51,7 +51,7 @@ async def await_directly(work: Awaitable[Any]) -> Any:
 
 @dataclass(eq=False)
 class AgentFollower:
-    """Records one agent. `waiting` wraps each wait that delays it. `stored` is called for each stored output."""
+    """Records an agent. `waiting` wraps waits that delay it; `stored` is told of each output."""
 
     conversation: Conversation
     folding: ConversationFolding
@@ -69,7 +69,7 @@ class AgentFollower:
         return other
 
     async def record_user_message(self, parts: tuple[facts.UserPart, ...], *, steering: bool = False) -> None:
-        """Record a user's message. It ends the last turn, unless the user sent it while the agent worked."""
+        """Record a user's message. It ends the last turn, unless sent while the agent worked."""
         if not steering:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
@@ -77,7 +77,7 @@ class AgentFollower:
         await self.conversation.append_facts(*await self.folding.excerpt_large_message(said))
 
     async def end_agent_turn(self) -> bool:
-        """Record the turn's end, as interrupted if calls are open. Return False if no turn was running."""
+        """Record the turn's end, as interrupted if calls are open. False if none was running."""
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
@@ -99,7 +99,7 @@ class AgentFollower:
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
-        """Record outputs of the last reply's calls. An output that answers no call is recorded as a message."""
+        """Record outputs of the last reply's calls. Output without a call becomes a message."""
         waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         batch, stray = [], []
         for output in outputs:
@@ -134,7 +134,7 @@ class AgentFollower:
         )
 
     def _remember_read_and_find_earlier(self, call: facts.ToolCall, digest: Digest) -> int:
-        """Return the number of the last output with this content if an equal call has returned it before, or 0."""
+        """Return the last output with this content if an equal call returned it before, or 0."""
         state = self.conversation.state
         if before := state.seq_of_last_output_with_content(digest):
             answered = state.branch.answered[before].call

@@ -27,7 +27,7 @@ Escape = Callable[[str], str]
 
 
 class TextForms:
-    """The forms of one text. `overlap`: how many bytes of a piece to search again with the next piece."""
+    """The forms of a text. `overlap`: bytes of a piece to search again with the next one."""
 
     def __init__(self, text: str) -> None:
         self._spelled = [*dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])]
@@ -62,7 +62,7 @@ class TextForms:
 
 
 class _SearchHint(Generic[AnyStr]):
-    """Finds quickly where the slow pattern may match, by the longest word or an escape of its letters."""
+    """Finds quickly where the slow pattern may match: by the longest word or an escape."""
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
         run = max(re.findall(r"\w+", text), key=len, default="")
@@ -207,7 +207,7 @@ def _hex_pattern(digits: str, escape: Escape) -> str:
 
 
 def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
-    """Yield the text in hexadecimal digits, and in base64 for each of the three offsets at which it may begin."""
+    """Yield the text in hexadecimal digits, and in base64 for each offset of three."""
     for codec in ("utf-8", "utf-16-le"):
         raw = text.encode(codec, "surrogatepass")
         yield from (raw.hex(), raw.hex().upper())

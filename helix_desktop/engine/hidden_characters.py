@@ -161,7 +161,7 @@ def _is_suspect(sign: str) -> bool:
 
 
 def _is_invisible(sign: str) -> bool:
-    """Whether a character is not visible, such as a control or format character or an unusual space."""
+    """Whether a character is not visible, such as a control character or an unusual space."""
     invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
     return invisible or (sign != " " and not sign.isprintable())
 

@@ -53,7 +53,7 @@ def reports_finding(text: str, *, changes: bool) -> bool:
 
 
 def extract_report(text: str) -> str:
-    """Return the beginning of an answer, which reports what was done, or nothing for a short answer or data."""
+    """Return the reporting beginning of an answer, or nothing for a short one or data."""
     return text[:LONGEST_REPORT] if len(text) >= SHORTEST_REPORT and not _DATA.search(text) else ""
 
 

@@ -105,7 +105,7 @@ class LargeOutputShortener:
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
-        """Whether the agent read a folded output again. It needs the whole, so an excerpt would not help."""
+        """Whether the agent read a folded output again. An excerpt would not help then."""
         if not returned.repeat_of or returned.tokens > most or output_excerpts.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
@@ -115,7 +115,7 @@ class LargeOutputShortener:
         return branch.calls_of_reply(branch.steps[-1]) if branch.steps else ()
 
     def _join_last_words_and_arguments(self, call: facts.ToolCall | None) -> str:
-        """Return what tells the purpose of a call: its arguments, and the end of what was said before it."""
+        """Return a call's purpose: its arguments, and the end of what was said before it."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
@@ -139,7 +139,7 @@ class LargeOutputShortener:
         policy: Policy,
         asking: ModelInquiry,
     ) -> dict[int, tuple[str, str]]:
-        """Return what is shown of each output, and the instructions for it, except for outputs shown in full."""
+        """Return the text and instructions of each output that is not shown in full."""
         shown = {one.index: (one.preview, "") for one in held}
         compactions: dict[int, str] = {}
         full: list[int] = []
@@ -188,7 +188,7 @@ class LargeOutputShortener:
     def _indexes_of_outputs_that_fit_whole(
         self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
     ) -> list[int]:
-        """The smallest outputs are chosen first. `recorded`: how many outputs the meter already counts."""
+        """The smallest come first. `recorded`: how many outputs the meter already counts."""
         meter = self.conversation.current_meter()
         large = {one.index for one in held}
         free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)

@@ -51,7 +51,7 @@ class PartShortener:
     async def shorten_to_excerpt_or_marker(
         self, ref: facts.PartRef, why: str, tokens: int
     ) -> tuple[facts.Recorded, ...]:
-        """Show only an excerpt of a part, or a marker for a call. Even a user's text is stored and shortened."""
+        """Show an excerpt of a part, even of a user's text, or a marker for a call."""
         if (block := self.find_block(ref)) is None:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)

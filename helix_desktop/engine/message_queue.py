@@ -1,4 +1,4 @@
-"""Keeps the waiting messages of a conversation, and runs the turns that answer them. Hooks run for both."""
+"""Keeps a conversation's waiting messages, and runs turns that answer them, with hooks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -93,7 +93,7 @@ class TurnRunner:
             self._talking.wake()
 
     def start_turn_if_due(self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False) -> None:
-        """Start a turn if a message waits and no turn runs. `even_without_words`: also if no message waits."""
+        """Start a turn if none runs and a message waits, or `even_without_words`."""
         if self.task is None and not self.is_held and (self._queue or even_without_words):
             self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
             self.task = self._services.spawn(
@@ -152,7 +152,7 @@ class TurnRunner:
             self._talking = None
 
     async def _record_next_message(self) -> None:
-        """Record the next message. If recording is stopped or fails, the message is put back into the queue."""
+        """Record the next message. If that fails, the message goes back into the queue."""
         if not self._queue:
             return
         waiting = self._queue.take_next_message()

@@ -119,7 +119,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of the reply's `index`-th call. The first piece has `id` and `name`."""
+    """Part of the arguments of the reply's `index`-th call. The first has `id` and `name`."""
 
     index: int
     id: str
@@ -129,7 +129,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """A wait before a retry, shown to the user. `wake` ends it. `is_overload`: the provider is overloaded."""
+    """A wait before a retry, shown to the user. `wake` ends it."""
 
     why: str
     seconds: float

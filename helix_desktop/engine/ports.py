@@ -77,7 +77,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSearchResult:
-    """Results of a search. `titles`: by conversation id. `behind`: whether the index lacks some content."""
+    """Results of a search. `titles`: by conversation. `behind`: the index is not complete."""
 
     hits: Sequence[SearchHit] = ()
     titles: Mapping[str, str] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
 
 @dataclass(slots=True)
 class _MessageBuilder:
-    """Builds the messages. `waiting`: calls without a result. `held`: user parts to add after the results."""
+    """Builds the messages. `waiting`: calls without a result. `held`: later user parts."""
 
     resolve: Resolve
     written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _MessageBuilder:
             self.waiting[part.id] = None
 
     def _add_tool_result(self, block: Block) -> None:
-        """Add a result. A picture is added to its call's result. A result without a waiting call is dropped."""
+        """Add a result, or a picture to its call's result. Results without a call are dropped."""
         content = block.content
         shown = self.resolve(content) if isinstance(content, Stored) else content
         if block.call in self.waiting:
@@ -180,7 +180,7 @@ class _MessageBuilder:
 
 
 def with_plain_name(call: ToolCall) -> ToolCall:
-    """Return the call under a name that every provider accepts. Tools of other programs may have any name."""
+    """Return the call under a name every provider accepts, unlike some of other programs."""
     if _PLAIN_NAME.fullmatch(call.name):
         return call
     return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
@@ -190,7 +190,7 @@ def with_plain_name(call: ToolCall) -> ToolCall:
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
-    """Whether a step or user message begins at `seq`, and no later result answers an earlier call."""
+    """Whether a message begins at `seq`, and no later result answers an earlier call."""
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     before = branch.last_reply_before(seq)

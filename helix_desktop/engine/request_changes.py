@@ -59,7 +59,7 @@ class ChangePlace:
 def find_changes_between_requests(
     recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
 ) -> list[ChangePlace]:
-    """Return changes by the facts from `after` to `until`. `head`, `head_now`: the tools before and now."""
+    """Return changes by the facts from `after` to `until`. `head`s: tools before and now."""
     found = list(_changed_tools(head, head_now))
     covers = {one.fact.fold: one.fact for one in recorded_facts[:until] if isinstance(one.fact, facts.Folded)}
     batches: dict[str, str] = {}
@@ -135,7 +135,7 @@ def _range_of_differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
 
 
 def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
-    """Return the first fact that this one shows differently, 0 for system prompt or tools, or None."""
+    """Return the first fact shown differently, 0 for system prompt or tools, or None."""
     match fact:
         case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
             return 0

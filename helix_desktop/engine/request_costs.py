@@ -93,7 +93,7 @@ class _AskedRequest:
 
     @property
     def cached_tokens(self) -> int:
-        """Return how many tokens the provider reported as cached, or all of them if it reports no writing."""
+        """Return the tokens reported as cached, or all if no writing is reported."""
         usage = self.reply.usage
         return usage.cache_read + usage.cache_write if usage.cache_write else usage.input
 
@@ -115,7 +115,7 @@ class RequestCostReader:
     def explain_and_remember_reply(
         self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View
     ) -> RequestCost:
-        """Explain the request of a step, and remember it for the next one. `view`: the view that was sent."""
+        """Explain a step's request, and remember it for the next. `view`: what was sent."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
         if not reply.seconds:  # Imported replies have only an end time, so their start is estimated.
@@ -177,7 +177,7 @@ class RequestCostReader:
         )
 
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
-        """Return the changes between two requests. Folds made after the cache had expired cost nothing."""
+        """Return changes between two requests, without folds after the cache had expired."""
         found = find_changes_between_requests(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
         heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
@@ -187,7 +187,7 @@ class RequestCostReader:
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
     def _readable_tokens(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
-        """Return how much the provider could read: up to an earlier request's end before the first difference."""
+        """Return how far it could read: to an earlier request's end before a difference."""
         if before is None or not same:
             return 0
         if same == len(before.pieces):
@@ -244,7 +244,7 @@ class RequestCostReader:
         return (Cause(CauseKind.NOT_KEPT),)
 
     def _note_request_aside(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> None:
-        """Remember the last request if this one is smaller, almost all cached, and so continues something else."""
+        """Remember the last request if this one continues something else: small and cached."""
         model, usage = now.reply.model, now.reply.usage
         if usage.input >= self._aside.get(model, 0):
             self._aside.pop(model, None)
@@ -255,7 +255,7 @@ class RequestCostReader:
             self._aside[model] = before.reply.usage.input
 
     def _joins_requests(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> bool:
-        """Whether two parallel requests were joined, judging by much more new text than was recorded."""
+        """Whether two parallel requests were joined, as much more is new than was recorded."""
         aside, whole = self._aside.get(now.reply.model, 0), now.reply.usage.input
         recorded = sum(piece.tokens for piece in now.pieces[same:])
         growth = whole - before.reply.usage.input if before else 0
@@ -378,7 +378,7 @@ def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> Mod
 
 
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
-    """Return the billed tokens up to each piece's end: known ones as before, new ones in proportion."""
+    """Return the billed tokens up to each piece's end: as before, then in proportion."""
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
     if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
@@ -425,7 +425,7 @@ def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
-    """Return the changes after the last equal piece, because only these changed something that was sent."""
+    """Return the changes after the last equal piece: only these changed what was sent."""
     last = first_seq_in_piece(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)

@@ -30,7 +30,7 @@ WHY = "the next request would not fit"
 
 @dataclass(frozen=True, slots=True)
 class ShortenerSupport:
-    """What `ConversationFolding` provides. `wait_for_fold` returns False if the fold was cancelled."""
+    """What `ConversationFolding` provides. `wait_for_fold`: False if it was cancelled."""
 
     situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
@@ -116,7 +116,7 @@ class RequestShortener:
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _try_handover(self) -> None:
-        """Ask a model for a handover, unless handovers failed too often, waiting has failed or no time is left."""
+        """Ask a model for a handover, unless too many failed, or no time is left."""
         situation = self._aid.situation()
         span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
         left = situation.policy.panic_wait - self._waited
@@ -140,7 +140,7 @@ class RequestShortener:
             writing.cancel()
 
     async def _excerpt_largest_parts(self, least: float) -> None:
-        """Shorten parts of more than `least` tokens anywhere, largest first, until the request fits."""
+        """Shorten parts of more than `least` tokens, largest first, until the request fits."""
         for _, ref in sorted(self._find_large_parts(least), reverse=True):
             if self._target_is_met():
                 return

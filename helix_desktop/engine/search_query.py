@@ -31,7 +31,7 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SearchFilters:
-    """Filters of a search; 0 or empty excludes nothing. `by`: user, agent or tool. Times: seconds since 1970."""
+    """Filters of a search. `by`: user, agent or tool. Times are in seconds since 1970."""
 
     tool: str = ""
     file: str = ""
@@ -74,7 +74,7 @@ def _time_of_date(value: str) -> float:
 
 
 def stem_of_word(word: str) -> str:
-    """Return the stem of an English or German word. Short words and those of other languages are unchanged."""
+    """Return the stem of an English or German word. Short and other words stay unchanged."""
     low = word.casefold().rstrip("*")
     if not re.fullmatch("[a-zäöüß]+", low):
         return low

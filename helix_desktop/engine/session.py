@@ -69,7 +69,7 @@ class Session:
     def send_message(
         self, parts: tuple[facts.UserPart, ...], *, steer: bool = False, rewinds_to: int | None = None
     ) -> None:
-        """Send a message now, or when the turn is over. `steer`: send it after the turn's current step."""
+        """Send a message now, or after the turn. `steer`: after the turn's current step."""
         if self.agent:
             raise ActionRefused(
                 f"{self.agent} is working in this conversation.",

@@ -89,7 +89,7 @@ async def turn_without_lease(_conversation: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """Waits for the turn's end, or with `steer` for the next step. `rewinds_to`: the fact to rewind to first."""
+    """Waits for the turn's end, or with `steer` for the next step. May rewind first."""
 
     parts: tuple[facts.UserPart, ...]
     steer: bool

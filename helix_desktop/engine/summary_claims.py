@@ -145,7 +145,7 @@ class _KnownWords:
         return chain.from_iterable(map(_WORD.findall, self._pieces()))
 
     def _pieces(self) -> Iterator[str]:
-        """Return the lines of all sources. Long lines are cut, because searching one would block other threads."""
+        """Return the lines of all sources. Long ones are cut, as searching one is slow."""
         lines = (line for text in self._sources.unpack_texts() for line in text.splitlines())
         return (line[at : at + SEARCHED_PIECE] for line in lines for at in range(0, len(line), SEARCHED_PIECE))
 
@@ -219,7 +219,7 @@ class _KnownWords:
 
 
 def _demand_parts(sentence: str) -> list[str]:
-    """Return the parts of a sentence that state an order, or all of it, or nothing if it describes a state."""
+    """Return a sentence's parts that state an order, or all of it, or nothing for a state."""
     if _STATE.search(sentence) or not _ORDERED.search(sentence):
         return []
     parts = [part for part in _PARTS.split(sentence) if _ORDERED.search(part) and len(_stems_of(part)) >= LEAST_WORDS]

@@ -28,7 +28,7 @@ Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words i
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS) -> str:
-    """Return the best passages in order, the whole text if it is short, or nothing if no word occurs."""
+    """Return the best passages in order, or all of a short text, or nothing."""
     if not (hits := _lines_with_words(lines, words)):
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:

@@ -168,7 +168,7 @@ class ToolCallRunner:
         return [one.seq for one in recorded[: len(results)]]
 
     async def _record_remaining_results(self, results: Sequence[CallResult], recorded_seqs: Sequence[int]) -> None:
-        """Record the other results together with all excerpts. After a stop, results are not shortened."""
+        """Record the other results and all excerpts together. After a stop, none is shortened."""
         last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
         try:
             folds = await self.folding.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
@@ -178,7 +178,7 @@ class ToolCallRunner:
         await self._record_results_and_return_seqs(last, folds)
 
     async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[CallResult]]) -> None:
-        """Record the results that there are. The other calls get a result that says that they were stopped."""
+        """Record finished results. Other calls get a result that says they were stopped."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[CallResult] = []
         for call, task in itertools.zip_longest(calls, tasks):
@@ -195,7 +195,7 @@ class ToolCallRunner:
         return CallResult(ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), "")
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:
-        """Return the tool repeated most often with equal results, or 0 times if there were other calls between."""
+        """Return the tool repeated most often with equal results, without other calls between."""
         if not self._lately:
             return "", 0
         most, count = Counter(self._lately).most_common(1)[0]

@@ -75,7 +75,7 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
 
 
 def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
-    """Return a call's pattern, command, path or first text, and for a search the path in which it searches."""
+    """Return a call's pattern, command, path or first text, and for a search its path."""
     looked_at = arguments[:SEARCHED_ARGUMENTS]
     values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
     found = {key: _unescape_json(values[key]) for key in _SUBJECT_KEYS if key in values}
@@ -130,7 +130,7 @@ def _path_argument(values: Mapping[str, object]) -> str:
 
 
 def describe_failure(text: str, *, ok: bool, command: bool) -> str:
-    """Return the last lines of an output that say why the call failed, or nothing if it did not fail."""
+    """Return the last lines that say why the call failed, or nothing if it did not."""
     ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
         return ended.strip() if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip()) else ""
@@ -185,7 +185,7 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
 
 
 def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str) -> str:
-    """Return what two attempts at the same thing share: the tool, and a command's last program or the file."""
+    """Return what two attempts share: the tool, and a command's last program or the file."""
     if not command:
         return f"{tool} {_path_argument(values)}".strip()
     last = (

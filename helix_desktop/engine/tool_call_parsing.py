@@ -44,7 +44,7 @@ class CurrentTurn:
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
-    """Return the name of the offered tool that is meant, for example `read` for `functions.read:0`."""
+    """Return the offered tool that is meant, as `read` for `functions.read:0`."""
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
     alike = [one for one in offered if one.lower() == plain]
     return alike[0] if name not in offered and len(alike) == 1 else name

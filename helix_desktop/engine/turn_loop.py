@@ -68,7 +68,7 @@ def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
 def build_note_facts(
     wanted: Iterable[StandingNote], services: SessionServices, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
-    """Return new or changed notes as messages at the end, so that everything before them stays cached."""
+    """Return new or changed notes as messages at the end, so the rest stays cached."""
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:
         seq, said = notes.get(note.by, (0, ""))
@@ -86,7 +86,7 @@ def build_note_facts(
 
 
 class TurnLoop:
-    """One turn. `run_turn` records everything, including its end, and leaves no call without a result."""
+    """One turn. `run_turn` also records its end, and leaves no call without a result."""
 
     def __init__(
         self,

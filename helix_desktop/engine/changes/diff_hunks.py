@@ -238,7 +238,7 @@ class LetterRange(NamedTuple):
 
 
 def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], list[LetterRange]]:
-    """Return what differs in the old and in the new line, or nothing if the lines are too different."""
+    """Return what differs in each line, or nothing if they are too different."""
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)

@@ -34,7 +34,7 @@ class PathKind(StrEnum):
 
 
 class TreeItem(NamedTuple):
-    """What is at a path. `content`: a file's SHA-256, a link's target or a twin's path. `size`: a file's bytes."""
+    """What is at a path. `content`: a file's SHA-256, a link's target or a twin's path."""
 
     kind: PathKind
     mode: int

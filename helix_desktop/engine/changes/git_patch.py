@@ -1,4 +1,4 @@
-"""Writes changes as a patch for `git apply`. Text is written as hunks, and a binary file as a whole."""
+"""Writes changes as a patch for `git apply`: text as hunks, binary files whole."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
 def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
-    """Format a file's change, given its item and content before and after. Empty if git cannot express it."""
+    """Format a change, given the item and content before and after, if git can express it."""
     if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)

@@ -12,7 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class UndoOutlook(StrEnum):
-    """What an undo would do: restore the file, nothing (already undone), or conflict with a later change."""
+    """What an undo would do: restore, nothing (already undone), or conflict with a later change."""
 
     RESTORE = "restore"
     ALREADY = "already"
@@ -42,7 +42,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class TurnOfChanges:
-    """A turn from message `seq` to fact `end`. Turns that were undone together are one, up to turn `last`."""
+    """A turn from message `seq` to fact `end`. Turns undone together are one, up to turn `last`."""
 
     number: int
     seq: int
@@ -97,7 +97,7 @@ class UncoveredPath:
 
 
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Group changes by turn. Turns without changes are included, because their sub-agents may have made some."""
+    """Group changes by turn. Sub-agents of turns without changes may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0

@@ -33,7 +33,7 @@ class FoldDocument:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlan:
-    """What a document is made from, besides the written text. `limit`: the most tokens of the whole document."""
+    """What a document is made from, besides the text. `limit`: the most tokens of it all."""
 
     plan: FoldPlan
     fold: str
@@ -45,7 +45,7 @@ class DocumentPlan:
 
 
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
-    """Build the text: sections for a handover or truncation, otherwise a list, with the missing details."""
+    """Build the text, in sections or as a list, with the details that are missing."""
     room = min(making.critical, making.limit // 2)
     named = _format_list_of_newest_outputs(making, tokens)
     shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
@@ -70,7 +70,7 @@ def format_document_header(making: DocumentPlan) -> str:
 
 
 def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -> str:
-    """List the newest outputs that the document replaces, with as much of each hash as a recall needs."""
+    """List the newest outputs that the document replaces, with short hashes."""
     if not STRATEGIES[making.plan.kind].sections:
         return ""
     stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]

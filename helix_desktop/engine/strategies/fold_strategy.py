@@ -70,7 +70,7 @@ class FoldStrategy:
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:
-    """Return the first message that stays: that of the last turn, or of a running turn's last steps."""
+    """Return the first message that stays: the last turn's, or that of a running turn's last steps."""
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
         return 1
@@ -81,7 +81,7 @@ def first_seq_of_tail(situation: FoldSituation) -> int:
 
 
 def first_seq_kept_in_panic(situation: FoldSituation) -> int:
-    """Return the first message that stays in panic. At most a quarter of the window stays, but at least a step."""
+    """Return the first message that stays in panic: a quarter of the window, at least a step."""
     meter = situation.meter
     # Everything that folds can shorten. A large system prompt leaves little of the window for it.
     foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])

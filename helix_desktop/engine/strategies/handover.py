@@ -29,7 +29,7 @@ _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around hea
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
-    """Return a plan if the policy wants a handover now, because it pays or the window is almost full."""
+    """Return a plan if the policy wants a handover now: it pays, or the window is almost full."""
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
@@ -56,7 +56,7 @@ def tokens_at_which_handover_must_start(situation: FoldSituation) -> float:
 
 
 def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
-    """Return how long the context must be for a handover that only saves money. Before a pause, less is enough."""
+    """Return from which size a handover may pay. Before a pause, less is enough."""
     policy, window = situation.policy, situation.meter.window
     floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
     return min(floor, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE) if situation.is_pausing else floor
@@ -93,7 +93,7 @@ def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
 
 
 def expected_fold_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
-    """Return a fold's cost in fresh input tokens. `of_transcript`: the writer reads an uncached transcript."""
+    """Return a fold's cost in fresh input tokens. `of_transcript`: nothing is cached."""
     by_main, by_fast = _costs_by_main_and_fast_model(situation, span, of_transcript=of_transcript)
     by_itself = by_fast is None or (not of_transcript and should_main_model_write(situation, span))
     return by_main if by_itself or by_fast is None else by_fast
@@ -122,7 +122,7 @@ def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
 
 
 def expected_document_tokens(situation: FoldSituation) -> int:
-    """Return the mean size of the handovers so far, or the usual size, up to a tenth of the window."""
+    """Return the handovers' mean size, or the usual size, up to a tenth of the window."""
     branch = situation.branch
     mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED_TOKENS
     return min(mean, situation.meter.window // 10)

@@ -128,7 +128,7 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 
 
 def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
-    """Return all parts of the context and the first fact of each. Older messages are in growing groups."""
+    """Return all parts of the context, older ones in groups, and the first fact of each."""
     branch, factor = situation.branch, situation.meter.factor
     items = branch.items[-EXAMINED_ITEMS:]
     exact = items[0].first if items else 0
@@ -164,7 +164,7 @@ def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> li
 
 
 def _least_size_of_clearable_part(situation: FoldSituation) -> float:
-    """Return how many tokens a part must have to be worth clearing. A recall rereads the whole context."""
+    """Return how long a part must be to be worth clearing. A recall rereads everything."""
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 
@@ -220,7 +220,7 @@ def is_cache_cold(situation: FoldSituation) -> bool:
 
 
 def seconds_until_cold(situation: FoldSituation) -> float:
-    """Return how long the provider keeps what the last step sent. The result is negative if that time is over."""
+    """Return how long the provider keeps what the last step sent, or a negative number."""
     times, life = situation.branch.step_times, cache_lifetime(situation.state)
     refreshes = (
         context_usage.keep_alive_times_and_usages_since(situation.state, seq) for seq in situation.branch.steps[-1:]
@@ -242,7 +242,7 @@ def cache_lifetime(state: ConversationState) -> float:
 
 
 def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
-    """Return the two lines of a marker. `part`: whether the second line says that a part can be requested."""
+    """Return a marker's two lines. `part`: the second says that a part can be requested."""
     line = " ".join(about.split())
     return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
 
@@ -268,7 +268,7 @@ def content_to_store(arguments: str) -> str:
 
 
 def summarise_arguments(arguments: str) -> str:
-    """Return the arguments' short values on one line, or the long ones if there are no others, cut to a limit."""
+    """Return the arguments' short values on one line, or the long ones if there are no others."""
     values = parse_json_or_none(arguments)
     if values is None:
         values = arguments

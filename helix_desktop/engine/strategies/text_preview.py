@@ -123,7 +123,7 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
-    """Return headings and signatures from line `first` on, or the first lines of ranges if there are too few."""
+    """Return headings and signatures from line `first` on, or ranges if there are too few."""
     room = int(tokens * CHARACTERS_PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     named = [

@@ -1,4 +1,4 @@
-"""Truncation, the last measure: details, the task list and hashes replace older messages. It needs no model."""
+"""Truncation, the last measure: details, tasks and hashes replace older messages."""
 
 from collections.abc import Sequence
 from dataclasses import replace
