@@ -20,13 +20,12 @@ class ContextMeter(QWidget):
     """A bar of the kinds, in the order of `ContextKind`, on the free part of the window."""
 
     def __init__(self, theme: Theme, *, height: int = 5, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, accessibleName=tr("Context"))
         self._theme = theme
         self._height = height
         self._parts: MeterParts = ()
         self._window = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName(tr("Context"))
         theme.changed.connect(self.updateGeometry)
         theme.changed.connect(self.update)
 

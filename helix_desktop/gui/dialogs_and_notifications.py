@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,6 @@ class DialogsAndNotifications(QObject):
         window.window_actions.set_action_handler("compare-presets", self.open_replay_lab_for_last_conversations)
         window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
-        self._histories: history_import_port.HistoryImportPort | None = None
         self._agents: ConnectedAgents | None = None
         welcome.became_ready.connect(self._find_histories_for_welcome_page)
 
@@ -223,14 +222,13 @@ class DialogsAndNotifications(QObject):
 
     # --- Conversations of other programs
 
+    @cached_property
     def _history_importer(self) -> history_import_port.HistoryImportPort:
-        if self._histories is None:
-            self._histories = self._installation.histories_for_import(self._window.workbenches)
-        return self._histories
+        return self._installation.histories_for_import(self._window.workbenches)
 
     def _find_histories_for_welcome_page(self) -> None:
         """Who starts with an empty program is told what is there to begin with."""
-        window, importer = self._window, self._history_importer()
+        window, importer = self._window, self._history_importer
 
         async def find_and_describe_newest() -> tuple[Sequence[HistoryGroup], list[HistoryDetails]]:
             groups = await importer.find_history_groups()
@@ -261,7 +259,7 @@ class DialogsAndNotifications(QObject):
         dialog = ImportConversationsDialog(
             window,
             window.background_runner,
-            self._history_importer(),
+            self._history_importer,
             window.settings,
             self._show_imported_conversations,
             window.refresh_conversations,

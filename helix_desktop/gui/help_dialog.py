@@ -46,8 +46,7 @@ class HelpPage(QTextBrowser):
     """A page of the help. Its pictures are never wider than the page, and its paragraphs stand apart."""
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setOpenLinks(False)
+        super().__init__(parent, openLinks=False)
         self.setAccessibleName(tr("Help"))
         self.sourceChanged.connect(self._set_margins_and_picture_widths)  # Going back emits this signal, too.
 

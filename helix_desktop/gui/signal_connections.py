@@ -135,7 +135,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
     side.workspace_menu_wanted.connect(lambda at: window.rail.show_workspace_menu(window.showing.workspace_id, at))
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
-    window.palette_box.closed.connect(lambda: _focus_composer_in_chat(window))
+    window.palette_box.closed.connect(window.focus_current_composer)
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
     on("new", lambda: _begin_new_conversation(window))
     on("new-copy", lambda: _ask_to_begin_in_copy(window))
@@ -210,11 +210,6 @@ def _run_and_show_begun_conversation(window: MainWindow, bench: Workbench, work:
 def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
     if found := window.sidebar.list.find_neighbour_conversation(steps):
         window.go_to_conversation(found)
-
-
-def _focus_composer_in_chat(window: MainWindow) -> None:
-    if window.showing.page == "chat":
-        window.chat.composer.text.setFocus()
 
 
 def _wire_top_bar(window: MainWindow) -> None:

@@ -152,11 +152,10 @@ class ActionRegistry(QObject):
         self._declared = {each.id: each for each in declare_actions()}
         self._actions: dict[str, QAction] = {}
         for each in self._declared.values():
-            made = QAction(each.title, self, enabled=False)
+            made = QAction(each.title, self, enabled=False, autoRepeat=each.id not in QUESTION_ACTIONS)
             made.setObjectName(each.id)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
             # Otherwise, a key that is held down too long would also answer the next question.
-            made.setAutoRepeat(each.id not in QUESTION_ACTIONS)
             kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
             made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))
             self._actions[each.id] = made

@@ -24,26 +24,18 @@ KEPT_PAGES = 40
 
 
 class EntryColumn(IntEnum):
+    """The columns, from left to right. `EntrySort` has the same names."""
+
     SOURCE = 0
     TOOL = 1
     SIZE = 2
     TOKENS = 3
     USES = 4
-    STORED = 5
+    TIME = 5
     RECALLED = 6
     HASH = 7
 
 
-SORT_BY_COLUMN = {
-    EntryColumn.HASH: EntrySort.HASH,
-    EntryColumn.TOOL: EntrySort.TOOL,
-    EntryColumn.SOURCE: EntrySort.SOURCE,
-    EntryColumn.SIZE: EntrySort.SIZE,
-    EntryColumn.TOKENS: EntrySort.TOKENS,
-    EntryColumn.USES: EntrySort.USES,
-    EntryColumn.STORED: EntrySort.TIME,
-    EntryColumn.RECALLED: EntrySort.RECALLED,
-}
 NUMERIC_COLUMNS = frozenset({EntryColumn.SIZE, EntryColumn.TOKENS, EntryColumn.USES})
 
 
@@ -55,7 +47,7 @@ def column_title(column: EntryColumn) -> str:
         EntryColumn.SIZE: tr("Size"),
         EntryColumn.TOKENS: tr("Tokens"),
         EntryColumn.USES: tr("Uses"),
-        EntryColumn.STORED: tr("Stored"),
+        EntryColumn.TIME: tr("Stored"),
         EntryColumn.RECALLED: tr("Last recalled"),
     }[column]
 
@@ -276,6 +268,6 @@ _CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
     EntryColumn.SIZE: lambda row, _: format_byte_size(row.stored.size),
     EntryColumn.TOKENS: lambda row, _: format_number(row.tokens) if row.tokens else "–",
     EntryColumn.USES: lambda row, _: format_number(row.uses),
-    EntryColumn.STORED: lambda row, now: format_time_ago(row.time, now),
+    EntryColumn.TIME: lambda row, now: format_time_ago(row.time, now),
     EntryColumn.RECALLED: lambda row, now: format_time_ago(row.recalled, now) if row.recalled else "–",
 }

@@ -26,8 +26,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.engine.cache_entry_rows import EntrySort
 from helix_desktop.gui.cache import entries_model
-from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, SORT_BY_COLUMN, EntryColumn
+from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, EntryColumn
 from helix_desktop.gui.shared.list_row_model import Index
 from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
@@ -44,13 +45,13 @@ WIDTHS = {
     EntryColumn.SIZE: (100, 82),
     EntryColumn.TOKENS: (106, 78),
     EntryColumn.USES: (78, 58),
-    EntryColumn.STORED: (140, 112),
+    EntryColumn.TIME: (140, 112),
     EntryColumn.RECALLED: (128, 98),
 }
 COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These columns are hidden first if room is short.
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
-_MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})
+_MUTED = frozenset({EntryColumn.TIME, EntryColumn.RECALLED})
 _KEYS_OF_QT = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Home, Qt.Key.Key_End)
 
 
@@ -169,7 +170,7 @@ class EntryTable(QTableView):
         header.setSortIndicatorShown(True)
         header.setSectionsClickable(True)
         header.setHighlightSections(False)
-        header.setSortIndicator(EntryColumn.STORED, Qt.SortOrder.DescendingOrder)
+        header.setSortIndicator(EntryColumn.TIME, Qt.SortOrder.DescendingOrder)
         header.sortIndicatorChanged.connect(self._sort_and_scroll_to_top)
         self.entries.modelReset.connect(self._update_sort_indicator)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -310,9 +311,8 @@ class EntryTable(QTableView):
     def _sort_and_scroll_to_top(self, section: int, order: Qt.SortOrder) -> None:
         self.clear_current_row()
         self.verticalScrollBar().setValue(0)
-        self.entries.set_sort_order(
-            SORT_BY_COLUMN[EntryColumn(section)], descending=order is Qt.SortOrder.DescendingOrder
-        )
+        sort = EntrySort[EntryColumn(section).name]
+        self.entries.set_sort_order(sort, descending=order is Qt.SortOrder.DescendingOrder)
 
     def _show_column_menu(self, place: QPoint) -> None:
         header = self.horizontalHeader()

@@ -176,11 +176,10 @@ class ChangedFilesList(QListView):
     row_opened = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, uniformItemSizes=False)
         self.files = ChangedFilesModel(self)
         self.setModel(self.files)
         self.setItemDelegate(_ChangesRowDelegate(theme, self))
-        self.setUniformItemSizes(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(tr("Changed files"))
         self.selectionModel().currentChanged.connect(self._emit_opened_row)

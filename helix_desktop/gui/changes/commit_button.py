@@ -73,14 +73,13 @@ class CommitButton(QPushButton):
     notice_wanted = Signal(str)
 
     def __init__(self, doing: BackgroundRunner, parent: QWidget) -> None:
-        super().__init__(tr("Commit…"), parent)
+        super().__init__(tr("Commit…"), parent, autoDefault=False)
         self._doing = doing
         self._changes: FileChanges | None = None
         self._conversation = ""
         self._files: Sequence[FileChange] = ()
         self._has_git = True
         self._unused_messages: dict[str, str] = {}  # Unused commit messages, by conversation.
-        self.setAutoDefault(False)
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._set_up_git_or_show_commit_dialog())
 

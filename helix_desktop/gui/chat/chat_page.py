@@ -41,7 +41,7 @@ class ChatPage(QWidget):
         doing: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(parent, acceptDrops=True)
         self._theme = theme
         self._state_file = state_file
         self.session: Session | None = None
@@ -53,7 +53,6 @@ class ChatPage(QWidget):
         self.bridge = EventBridge(self)
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Updates the next message's price.
         self.setProperty("look", "page")
-        self.setAcceptDrops(True)
         self.transcript = transcript
         self.approvals = PermissionQuestionPanel(theme, self)
         self.way_on = TurnEndHelpLine(theme, self)

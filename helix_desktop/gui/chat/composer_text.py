@@ -38,7 +38,7 @@ class ComposerTextEdit(QPlainTextEdit):
     queued_message_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, tabChangesFocus=True)
         self._theme = theme
         self._composing = False
         self._history: list[str] = []
@@ -50,7 +50,6 @@ class ComposerTextEdit(QPlainTextEdit):
         self._asked: CompletionRequest | None = None
         self.setProperty("look", "bare")
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setTabChangesFocus(True)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)

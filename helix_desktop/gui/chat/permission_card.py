@@ -114,7 +114,7 @@ class PermissionQuestionCard(QWidget):
     answered = Signal(object)
 
     def __init__(self, theme: Theme, question: PermissionQuestion, parent: QWidget, uncovered: str = "") -> None:
-        super().__init__(parent)
+        super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
@@ -124,7 +124,6 @@ class PermissionQuestionCard(QWidget):
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
         widgets.set_surface_look(self, "ask")
-        self.setAccessibleName(build_question_announcement(question))
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
         if who := describe_asking_agent(question):

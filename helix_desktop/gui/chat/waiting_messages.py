@@ -18,11 +18,9 @@ class OneLineLabel(QLabel):
     """Shows as much of a text as fits on one line."""
 
     def __init__(self, words: str, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, textFormat=Qt.TextFormat.PlainText, text=words)
         self._words = words
-        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.setText(words)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -36,10 +34,9 @@ class WaitingMessageList(QWidget):
     discarding = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, accessibleName=tr("Queued messages"))
         self._rows = build_column(owner=self, margins=0, spacing=4)
         self.setProperty("look", "plain")
-        self.setAccessibleName(tr("Queued messages"))
         self.hide()
 
     @property
@@ -61,9 +58,8 @@ class WaitingMessageList(QWidget):
         words.setToolTip(safe_tooltip(text[:2_000]))
         line = build_row(waits, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
         for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.discarding)):
-            button = build_push_button(name, row, partial(signal.emit, index), "link")
-            button.setAccessibleName(f"{name}: {short[:80]}")
-            line.addWidget(button)
+            act = partial(signal.emit, index)
+            line.addWidget(build_push_button(name, row, act, "link", name=f"{name}: {short[:80]}"))
         row.show()
         return row
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -231,11 +232,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         )
 
     def _confirm_connection_change(self, row: connected_agents.ConnectedAgentRow, difference: str) -> None:
-        def change_configuration() -> None:
-            self._run_and_refresh(self._agents.change_agent_configuration(row.name))
-
+        change = partial(self._agents.change_agent_configuration, row.name)
         title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(agent=row.title)
-        ask_to_confirm(self, title, difference, tr("Change the file"), change_configuration)
+        ask_to_confirm(self, title, difference, tr("Change the file"), lambda: self._run_and_refresh(change()))
 
     def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
         self._words.hide()

@@ -54,8 +54,6 @@ def group_models(
 
 
 def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
-    if not wanted:
-        return True
     text = f"{model.name} {model.provider} {' '.join(model_abilities(model))}".casefold()
     return all(word in text for word in wanted)
 

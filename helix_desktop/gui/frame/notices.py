@@ -34,7 +34,7 @@ class Notices(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget, reserved_height_below: Callable[[], int] = lambda: 0) -> None:
         """`reserved_height_below` returns the height to keep free, so that the composer stays visible."""
-        super().__init__(parent)
+        super().__init__(parent, accessibleName=tr("Notice"))
         self._theme = theme
         self._reserved_height_below = reserved_height_below
         self._undo: Callable[[], object] | None = None
@@ -43,11 +43,9 @@ class Notices(QWidget):
         self._offers_more_than_undo = False  # True if the offer is not an undo.
         self._waiting_offers: list[Callable[[], None]] = []
         set_surface_look(self, "notice")
-        self.setAccessibleName(tr("Notice"))
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
-        self._close = build_push_button("", self, self._close_notice_and_show_waiting_offer)
-        self._close.setAccessibleName(tr("Dismiss"))
+        self._close = build_push_button("", self, self._close_notice_and_show_waiting_offer, name=tr("Dismiss"))
         build_row((self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8)
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._close_notice_unless_in_use)

@@ -23,9 +23,8 @@ class ProgressDialog(TransientDialog):
     def __init__(self, words: str, parent: QWidget) -> None:
         super().__init__(words, parent, 380)
         self._words = build_plain_label(words, parent=self, wraps=False)
-        self._bar = QProgressBar(self)
+        self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
-        self._bar.setTextVisible(False)
         self._bar.setAccessibleName(words)
         self._progress_label = build_plain_label("", "small", self, wraps=False)
         line = build_row((self._progress_label, 1), build_push_button(tr("Stop"), self, self.reject))

@@ -24,13 +24,11 @@ class SideBySide(QSplitter):
     closing_wanted = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(Qt.Orientation.Horizontal, parent)
+        super().__init__(Qt.Orientation.Horizontal, parent, handleWidth=1, childrenCollapsible=False)
         self._theme = theme
         self._headings: dict[ChatPage, tuple[QWidget, ElidedLabel, QWidget]] = {}
         self._titles: Mapping[ChatPage, str] = {}
         self._current: ChatPage | None = None
-        self.setHandleWidth(1)
-        self.setChildrenCollapsible(False)
         self.setMinimumWidth(1)  # The window may become narrower than two sides.
         QApplication.instance().focusChanged.connect(self._report_side_with_focus)  # type: ignore[union-attr]
 

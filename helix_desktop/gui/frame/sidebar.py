@@ -37,13 +37,11 @@ class ConversationSearchField(QLineEdit):
     list_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, placeholderText=tr("Search everything"), clearButtonEnabled=False)
         self._theme = theme
         self._key = widgets.build_plain_label("", "kbd", self, wraps=False)
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.setPlaceholderText(tr("Search everything"))
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
-        self.setClearButtonEnabled(False)
         self.textChanged.connect(lambda _text: self._place_shortcut_label())
 
     def show_shortcut_in_field(self, shortcut: str) -> None:
@@ -87,13 +85,12 @@ class Sidebar(QWidget):
     sharing_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, minimumWidth=200)
         self._theme = theme
         self._rows: Sequence[ConversationListRow] = ()
         self._folder = ""
         self._shown_place = ""
         widgets.set_surface_look(self, "side")
-        self.setMinimumWidth(200)
         self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")
         self._path = widgets.build_plain_label("", "path", self, wraps=False)

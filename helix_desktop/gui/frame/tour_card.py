@@ -24,12 +24,11 @@ class HighlightRing(QWidget):
     """Shades the whole window except for one outlined area."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, focusPolicy=Qt.FocusPolicy.NoFocus)
         self._theme = theme
         self.highlighted_area = QRect()
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def highlight_area(self, place: QRect) -> None:
         if place != self.highlighted_area:
@@ -53,10 +52,9 @@ class HighlightRing(QWidget):
 
 class TourStepCard(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, accessibleName=tr("Tour"))
         set_surface_look(self, "card")
         self.setObjectName("tour")  # The window's Tab order refers to the card by this name.
-        self.setAccessibleName(tr("Tour"))
         self.number = build_plain_label("", "small", self, wraps=False)
         self.title, self.words = build_plain_label("", "title", self), build_plain_label("", "", self)
         self.offer = build_push_button("", self)

@@ -30,9 +30,8 @@ class WelcomePage(QWidget):
     bring_in_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, acceptDrops=True)
         widgets.set_surface_look(self, "inspector")
-        self.setAcceptDrops(True)
         hero = tr("An agent that remembers everything,\nand lets you undo anything")
         about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
         labels = [widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]

@@ -31,7 +31,7 @@ class WorkspaceButton(QAbstractButton):
     dropped = Signal()
 
     def __init__(self, theme: Theme, row: WorkspaceListRow, number: int, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, checkable=True)
         self._theme = theme
         colour = row.workspace_colour
         self._colour = QColor(colour if QColor.isValidColorName(colour) else "#4a5fa5")
@@ -40,7 +40,6 @@ class WorkspaceButton(QAbstractButton):
         self._pressed_at: int | None = None
         self._is_dragged = False
         self._title = row.name  # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
-        self.setCheckable(True)
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -133,13 +132,12 @@ class WorkspaceRail(QWidget):
     add_action_wanted = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, accessibleName=tr("Workspaces"))
         self._theme = theme
         self._buttons: list[WorkspaceButton] = []
         widgets.set_surface_look(self, "rail")
         self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
-        self.setAccessibleName(tr("Workspaces"))
         self._rows: Sequence[WorkspaceListRow] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
         self._inside = widgets.build_surface(self, "plain")

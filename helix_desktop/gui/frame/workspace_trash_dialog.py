@@ -57,9 +57,7 @@ class WorkspaceTrashDialog(TransientDialog):
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
         restore, delete = tr("Restore"), tr("Delete permanently…")
         for text, act in ((restore, self._restore_workspace), (delete, self._ask_delete_workspace)):
-            button = build_push_button(text, card, partial(act, row), "link")
-            button.setAccessibleName(f"{text}: {row.name}")
-            line.addWidget(button)
+            line.addWidget(build_push_button(text, card, partial(act, row), "link", name=f"{text}: {row.name}"))
         return card
 
     def _restore_workspace(self, row: WorkspaceListRow) -> None:

@@ -33,10 +33,9 @@ class ContextPanel(QWidget):
     side_panel_wanted = Signal()
 
     def __init__(self, theme: Theme, window: QWidget) -> None:
-        super().__init__(window)
+        super().__init__(window, accessibleName=tr("Context"))
         self._theme, self._opener, self._window = theme, window, window
         set_surface_look(self, "box")
-        self.setAccessibleName(tr("Context"))
         self.figures = BoxesView(theme, self, pad=(0, 0))
         self.figures.setAccessibleName(tr("Context"))
         self.policy = PolicyChoicePill(tr("Preset"), self)

@@ -105,9 +105,8 @@ class ReplayLabDialog(TransientDialog):
         share, *others = map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view))
         dollars = outcome.billed * self._dollars_per_token
         words = (name, f"{format_dollars(dollars)} · {share}" if dollars else share, *others)
-        adopt = build_push_button(tr("Use this preset"), self, partial(self._adopt_policy, outcome.policy), "link")
-        adopt.setAccessibleName(f"{tr('Use this preset')}: {name}")
-        self._adopting[outcome.policy] = adopt
+        act, spoken = partial(self._adopt_policy, outcome.policy), f"{tr('Use this preset')}: {name}"
+        adopt = self._adopting[outcome.policy] = build_push_button("", self, act, "link", name=spoken)
         self._mark_policy_in_use()
         return (*(build_plain_label(each, "small", self, wraps=False) for each in words), adopt)
 

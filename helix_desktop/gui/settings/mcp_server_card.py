@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPlainTextEdit, QP
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
+from helix_desktop.gui.settings.installation_port import McpServerState
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, build_surface, set_surface_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -29,7 +29,6 @@ class McpServerCard(QWidget):
         super().__init__(parent)
         self._build_server_work, self._run_work = acts, do
         self._server = McpServerState("", "")
-        self._offered: tuple[ServerTool, ...] | None = None
         set_surface_look(self, "card")
         self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
         self._inside = build_surface(self, "plain")
@@ -58,11 +57,11 @@ class McpServerCard(QWidget):
             button.setVisible(not server.mistake)
         for button in (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove):
             button.setAccessibleName(f"{button.text()}: {server.name}")
-        if server.offered != self._offered:
-            self._offered = server.offered
+        is_new = not before.name
+        if is_new or server.offered != before.offered:
             self._show_server_tools()
         timeouts = {(each.start_seconds, each.call_seconds) for each in (before, server)}
-        if len(timeouts) > 1 or not before.name:
+        if is_new or len(timeouts) > 1:
             self._show_server_timeouts()
         if server.log != before.log:
             self._show_server_log()
@@ -92,7 +91,7 @@ class McpServerCard(QWidget):
 
     def _show_server_tools(self) -> None:
         clear_layout(self._tools)
-        for tool in self._offered or ():
+        for tool in self._server.offered:
             check = QCheckBox(tool.name, self._inside)
             check.setChecked(tool.is_enabled)
             check.setAccessibleDescription(tool.about)
@@ -130,12 +129,10 @@ class McpServerCard(QWidget):
         self._run_server_action("limit", **{name: float(value)})
 
     def _build_log_view(self) -> QPlainTextEdit:
-        log = QPlainTextEdit(self._inside)
+        log = QPlainTextEdit(self._inside, readOnly=True, tabChangesFocus=True)
         log.setProperty("look", "mono")
-        log.setReadOnly(True)
         log.setFrameShape(QFrame.Shape.NoFrame)
         log.setAccessibleName(tr("Error output"))
-        log.setTabChangesFocus(True)
         log.setFixedHeight(LOG_HEIGHT)
         return log
 

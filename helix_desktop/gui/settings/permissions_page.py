@@ -102,10 +102,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         if self._program.is_rule_too_broad(rule):
             words = tr("Too broad: also allows other programs")
             line.addWidget(widgets.build_plain_label(words, "danger", row_widget))
-        act = partial(self._remove_permission_rule, rule)
-        remove = widgets.build_push_button(tr("Remove"), row_widget, act, "link")
-        remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
-        line.addWidget(remove)
+        act, name = partial(self._remove_permission_rule, rule), tr("Remove the rule {rule}", rule=label.text())
+        line.addWidget(widgets.build_push_button(tr("Remove"), row_widget, act, "link", name=name))
         return row_widget
 
     def _build_new_rule_form(self) -> QHBoxLayout:

@@ -49,13 +49,12 @@ class ProgramSettingsPage(SettingsPage):
         return build_field_row(declared, lambda value: self._change_setting(setting, value), self.page_content)
 
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
+        self._error_label.hide()
         try:
             self._settings.change_setting(setting, value)
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
-        else:
-            self._error_label.hide()
 
 
 def describe_setting_choice(choice: str) -> str:

@@ -99,9 +99,7 @@ class ProvidersPage(SettingsPage):
         return row
 
     def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:
-        button = widgets.build_push_button(text, self.page_content, act, "link")
-        button.setAccessibleName(f"{text}: {provider.title}")
-        return button
+        return widgets.build_push_button(text, self.page_content, act, "link", name=f"{text}: {provider.title}")
 
     def _describe_provider_key(self, provider: ProviderChoice) -> str:
         if not provider.needs_key and not provider.key:

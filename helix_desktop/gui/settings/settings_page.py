@@ -23,8 +23,7 @@ class SettingsPage(QScrollArea):
     wanted = Signal(str)
 
     def __init__(self, title: str) -> None:
-        super().__init__()
-        self.setWidgetResizable(True)
+        super().__init__(widgetResizable=True)
         # The page itself does not take the focus. It only scrolls to the field that has it.
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -11,9 +11,8 @@ class ElidedLabel(QLabel):
     """`set_elided_text` its words. `least`: pixels under which nothing is shown."""
 
     def __init__(self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0) -> None:
-        super().__init__(parent)
+        super().__init__(parent, textFormat=Qt.TextFormat.PlainText)
         self._words, self._tip, self._mode, self._least = "", "", mode, least
-        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
 
     def set_elided_text(self, words: str, tip: str = "") -> None:

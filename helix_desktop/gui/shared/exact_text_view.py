@@ -25,7 +25,7 @@ class ExactTextView(QPlainTextEdit):
     reading_state_changed = Signal()
 
     def __init__(self, theme: Theme, text: str, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, readOnly=True, undoRedoEnabled=False, tabChangesFocus=True)
         self._theme = theme
         self._text = text
         self._lines = hidden_characters.marked_lines(text)
@@ -35,10 +35,7 @@ class ExactTextView(QPlainTextEdit):
         self.is_end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.setProperty("look", "code")
-        self.setReadOnly(True)
-        self.setUndoRedoEnabled(False)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setTabChangesFocus(True)
         self.setFont(theme.monospaced_font())
         option = self.document().defaultTextOption()
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # The first letter must not decide.

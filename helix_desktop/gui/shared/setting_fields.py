@@ -52,8 +52,7 @@ class LongTextField(QPlainTextEdit):
     finished = Signal()
 
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
-        super().__init__(text, parent)
-        self.setTabChangesFocus(True)
+        super().__init__(text, parent, tabChangesFocus=True)
         self._reported_text = text
 
     def focusOutEvent(self, event: QFocusEvent) -> None:

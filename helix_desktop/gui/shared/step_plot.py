@@ -79,7 +79,7 @@ class StepPlot(QWidget):
     """Wheel and keys zoom, dragging moves. A subclass says how many points there are, how high they go, and draws them."""
 
     def __init__(self, theme: Theme, parent: QWidget | None, *, height: int, empty_text: str) -> None:
-        super().__init__(parent)
+        super().__init__(parent, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         self._theme = theme
         self._height, self._empty_text = height, empty_text
         self._first, self._last = 0.0, 1.0
@@ -89,8 +89,6 @@ class StepPlot(QWidget):
         self._moved = False
         self._drawn: QPixmap | None = None
         self._drawn_for: object = None
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         theme.changed.connect(self.updateGeometry)
         theme.changed.connect(self.update)
 

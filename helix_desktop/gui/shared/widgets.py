@@ -26,6 +26,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 COLUMN = 720  # In pixels. The maximum width of the transcript and of the message box below it.
+Action = Callable[[], object]
 
 
 def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
@@ -95,10 +96,11 @@ class WrappingButton(QPushButton):
 
 
 def build_push_button(
-    text: str, parent: QWidget, act: Callable[[], object] | None = None, look: str = "", *, wraps: bool = False
+    text: str, parent: QWidget, act: Action | None = None, look: str = "", *, wraps: bool = False, name: str = ""
 ) -> QPushButton:
-    """A button that Return presses only where it has the focus."""
+    """A button that Return presses only where it has the focus. A screen reader says `name`, or else the text."""
     button = (WrappingButton if wraps else QPushButton)(text, parent, autoDefault=False)
+    button.setAccessibleName(name)
     if look:
         button.setProperty("look", look)
     if act is not None:
@@ -145,7 +147,7 @@ def build_popup_menu(parent: QWidget) -> QMenu:
     return menu
 
 
-def add_menu_choice(menu: QMenu, words: str, act: Callable[[], object], *, chosen: bool) -> QAction:
+def add_menu_choice(menu: QMenu, words: str, act: Action, *, chosen: bool) -> QAction:
     """A line of a menu, with a tick where it is what is chosen now."""
     action = menu.addAction(words.replace("&", "&&"), act)
     action.setCheckable(True)
@@ -153,9 +155,7 @@ def add_menu_choice(menu: QMenu, words: str, act: Callable[[], object], *, chose
     return action
 
 
-def build_confirm_buttons(
-    dialog: QDialog, yes: str | QPushButton, act: Callable[[], object], no: str = ""
-) -> QDialogButtonBox:
+def build_confirm_buttons(dialog: QDialog, yes: str | QPushButton, act: Action, no: str = "") -> QDialogButtonBox:
     """A dialog's buttons, in the order usual on this system. Return presses `yes`; `no` is "Cancel" where nothing else is said."""
     buttons = QDialogButtonBox(dialog)
     wanted = build_push_button(yes, dialog, look="primary") if isinstance(yes, str) else yes

@@ -94,11 +94,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.share.setEnabled(there)
 
     def _test_shared_store(self) -> None:
-        def show_store(about: str) -> None:
-            self._show_sharing_status(tr("Connected to {store}.", store=about))
-
         work = self._setup.test_store_address(self.address.text().strip())
-        self._run_sharing_work(work, tr("Testing…"), show_store)
+        show = self._show_sharing_status
+        self._run_sharing_work(work, tr("Testing…"), lambda about: show(tr("Connected to {store}.", store=about)))
 
     def _share_workspace(self) -> None:
         work = self._setup.start_sharing_at(self.address.text().strip())
@@ -118,10 +116,8 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _confirm_and_stop_sharing(self) -> None:
         text = tr("This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer.")  # fmt: skip
 
-        def show_left(left: str) -> None:
-            self._show_sharing_status(translate_sentences(left))
-
         def stop_sharing() -> None:
-            self._run_sharing_work(self._sharing.stop_sharing(), "", show_left)
+            show = self._show_sharing_status
+            self._run_sharing_work(self._sharing.stop_sharing(), "", lambda left: show(translate_sentences(left)))
 
         ask_to_confirm(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), stop_sharing)

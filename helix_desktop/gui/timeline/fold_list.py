@@ -91,11 +91,10 @@ class FoldList(QListView):
     chosen = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, uniformItemSizes=True)
         self.rows = FoldRows(self)
         self.setModel(self.rows)
         self.setItemDelegate(_FoldRowPainter(theme, self, ROW))
-        self.setUniformItemSizes(True)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName(tr("Folds, newest first"))

@@ -19,10 +19,9 @@ class ChoicePill(QPushButton):
     choice_wanted = Signal()
 
     def __init__(self, hint: str, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, autoDefault=False)
         self._hint = hint
         self.setProperty("look", "pill")
-        self.setAutoDefault(False)
         self.clicked.connect(self.open_choices)
         self.show_choice("")
 
