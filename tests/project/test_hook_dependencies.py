@@ -83,7 +83,7 @@ def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) ->
         file.truncate(65 << 20)
     folders = " ".join("many" + "/." * number for number in range(200))
     for command in ("cd many; " + " ".join(sorted(path.name for path in (root / "many").iterdir())), "./large", f"{folders} {' '.join(map(str, range(200)))}"):  # fmt: skip
-        with pytest.raises(InvalidInput, match="too large, to be checked"):
+        with pytest.raises(InvalidInput, match="too large to be checked"):
             text_of_named_files(command, root, ProjectReading(root))
         (root / ".claude").mkdir(exist_ok=True)
         hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
