@@ -9,10 +9,11 @@ __version__ = "0.2.0"
 
 
 def _stop_importing_from_current_folder() -> None:
-    """No module comes from the folder the program is started in, nor from those of PYTHONPATH.
+    """Keeps modules in the current folder and in folders of PYTHONPATH from being imported.
 
-    `python -m` puts the current folder first, and a project's PYTHONPATH often names its sources: a file there may be called like a
-    library of ours. Where the package itself comes from PYTHONPATH, as in nix-shell, only its relative folders go.
+    `python -m` puts the current folder first, and a project's PYTHONPATH often names its sources. A
+    file there may have the name of a library that we use. If the package itself comes from
+    PYTHONPATH, as in nix-shell, only relative folders are removed.
     """
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

@@ -13,14 +13,14 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _DIGITS = frozenset("0123456789abcdef")
-_LEFT = ".*-????????"  # Matches temporary files that lie beside a file while it is being replaced.
+_LEFT = ".*-????????"  # Matches temporary files, which are beside a file while it is being replaced.
 _OLD = 3_600.0  # A temporary file this many seconds old was left by a crash and can be deleted.
 
 if sys.platform == "win32":
     import msvcrt
 
     def lock_open_file(handle: int, *, waits: bool = False) -> None:
-        """OSError while it is locked through another open file; `waits`: until it is not."""
+        """Locks an open file. If it is locked already, waits if `waits`, and raises OSError otherwise."""
         # Locks a byte far beyond the text, so that other processes can still read the text.
         os.lseek(handle, 1 << 30, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
@@ -30,12 +30,12 @@ else:
     import fcntl
 
     def lock_open_file(handle: int, *, waits: bool = False) -> None:
-        """OSError while it is locked through another open file; `waits`: until it is not."""
+        """Locks an open file. If it is locked already, waits if `waits`, and raises OSError otherwise."""
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
 
 
 class ReplacementFile:
-    """A new version of `path`. Where the system can, it has no name until it is complete."""
+    """A new version of the file `path`. If the system allows it, the new file has no name until it is complete."""
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class ReplacementFile:
         return os.open(self._name, _NEW, mode)
 
     def replace_target(self) -> None:
-        """Put what was written on the disk, and then in the other file's place."""
+        """Syncs the new file to the disk, and then replaces the old one."""
         try:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -91,7 +91,9 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
 
 
 def read_settings_text(path: Path) -> str:
-    """A settings file that people edit. FileNotFoundError where there is none; ConfigFileMistake says what is wrong with it."""
+    """Reads a settings file that people edit. FileNotFoundError if it does not exist;
+    ConfigFileMistake says what is wrong with it.
+    """
     try:
         return read_small_file(path).decode("utf-8")
     except FileNotFoundError:
@@ -105,9 +107,10 @@ def read_settings_text(path: Path) -> str:
 
 
 def write_file_atomically(path: Path, text: str | bytes, *, private: bool = False) -> None:
-    """Put the text, or the bytes, in the file's place; where that is a link, in the place of what it names.
+    """Replaces the content of a file. If the path is a link, the file that it points to is replaced.
 
-    `private`: for this user alone, from the first byte on. Else with the rights the file had, or those of any new one.
+    `private` makes the file readable by this user only, from the first byte. Otherwise it keeps its
+    permissions, or gets those of any new file.
     """
     try:
         content = text.encode("utf-8") if isinstance(text, str) else text
@@ -134,10 +137,10 @@ def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
 
 @contextmanager
 def hold_for_change(path: Path) -> Iterator[None]:
-    """For whoever reads a file and writes it whole, changed: nobody else does so meanwhile, in any process.
+    """Locks out other processes while a file is read, changed and written back.
 
-    The folder is locked, so nothing is left behind, and nothing may be nested within one folder.
-    Nobody waits where folders cannot be locked: on Windows, and on some network disks.
+    The folder is locked, so no lock file is left behind, and locks within one folder must not be
+    nested. Nothing is locked where folders cannot be locked: on Windows, and on some network disks.
     """
     handle = -1
     try:
@@ -152,7 +155,7 @@ def hold_for_change(path: Path) -> Iterator[None]:
 
 
 def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
-    """A small file of settings. InvalidInput where it is something else: a pipe would be waited for, a device has no end."""
+    """Reads a small regular file. InvalidInput for anything else: a pipe would block, and a device never ends."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
@@ -176,7 +179,7 @@ def make_path_private(path: Path) -> None:
 
 
 def ensure_private_folder(path: Path) -> None:
-    """Make it where it is not there, and keep it private."""
+    """Creates the folder if necessary, and makes it private."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     make_path_private(path)
 

@@ -1,6 +1,6 @@
-"""The command line: the same engine without a window. Without a command the window opens.
+"""The command line, which runs the engine without a window. Without a command, the window opens.
 
-A desktop starts the window through this module, so nothing is imported here that only commands need.
+The desktop starts the window through this module, so it imports nothing that only commands need.
 """
 
 import errno
@@ -16,7 +16,9 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Exit codes: 0 done; 1 not there or failed; 2 wrong use; 130 Ctrl+C. Errors go to stderr."""
+    """Runs a command line. Exit codes: 0 done; 1 not found or failed; 2 wrong usage; 130 Ctrl+C.
+    Errors go to stderr.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
     try:
@@ -74,7 +76,7 @@ def _has_no_screen() -> bool:
 
 
 def _run_command_line(given: Sequence[str], place: str) -> int:
-    """Runs a command with a log file of its own, because the window may write to the other one."""
+    """Runs a command with its own log file, because the window may be writing to the other one."""
     from helix_desktop import commands, logs, program_folders
 
     arguments = commands.build_command_line_parser(given).parse_args(given)
@@ -96,7 +98,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
 
 
 def _set_output_to_utf8() -> None:
-    """Makes standard output UTF-8 on every console and pipe: no character can end the program."""
+    """Makes standard output UTF-8 on every console and pipe, so that no character can end the program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Parses and changes settings as agents write them: JSON with comments and with commas behind the last value."""
+"""Parses and changes agents' settings: JSON with comments and trailing commas."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _BETWEEN = re.compile(r"[\s,:]*")
 
 
 def parse_commented_json(text: str, what: str) -> dict[str, Any]:
-    """The object in the text; an empty one where there is no text."""
+    """Parses the object in the text. An empty text is an empty object."""
     try:
         found = json.loads(_blank_comments(text) if text.strip() else "{}")
     except ValueError as error:
@@ -25,7 +25,7 @@ def parse_commented_json(text: str, what: str) -> dict[str, Any]:
 
 
 def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
-    """The text with this value at the path; everything else in it stays as it is written. The text holds an object."""
+    """Returns the text with the value set at the path, and otherwise unchanged. The text must hold an object."""
     text = text if text.strip() else "{}\n"
     plain = _blank_comments(text)
     at, depth = plain.index("{"), 0
@@ -44,14 +44,16 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
 
 
 def _blank_comments(text: str) -> str:
-    """Strict JSON of the same length, so that every place in it is the same."""
+    """Replaces comments and trailing commas with blanks, so that the text is strict JSON and all
+    positions stay valid.
+    """
     for pattern in (_COMMENTS, _LAST_COMMAS):
         text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     return text
 
 
 def _find_member(plain: str, at: int, name: str) -> tuple[int, int] | None:
-    """Where the value of that name begins and ends, in the object that begins there."""
+    """Returns where the value of `name` begins and ends, in the object that begins at `at`."""
     at = _skip_blanks(plain, at + 1)
     while plain[at] != "}":
         key, at = json.JSONDecoder().raw_decode(plain, at)

@@ -1,8 +1,9 @@
-"""The only place that creates tasks, threads and pools of threads: each has a name and an owner, and ends in order.
+"""The only place that creates tasks, threads and thread pools: each has a name and an owner, and
+ends in order.
 
-An owner (a window, a workspace, a session) holds one `OwnedTasks`. What fails in a task is logged with its trace and
-given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels the newest first, and
-gives each task `limit` seconds to end: what one part started late often leans on what started early.
+An owner (a window, a workspace, a session) holds one `OwnedTasks`. A task's error is logged with its
+trace and passed to `report`, even if nobody awaits the task. `aclose` cancels the newest task first,
+because it may depend on older ones, and gives each `limit` seconds to end.
 """
 
 import asyncio
@@ -21,7 +22,9 @@ log = logging.getLogger(__name__)
 
 
 class OwnedTasks:
-    """The tasks of one owner. `report(name, error)` is called for what failed; by default it is only logged."""
+    """The tasks of one owner. `report(name, error)` is called for each failed task; by default, the
+    error is only logged.
+    """
 
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
         self._owner = owner
@@ -30,7 +33,7 @@ class OwnedTasks:
         self._closed = False
 
     def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """Start `work` on the running loop. Once the owner closes, nothing new starts: Stopped."""
+        """Starts `work` on the running loop. Raises StoppedByUser if the owner is closing."""
         if self._closed:
             work.close()
             raise StoppedByUser(f"{self._owner} is closing, so {name} was not started.")
@@ -51,12 +54,12 @@ class OwnedTasks:
             self._report(task.get_name(), error)
 
     async def wait_for_all_tasks(self) -> None:
-        """Wait until every task has ended by itself, those started meanwhile included."""
+        """Waits until all tasks have ended, including tasks that are started meanwhile."""
         while self._running:
             await asyncio.wait(tuple(self._running))
 
     async def aclose(self, *, limit: float = 5.0) -> tuple[str, ...]:
-        """Cancel the newest first, each given `limit` seconds. Returns the names of those that did not end."""
+        """Cancels the newest task first and gives each `limit` seconds. Returns the names of those that did not end."""
         self._closed = True
         stuck = []
         while self._running:
@@ -71,7 +74,7 @@ class OwnedTasks:
 
 
 async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
-    """Like `asyncio.wait_for`, which in Python 3.11 loses a cancellation as the work ends."""
+    """Like `asyncio.wait_for`, which in Python 3.11 can lose a cancellation that comes as the work ends."""
     async with asyncio.timeout(seconds):
         return await work
 
@@ -89,21 +92,22 @@ async def finish_making(making: Coroutine[Any, Any, T], end: Callable[[T], Await
 
 
 def create_thread_pool(name: str, *, threads: int) -> ThreadPoolExecutor:
-    """A pool of named threads; its owner shuts it down."""
+    """Creates a pool of named threads, which its owner must shut down."""
     return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
 def start_thread(work: Callable[[], object], *, name: str, daemon: bool = False) -> threading.Thread:
-    """A started thread. `daemon`: the program may end while it runs."""
+    """Starts a thread. With `daemon`, the program may end while it runs."""
     started = threading.Thread(target=work, name=name, daemon=daemon)
     started.start()
     return started
 
 
 def run_on_detached_thread(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
-    """Runs work that may hang for ever (a keyring, a dead mount) on a daemon thread of its own.
+    """Runs work that may hang for ever (a keyring, a dead mount) on its own daemon thread.
 
-    The thread cannot be stopped: whoever stops waiting leaves it behind, and it does not keep the program from ending.
+    The thread cannot be stopped. If the caller stops waiting, the thread is left behind, but does
+    not keep the program running.
     """
     outcome: Future[T] = Future()
     start_thread(partial(_run_and_set_outcome, outcome, work), name=name, daemon=True)

@@ -1,4 +1,4 @@
-"""What a command reads from and writes to: this terminal and its files, or a socket's end."""
+"""What a command reads from and writes to: this terminal and its files, or the other end of a socket."""
 
 import contextlib
 import os
@@ -31,21 +31,22 @@ class Console(Protocol):
     """The input and output of whoever started a command, on this terminal or at the other end of a socket."""
 
     async def read_input(self) -> bytes:
-        """The next piece of the input; empty at its end."""
+        """Returns the next piece of the input, or empty bytes at its end."""
 
     async def write_output(self, data: bytes) -> None:
-        """Content: to the file named for it, or standard output."""
+        """Writes content to the chosen output file or to standard output."""
 
     async def print_line(self, text: str) -> None: ...
     async def print_error(self, sentence: str) -> None: ...
 
 
 class Terminal:
-    """Standard input, output and error of this process; `source`, `target`: files in their place.
+    """Standard input, output and error of this process, or the files `source` and `target` instead.
 
-    `gather`: take standard input to its end first, into a temporary file, so that whoever reads this console never
-    waits for whoever fills it. A target appears whole or not at all, when the block ends without an
-    error; what is no file (a device, a pipe) is written to as it stands. Binary on every platform.
+    `gather` first reads the whole input into a temporary file, so that the reader of this console
+    never waits for the writer of the input. A target file is replaced as a whole when the block ends
+    without an error; a device or pipe is written to directly. All streams are binary on every
+    platform.
     """
 
     def __init__(self, *, source: Path | None = None, target: Path | None = None, gather: bool = False) -> None:
@@ -116,7 +117,7 @@ def _write_to_output(data: bytes) -> None:
 
 @contextlib.contextmanager
 def _ignore_closed_output(what: str) -> Iterator[None]:
-    """Ignores a closed output: `| head` stops reading early, and that is no error."""
+    """Ignores a closed output: `| head` stops reading early, which is not an error."""
     try:
         yield
     except BrokenPipeError:
@@ -153,7 +154,7 @@ def _open_input_file(path: Path) -> BufferedReader:
 
 
 def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
-    """A file beside the target, to be put in its place; or, if that is no file, the target."""
+    """Opens a temporary file that will replace the target, or the target itself if it is not a regular file."""
     if target.is_dir():
         raise InvalidInput(f"{target} is a folder. Specify a file.")
     if not target.parent.is_dir():

@@ -1,9 +1,10 @@
-"""Decompresses the body of an HTTP message from an untrusted peer, with limits on output, memory
-and work.
+"""Decompresses the body of an HTTP message from an untrusted peer, with limits on output, memory and
+work.
 
-A page of 58 KB can stand for gigabytes, and libraries decompress a piece as a whole before anybody can count. Here each coding hands on
-at most 64 KiB at a time, and counts: whatever was nested in what, no more than the limit is made by any of them. So the work is bounded
-too, and may be done in a thread. Everything that reads compressed bytes from outside uses this.
+A body of 58 KB can expand to gigabytes, and libraries decompress a piece as a whole before anybody
+can check its size. Each coding here passes on at most 64 KiB at a time and counts it, so no layer of
+nested codings can produce more than the limit. The work is bounded too, and may be done in a thread.
+Everything that reads compressed bytes from outside uses this module.
 """
 
 import io
@@ -30,11 +31,11 @@ Sink = Callable[[bytes], object]
 
 
 class UnreadableCoding(ValueError):
-    """The bytes are damaged, or coded in a way that is not read here."""
+    """The bytes are damaged, or have a coding that is not supported."""
 
 
 class DecodedTooLarge(ValueError):
-    """More than the limit came out. `decoded`: what of the last piece is within the limit."""
+    """The output exceeds the limit. `decoded` is the part of the last piece that is within it."""
 
     def __init__(self, limit_bytes: int, decoded: bytes | bytearray = b"") -> None:
         super().__init__(f"it is larger than {limit_bytes:,} bytes when it is decompressed")
@@ -42,7 +43,7 @@ class DecodedTooLarge(ValueError):
 
 
 class BodyDecompressor:
-    """Decodes a body piece by piece, by its header `content_encoding`, as far as it goes."""
+    """Decodes a body piece by piece, as its header `content_encoding` says."""
 
     def __init__(self, content_encoding: str, limit_bytes: int) -> None:
         names = [name.strip().lower() for name in content_encoding.split(",")]
@@ -60,7 +61,7 @@ class BodyDecompressor:
         return bytes(self.decode_large_piece(data))
 
     def decode_large_piece(self, data: bytes | bytearray) -> bytearray:
-        """The same without a copy: one of 64 MB holds up all other threads."""
+        """Like `decode_piece`, but without a copy, because copying 64 MB would block all other threads."""
         try:
             for at in range(0, len(data), _SLICE):
                 self._first(bytes(data[at : at + _SLICE]))
@@ -79,12 +80,14 @@ class BodyDecompressor:
 
 
 def decompress_body(content: bytes | bytearray, content_encoding: str, limit_bytes: int) -> bytearray:
-    """A whole body. Both errors are ValueErrors."""
+    """Decompresses a whole body. Its errors, DecodedTooLarge and UnreadableCoding, are ValueErrors."""
     return BodyDecompressor(content_encoding, limit_bytes).decode_large_piece(content)
 
 
 def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
-    """One whole frame of zstd, as the stores keep it. What it says of its size is checked before anything is made of that size."""
+    """Decompresses one whole zstd frame, as the stores write it. Its declared size is checked before
+    memory is allocated.
+    """
     if zstandard.frame_content_size(content) > limit_bytes:
         raise DecodedTooLarge(limit_bytes)
     return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(content, max_output_size=limit_bytes)
@@ -92,9 +95,9 @@ def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
 
 @contextmanager
 def open_foreign_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A ZIP file from outside. BadZipFile where it is none, where it has too many members, or one
-    that is not read here: twice there, encrypted, or compressed in a way whose output cannot be
-    limited. A member yields no more than it says, and is read with a size.
+    """Opens a ZIP file from outside. BadZipFile if it is none, has too many members, or has a member
+    that is a duplicate, encrypted, or compressed by a method whose output cannot be limited. A
+    member yields no more than its declared size.
     """
     with _ArchiveFile(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -108,7 +111,7 @@ def open_foreign_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def read_archive_member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:
-    """A small member as a whole. BadZipFile where it is larger than the limit."""
+    """Reads a small member as a whole. BadZipFile if it is too large."""
     with archive.open(name) as member:
         content = member.read(limit_bytes + 1)
     if len(content) > limit_bytes:
@@ -117,7 +120,7 @@ def read_archive_member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -
 
 
 class _ArchiveFile(io.BufferedReader):
-    """The file of an archive. Nothing of it is read in one go that is larger than any archive of ours needs."""
+    """The file of an archive. A single read is limited to what a legitimate archive needs."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _LONGEST_ARCHIVE_READ:

@@ -1,4 +1,6 @@
-"""What this agent can do, as an editor is told before it names a folder. Plain values, so that the answer waits for no library."""
+"""Describes what this agent can do, before the editor has named a folder. Imports no library, so
+that the answer is fast.
+"""
 
 from typing import Any
 
@@ -9,7 +11,7 @@ SIGN_IN = "Add the provider's key in Helix Desktop's window, or with `helix-desk
 
 
 def build_initialize_result() -> dict[str, Any]:
-    """The answer to `initialize`, the same for every client."""
+    """The answer to `initialize`, which is the same for every client."""
     return {
         "protocolVersion": PROTOCOL,
         "agentInfo": {"name": "helix-desktop", "title": "Helix Desktop", "version": __version__},

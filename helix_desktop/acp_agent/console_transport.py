@@ -35,11 +35,11 @@ class ConsoleTransport:
         await self._console.write_output(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def close(self) -> None:
-        """The console is the caller's."""
+        """Does nothing, because the caller closes the console."""
 
 
 class GuardedRouter:
-    """The SDK's router. What goes wrong becomes a sentence for the editor, and what a notification gets wrong a line of the log."""
+    """The SDK's router. A failed request is answered with a sentence, and a failed notification is logged."""
 
     def __init__(self, router: MessageRouter, note_request: Callable[[str, Any], None]) -> None:
         self._router = router

@@ -1,4 +1,4 @@
-"""What can be chosen for a conversation in an editor: mode, model, how long it thinks, how context is saved."""
+"""The options of a conversation that an editor can change: mode, model, effort and policy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,16 @@ _EFFORTS = {"usual": "As usual", "low": "Low", "medium": "Medium", "high": "High
 
 
 def build_choices(bench: Workbench, conversation: str) -> dict[str, Any]:
-    """The modes and options of an answer to the editor. The permission mode is the workspace's, so all its conversations share it."""
+    """The modes and options as the protocol lists them. The permission mode is shared by all
+    conversations of the workspace.
+    """
     modes = [{"id": mode, "name": name} for mode, name in bench.describe_permission_modes().items()]
     state = {"currentModeId": bench.permission_mode, "availableModes": modes}
     return {"modes": state, "configOptions": build_options(bench, conversation)}
 
 
 def build_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
-    """Each with its choices and the one that holds."""
+    """The options, each with its choices and its current value."""
     model, effort = bench.model_of_conversation(conversation), bench.workspace.settings.effort or "usual"
     models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[:MOST_MODELS]
     presets = {name: name.capitalize() for name in context_policy.PRESETS}
@@ -40,7 +42,7 @@ def _build_select(
 
 
 async def choose_option(bench: Workbench, conversation: str, identity: str, value: str, *, is_begun: bool) -> None:
-    """Takes a choice up. A mode, an effort and a policy hold for the workspace, a model for the conversation."""
+    """Sets an option. A mode, an effort or a policy is set for the workspace, a model for the conversation."""
     match identity:
         case "mode" if value in bench.describe_permission_modes():
             await bench.choose_permission_mode(value)
@@ -57,7 +59,7 @@ async def choose_option(bench: Workbench, conversation: str, identity: str, valu
 
 
 def build_choice_updates(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
-    """What holds now, for an editor that did not choose it itself."""
+    """The current mode and options, for an editor when they were changed outside it."""
     return [
         {"sessionUpdate": "current_mode_update", "currentModeId": bench.permission_mode},
         {"sessionUpdate": "config_option_update", "configOptions": build_options(bench, conversation)},
@@ -65,7 +67,7 @@ def build_choice_updates(bench: Workbench, conversation: str) -> list[dict[str, 
 
 
 def build_commands_update(bench: Workbench) -> dict[str, Any]:
-    """The slash commands of the workspace: those of its folders, skills, and servers' prompts."""
+    """The workspace's slash commands: from its folders, from skills, and from prompts of MCP servers."""
     commands = [
         {"name": item.name, "description": item.about or item.name, "input": {"hint": "arguments"}}
         for item in bench.slash_commands.list_slash_commands()

@@ -1,4 +1,6 @@
-"""Facts and events of a conversation as the updates of the protocol. What a later version of the protocol changes is changed here."""
+"""Translates facts and events of a conversation into the protocol's updates. Only this module
+depends on the protocol's version.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import field
@@ -28,7 +30,7 @@ _PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_prog
 
 @dataclass(frozen=True, slots=True)
 class ClientAbilities:
-    """What a client said it can show and do, beyond what every client can."""
+    """What a client says it supports, beyond what every client must support."""
 
     compaction: bool = False  # True if the editor accepts news of folds, for which the SDK has no type.
     terminal_output: bool = False
@@ -49,7 +51,9 @@ class ClientAbilities:
 
 @dataclass(slots=True)
 class ConversationUpdates:
-    """The updates of one conversation for one client. `own_messages`: those the client sent itself, which it shows already."""
+    """The updates of one conversation for one client. `own_messages` counts the messages that the
+    client sent and already shows.
+    """
 
     bench: Workbench
     conversation: str
@@ -59,7 +63,7 @@ class ConversationUpdates:
     _usage: tuple[int, int, float] | None = None
 
     async def updates_of_event(self, event: session_events.Event) -> AsyncIterator[Any]:
-        """In the order in which they are sent. A dict is sent as it is, without the SDK."""
+        """Yields updates in the order in which they must be sent. A dict is sent unchanged, without the SDK."""
         match event:
             case session_events.FactAppended(recorded):
                 async for update in self.updates_of_fact(recorded.fact):
@@ -79,7 +83,7 @@ class ConversationUpdates:
                 yield update
 
     async def updates_of_fact(self, fact: facts.Fact, *, is_replay: bool = False) -> AsyncIterator[Any]:
-        """`is_replay`: of a conversation that is loaded, whose texts were not streamed."""
+        """Yields a fact's updates. `is_replay`: the conversation is being loaded, so its texts were not streamed."""
         match fact:
             case facts.UserSaid(by="") | facts.ModelReplied():
                 for update in self._message_updates(fact, is_replay=is_replay):
@@ -112,7 +116,7 @@ class ConversationUpdates:
                     yield helpers.update_agent_thought_text(text)
 
     def usage_updates(self) -> list[Any]:
-        """How full the window is and what the conversation cost, where that has changed."""
+        """How full the context window is and what the conversation cost, if either has changed."""
         if (session := self.bench.sessions.find_open_session(self.conversation)) is None:
             return []
         meter, row = session.context.next_request_meter(), self.bench.conversation_row(self.conversation)
@@ -138,13 +142,13 @@ class ConversationUpdates:
         return update
 
     def locations_of_call(self, call: facts.ToolCall) -> list[schema.ToolCallLocation] | None:
-        """The file it is about, for an editor that follows the agent."""
+        """The file that a call is about, so that the editor can open it."""
         path = (parse_object(call.arguments) or {}).get("path")
         full = self._full_path(path) if isinstance(path, str) else ""
         return [schema.ToolCallLocation(path=full)] if full else None
 
     def _full_path(self, path: str) -> str:
-        """In the folders or the copy that the conversation works in; empty where it is in none of them."""
+        """The full path in the conversation's folders or copy, or an empty string if the path is outside them."""
         session = self.bench.sessions.find_open_session(self.conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
         try:
@@ -210,14 +214,14 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 
 def title_of_call(call: facts.ToolCall) -> str:
-    """The tool with the first thing it was given, in one line."""
+    """One line with the tool's name and its first text argument."""
     first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
     line = " ".join(f"{call.name} {first}".split())
     return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
 
 
 def wrap_in_code_fence(text: str) -> str:
-    """Text that an editor shows as it is: it reads Markdown, and what a program printed is none."""
+    """Wraps text in a code fence, because the editor would otherwise render it as Markdown."""
     marks = "```"
     while marks in text:
         marks += "`"

@@ -1,4 +1,6 @@
-"""The agent as the protocol sees it: one object for each editor that works in a workspace, one method for each request."""
+"""Implements the agent's side of the protocol: one object for each editor and workspace, one method
+for each request.
+"""
 
 import base64
 import binascii
@@ -35,7 +37,9 @@ Result = dict[str, Any]
 
 
 class EditorAgent:
-    """The names of the methods and their arguments are the SDK's (`acp.interfaces.Agent`)."""
+    """Answers an editor's requests. The SDK prescribes the names of these methods and of their
+    arguments (`acp.interfaces.Agent`).
+    """
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -44,7 +48,7 @@ class EditorAgent:
         self._abilities = ClientAbilities()
 
     async def serve_editor(self, console: Console) -> None:
-        """Answers an editor about this workspace until it goes away; then the turns it waits for are stopped."""
+        """Answers the editor's requests until it disconnects, and then stops its turns."""
         router = build_agent_router(cast(Any, self), use_unstable_protocol=True)
         router.add_route(Route("session/delete", self._delete_session, "request"))
         guarded = GuardedRouter(router, self._remember_abilities_and_check_folders)
@@ -74,7 +78,7 @@ class EditorAgent:
             self._tasks.spawn_task(conversation.send_commands_if_changed(), name="commands for an editor")
 
     def _remember_abilities_and_check_folders(self, method: str, params: Any) -> None:
-        """The SDK leaves out what it does not know yet of a client's abilities."""
+        """Checks folders and remembers the client's abilities, some of which the SDK does not know yet."""
         given = params if isinstance(params, dict) else {}
         if method == "initialize":
             self._abilities = ClientAbilities.parse_initialize(given)
@@ -129,7 +133,7 @@ class EditorAgent:
         del self._open[session_id]
 
     async def _delete_session(self, params: Any) -> Result:
-        """To the trash, from where the window brings it back."""
+        """Moves a conversation to the trash, where the window can restore it."""
         wanted = DeleteSessionRequest.model_validate(params).session_id
         self._find_open(wanted)
         await self.close_session(wanted)
@@ -174,14 +178,14 @@ class EditorAgent:
         return self._open_editor_conversation(identity)
 
     def _find_open(self, identity: str) -> EditorConversation:
-        """One that is open here, or was open in the process that had the workspace before, begun or not."""
+        """Returns an open conversation, or opens one. An id that an earlier process gave out need not be stored yet."""
         row, is_known = self._bench.conversation_row(identity), identity in self._open
         if (row is None or not row.trashed) and (is_known or re.fullmatch("[0-9a-f]{20}", identity)):
             return self._open_editor_conversation(identity)
         return self._find_stored(identity)
 
     def _check_folder(self, folder: str) -> None:
-        """The agent works in the workspace's folders and in no others, whatever an editor names."""
+        """Refuses a folder outside the workspace, because the agent must not work there."""
         place = Path(folder).resolve()
         if not any(place.is_relative_to(root.resolve()) for root in self._bench.allowed_folders):
             raise ActionRefused(
@@ -194,7 +198,9 @@ PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[UserPart, ...]:
-    """The parts in their order. Content goes into the cache; of a linked file the agent learns the name, and reads it by its rules."""
+    """Converts the blocks of a prompt in their order, and stores content in the cache. A linked file
+    is passed on by name.
+    """
     return tuple([await _convert_prompt_block(bench, block) for block in blocks])
 
 
@@ -225,6 +231,6 @@ async def _attach_bytes(bench: Workbench, name: str, data: str, kind: str) -> Us
 
 
 def name_of_uri(uri: str) -> str:
-    """A file's path; any other address as it is."""
+    """The path of a file URI. Any other address is returned unchanged."""
     parts = urlsplit(uri)
     return str(PurePosixPath(unquote(parts.path))) if parts.scheme == "file" else uri

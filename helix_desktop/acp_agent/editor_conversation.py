@@ -1,4 +1,6 @@
-"""One conversation as an editor has it open: its updates in their order, its questions, and the turn the editor waits for."""
+"""One conversation that is open in an editor: its updates in their order, its questions, and the
+turn that the editor awaits.
+"""
 
 import asyncio
 import json
@@ -44,7 +46,9 @@ SpawnTask = Callable[..., asyncio.Task[Any]]
 
 
 class EditorConversation:
-    """Begun in the journal with its first message, so that an editor that only opens a panel leaves nothing behind."""
+    """An open conversation. It is not stored before its first message, so an editor that only opens
+    a panel leaves nothing behind.
+    """
 
     def __init__(
         self, bench: Workbench, identity: str, abilities: ClientAbilities, client: Connection, spawn: SpawnTask
@@ -67,7 +71,7 @@ class EditorConversation:
             bench.kit.resources.editor_files[identity] = self._read_editor_file
 
     async def open_session(self) -> Session:
-        """The session, of a conversation that is begun here if it is new."""
+        """Opens the conversation's session, and creates the conversation if it is new."""
         if self.is_begun:
             return await self._bench.open_session(self.id)
         self.is_begun, model = True, self._bench.model_of_conversation(self.id)
@@ -77,13 +81,13 @@ class EditorConversation:
         return session
 
     def close(self) -> None:
-        """The editor has closed it: its turn is stopped, and all that was said is kept."""
+        """Stops the turn of a conversation that the editor closed. Everything that was said is kept."""
         self.cancel_turn()
         self._sending.cancel()
         self._bench.kit.resources.editor_files.pop(self.id, None)
 
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
-        """Sends the message and returns why the turn ended, in the protocol's words, once all its updates are sent."""
+        """Sends a message, and returns the protocol's reason for the end of the turn once all updates are sent."""
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait until the agent has finished, or cancel the answer first.")  # fmt: skip
         if self.is_begun:
@@ -111,14 +115,14 @@ class EditorConversation:
         return _ENDS.get(ended.reason, "max_turn_requests")
 
     def cancel_turn(self) -> None:
-        """Stops the turn that the editor waits for; the conversation of somebody else goes on."""
+        """Stops the turn that the editor awaits. A turn that somebody else started goes on."""
         session = self._bench.sessions.find_open_session(self.id)
         self._is_cancelled = True
         if session is not None and self._is_answering:
             session.stop_turn()
 
     def queue_event_for_editor(self, event: session_events.Event) -> None:
-        """Takes an event of this conversation; it is sent in its turn."""
+        """Queues an event of this conversation, to be sent after the earlier ones."""
         if isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, TurnEnded):
             self._ended = event.recorded.fact
         self._waiting.put_nowait(event)
@@ -140,28 +144,30 @@ class EditorConversation:
             await notify_model(self._client, "session/update", SessionNotification(session_id=self.id, update=update))
 
     async def replay_history(self) -> None:
-        """All that was said on the line of messages the conversation is on."""
+        """Sends everything that was said on the current branch."""
         for recorded in (await self.open_session()).conversation.state.facts_on_path():
             async for update in self._updates.updates_of_fact(recorded.fact, is_replay=True):
                 await self.send_update(update)
         await self.send_commands_and_usage()
 
     async def send_commands_and_usage(self) -> None:
-        """What an editor shows around a conversation: its commands, and how full its window is."""
+        """Sends the slash commands and how full the context window is."""
         self._commands = {}
         await self.send_commands_if_changed()
         for update in self._updates.usage_updates():
             await self.send_update(update)
 
     async def send_commands_if_changed(self) -> None:
-        """A server of the workspace may name its prompts long after the conversation was opened."""
+        """Sends the slash commands if they changed: an MCP server may list its prompts long after
+        the conversation was opened.
+        """
         commands = conversation_options.build_commands_update(self._bench)
         if commands != self._commands:
             self._commands = commands
             await self.send_update(commands)
 
     async def send_choices_if_changed(self) -> None:
-        """A mode can be changed in the window, or by approving a plan."""
+        """Sends mode and options if they changed, in the window or because a plan was approved."""
         if self._mode != self._bench.permission_mode:
             self._mode = self._bench.permission_mode
             for update in conversation_options.build_choice_updates(self._bench, self.id):
@@ -191,7 +197,7 @@ class EditorConversation:
     # --- Asking the editor's user, and reading the editor's unsaved files
 
     async def _ask_editor(self, asked: session_events.QuestionAsked) -> None:
-        """The window may answer as well; the first answer counts."""
+        """Asks the editor's user. The window shows the question as well, and the first answer counts."""
         question = asked.question
         try:
             answer = await (self._ask_for_values(question) if question.form else self._ask_permission(question))
@@ -225,7 +231,7 @@ class EditorConversation:
         return PermissionAnswer(allowed=True, scope=scope, rule=int(chosen_rule))
 
     async def _ask_for_values(self, question: PermissionQuestion) -> PermissionAnswer | None:
-        """A form of one of the user's servers. If an editor shows none, the window does."""
+        """Shows a form of an MCP server in the editor, or leaves it to the window if the editor has no forms."""
         if not self._abilities.fills_forms:
             words = (
                 f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
@@ -239,7 +245,7 @@ class EditorConversation:
         return PermissionAnswer(allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else "")
 
     async def _read_editor_file(self, path: Path) -> str | None:
-        """The text of a file as the editor has it, saved or not; None where it does not say."""
+        """Returns a file's text as the editor has it, saved or not. None if the editor does not return it."""
         try:
             async with asyncio.timeout(READ_SECONDS):
                 found = await self._client.send_request("fs/read_text_file", {"sessionId": self.id, "path": str(path)})

@@ -1,7 +1,8 @@
-"""Stands between an editor and the workspaces it works in: each message goes to the workspace of its folder or session.
+"""Passes each of an editor's messages to the workspace of its folder or session.
 
-A workspace is open in this process or in another one, such as the window, and may move from one to the other. The editor
-notices nothing: what was asked of a process that has gone is answered with an error, and the next message is asked again.
+A workspace is open in this process or in another one, such as the window, and may move between them.
+If its process ends, the editor gets an error for each open request, and its next message reaches the
+workspace's new process.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
-LONGEST_MESSAGE = 64 << 20  # In bytes. Longer messages from the editor are dropped.
+LONGEST_MESSAGE = 64 << 20  # Longer messages from the editor, in bytes, are dropped.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
 MOVED = 75  # The exit code of a process whose workspace another process is about to open.
@@ -30,7 +31,7 @@ OpenWorkspacePipe = Callable[[str, "WorkspacePipe"], Awaitable[int]]
 
 
 class WorkspacePipe:
-    """The console of the agent of one workspace: what the editor sent it, and its answers."""
+    """The console of the agent of one workspace: what the editor sends it, and its answers."""
 
     def __init__(
         self, number: int, workspace: str, pass_on: "Callable[[WorkspacePipe, Message], Awaitable[None]]"
@@ -43,7 +44,7 @@ class WorkspacePipe:
         self._unfinished = bytearray()
 
     def restart_with_greeting(self, greeting: Message) -> None:
-        """The next process begins with the editor's greeting; what the last one had not read or finished is forgotten."""
+        """Prepares for the next process: discards what the last one had not read, and repeats the editor's greeting."""
         self._unread, self._unfinished = asyncio.Queue(), bytearray()
         self.send_message({**greeting, "id": "greeting"})
 
@@ -70,7 +71,7 @@ class WorkspacePipe:
 
 
 class WorkspaceSwitch:
-    """`find_workspace` gives the id of a folder's workspace; `write` puts bytes where the editor reads, and may block."""
+    """`find_workspace` returns the id of a folder's workspace. `write` sends bytes to the editor, and may block."""
 
     def __init__(
         self, open_line: OpenWorkspacePipe, find_workspace: Callable[[Path], str], write: Callable[[bytes], None]
@@ -80,14 +81,15 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspacePipe] = {}
         self._lines_by_session: dict[str, WorkspacePipe] = {}
-        # Requests from workspaces to the editor, by our own id: each with its sender and the sender's id.
+        # Requests from workspaces to the editor by our own id, each with its sender and the sender's
+        # id.
         self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = concurrency.OwnedTasks("agent for editors")
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        """Serves the editor until it closes its end; then all is stopped within two seconds."""
+        """Serves the editor until it closes its input, and then stops everything within two seconds."""
         writing = self._tasks.spawn_task(self._write_until_closed(), name="write to the editor")
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):
@@ -163,7 +165,7 @@ class WorkspaceSwitch:
         return self._lines[workspace]
 
     async def _run_pipe_until_done(self, line: WorkspacePipe) -> None:
-        """Until its work is done, also where the process that has the workspace open changes."""
+        """Serves a workspace until its work is done, even if another process opens the workspace meanwhile."""
         while True:
             said = "The workspace moved to another window of this program. Send your message again."
             try:
@@ -185,7 +187,7 @@ class WorkspaceSwitch:
             await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
 
     async def _handle_workspace_message(self, line: WorkspacePipe, message: Message) -> None:
-        """An answer or a question of a workspace; a question gets a number that no other workspace uses."""
+        """Passes on an answer or a request of a workspace. A request gets an id that no other workspace uses."""
         if "method" in message:
             if "id" in message:
                 known = f"{line.number}:{json.dumps(message['id'])}"
@@ -205,7 +207,7 @@ class WorkspaceSwitch:
         await self._unsent.put(encode_message(message))
 
     async def _write_until_closed(self) -> None:
-        """Writes on a thread of its own: an editor that does not read must not hold anything up."""
+        """Writes on a separate thread, because an editor that does not read would block it."""
         while True:
             pieces = [await self._unsent.get()]
             while not self._unsent.empty():
@@ -217,7 +219,7 @@ class WorkspaceSwitch:
 
 
 def decode_message(line: bytes) -> Message:
-    """One message; InvalidInput for what is none."""
+    """Parses one message. InvalidInput if the line is not a message."""
     try:
         found = json.loads(line) if len(line) <= LONGEST_MESSAGE else None
     except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ _OLDER = (  # For agents without "config options": where the values are, and how
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """A choice. `values` maps values to names for people; `setter` is a method and its parameter."""
+    """An option with its possible `values`, which map to names for people. `setter` is a method and its parameter."""
 
     id: str
     name: str
@@ -28,7 +28,7 @@ class AgentChoice:
     setter: tuple[str, str] = _OPTION
 
     def request_for_value(self, value: str) -> tuple[str, dict[str, Any]]:
-        """Returns method and parameters. NotFound if the agent does not offer the value."""
+        """Returns the method and parameters that set the value. NotFound if the agent does not offer it."""
         if value not in self.values:
             raise NotFound(
                 f"The agent does not offer {value[:80]} for {self.name}.",
@@ -42,13 +42,13 @@ class AgentChoice:
 
 
 def parse_agent_commands(update: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the agent's own slash commands by name, each with its description."""
+    """Returns the agent's own slash commands by name, with their descriptions."""
     offered = objects_at(update, "availableCommands")[:MOST]
     return {text_at(each, "name")[:LONGEST_NAME]: text_at(each, "description") for each in offered}
 
 
 def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
-    """Returns the choices by id, from the answer to a request for a session or from an update."""
+    """Returns the options by id, from an update or from the answer to a session request."""
     found = {}
     for each in objects_at(answer, "configOptions"):
         groups = [one for one in objects_at(each, "options") if list_at(one, "options")]

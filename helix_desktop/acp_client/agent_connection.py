@@ -1,8 +1,8 @@
 """A foreign agent's process, and the messages to and from it.
 
 The SDK (`acp.connection`) numbers requests and matches answers to them. Its own transport reads
-lines of any length and handles each notification in a task of its own. Here, each update is handled
-before the next message is read. So a flood of updates waits in the pipe, and the answer to a prompt
+lines of any length and handles each notification in a separate task. This one handles each update
+before it reads the next message, so a flood of updates waits in the pipe, and the answer to a prompt
 comes after everything that the agent has said.
 """
 
@@ -26,8 +26,9 @@ from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
-# In bytes. Limits both the agent's unanswered requests and the answers that it has not read.
+LONGEST_MESSAGE = 32 << 20  # A longer message, in bytes, ends the connection.
+# The maximum size in bytes of the agent's unanswered requests, and of the answers that it has not
+# read.
 MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Some agents are downloaded when they are started.
 _PIECE = 1 << 16
@@ -42,7 +43,8 @@ _CAN = {
 # The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# The first function answers the agent's requests. The other gets its updates with their sizes in bytes.
+# Two functions: one answers the agent's requests, the other receives its updates with their sizes in
+# bytes.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
@@ -53,7 +55,7 @@ class AgentRefused(ModelFailed):
 
 
 class AgentConnection:
-    """`last_heard` is when the agent last sent something. `abilities`: what it said that it can do."""
+    """A connection to an agent. `last_heard` is when it last sent something, `abilities` is what it said it can do."""
 
     def __init__(self, name: str, command: RunningCommand, spawn: TaskSpawner, handlers: AgentHandlers) -> None:
         self.last_heard = asyncio.get_running_loop().time()
@@ -63,7 +65,7 @@ class AgentConnection:
         self._handle, self._handle_session_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
-        # The size of each request from the agent that we have not answered yet, by the request's id.
+        # The size of each unanswered request from the agent, by the request's id.
         self._open_requests: dict[str | int | None, int] = {}
         self._why = ""  # Why the connection has ended; empty while the connection works.
         self._ways_to_sign_in = ""
@@ -105,7 +107,7 @@ class AgentConnection:
         return not self._why and self._command.process.returncode is None
 
     async def ask_agent(self, method: str, params: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
-        """Returns the agent's answer. ModelFailed if the agent has ended or takes longer."""
+        """Sends a request and returns the agent's answer. ModelFailed if the agent ends or does not answer in time."""
         try:
             answer = await wait_with_limit(self._link.send_request(method, params), seconds)
         except TimeoutError as error:
@@ -133,7 +135,7 @@ class AgentConnection:
         return f"{self._name} stopped working: {self._why or ended}.{f' It said: {last}' if last else ''}"
 
     async def _drain_standard_error(self) -> None:
-        """Reads all of it, so that the agent never waits for us, and keeps the end."""
+        """Reads all error output, so that the agent never blocks on writing it, and keeps the end."""
         while piece := await cast(asyncio.StreamReader, self._command.process.stderr).read(_PIECE):
             self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
         await self._command.process.wait()
@@ -158,7 +160,7 @@ class AgentConnection:
     # --- The methods that the SDK calls to send and receive messages
 
     async def receive(self) -> dict[str, Any] | None:
-        """Returns the next message, or None at the end. Updates are handled here."""
+        """Returns the next message other than an update, or None at the end. Updates are handled meanwhile."""
         while (line := await self._read_line()) is not None:
             self.last_heard = asyncio.get_running_loop().time()
             message = parse_object(line)
@@ -214,4 +216,4 @@ class AgentConnection:
                 self._open_requests.pop(message["id"], None)
 
     async def close(self) -> None:
-        """Does nothing: `end_agent_process` ends the process."""
+        """Does nothing, because `end_agent_process` ends the process."""

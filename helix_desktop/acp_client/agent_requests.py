@@ -62,12 +62,12 @@ _PATH_KEY = re.compile(r"(?:path|file|filename|dir|directory|folder|cwd|^source|
 class AgentTerminal:
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
-    printed: str = ""  # The last part of what the command has printed so far.
+    printed: str = ""  # The end of the command's output so far.
     is_cut: bool = False
-    asked: asyncio.Event = field(default_factory=asyncio.Event)  # Set by the agent's first request about it.
+    asked: asyncio.Event = field(default_factory=asyncio.Event)  # Set by the agent's first request about this terminal.
 
     def exit_status(self) -> dict[str, Any]:
-        """Returns how the command ended. A refused command, or one that could not start, failed."""
+        """Returns how the command ended. A command that was refused or could not start counts as failed."""
         outcome = None if self.running.cancelled() or self.running.exception() else self.running.result()
         if outcome is None or outcome.stopped:
             return {"exitCode": None, "signal": "SIGKILL"}
@@ -76,7 +76,7 @@ class AgentTerminal:
 
 @dataclass(slots=True)
 class AgentRequests:
-    """Answers the requests of one turn. `ask_user` shows a question on a card in our window."""
+    """Answers the requests of one turn. `ask_user` shows a question as a card in our window."""
 
     conversation: Conversation
     kit: WorkspaceTools
@@ -138,7 +138,7 @@ class AgentRequests:
         return {"outcome": {"outcome": "cancelled"}}
 
     def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
-        """Keeps what the card showed, so that the user is not asked again when it is done here."""
+        """Remembers what the user allowed, so that the agent's own request to do it is not asked about again."""
         if action.effect is ActionEffect.RUN:
             self._allowed_commands.add((action.command, self._display_folder(_folder_of_call(call))))
         if action.effect is ActionEffect.EDIT:
@@ -186,7 +186,7 @@ class AgentRequests:
         )
 
     def _path_danger_and_permission(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
-        """Returns the path as rules name it, its danger, and the separate permission that it needs."""
+        """Returns the path as rules name it, its danger, and the extra permission that it needs."""
         roots = self.kit.resources.roots.with_nothing_hidden
         try:
             place = roots.resolve_path(os.path.realpath(roots.resolve_path(path).full_path))
@@ -345,7 +345,7 @@ def _command_of_call(call: AcpCall) -> str:
 
 
 def _folder_of_call(call: AcpCall) -> str:
-    """Returns the folder for the command, as the agent names it. Empty: the agent's own folder."""
+    """Returns the folder of a command as the agent gives it. Empty means the agent's own folder."""
     given = object_at(call.told, "rawInput").items()
     return ", ".join(dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key)))
 
@@ -364,7 +364,7 @@ def _find_paths_in_raw_input(call: AcpCall) -> Iterator[str]:
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:
-    """A code comment can look like a path, but its first folder does not exist."""
+    """Returns the path that a text holds. A code comment can look like a path, but its first folder does not exist."""
     with suppress(RuntimeError, ValueError):
         path = Path(text).expanduser()
         if len(path.parts) > 1 and path.is_absolute() and "\n" not in text and os.path.lexists(Path(*path.parts[:2])):

@@ -1,8 +1,8 @@
-"""A conversation in which a foreign agent works: its process, its session, and each of its turns.
+"""A conversation in which a foreign agent works: its process, its session, and its turns.
 
 The agent is started with the first message, and again after it ended, crashed or hung. It resumes
 its session if it can (`session/load`, `session/resume`). Otherwise, as after a rewind, a new session
-gets the conversation so far.
+gets the conversation up to that point.
 """
 
 import asyncio
@@ -43,16 +43,18 @@ _ENDS = {
 }
 
 
-# Given a provider as the agent describes it, returns the gateway's address and headers. May take seconds.
+# Takes a provider as the agent describes it; returns the gateway's address and headers. May take
+# seconds.
 RegisterRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# Given an agent's name, returns its current setup, its environment, and a function that finds its routes.
+# Takes an agent's name; returns its current setup, its environment, and a function that finds its
+# routes.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], RegisterRoute]]]
 
 
 class ForeignConversation:
-    """Lasts as long as the agent's process. `choices` and `commands`: those known, by id and by
-    name.
-    `policy` folds nothing, because the agent alone decides what its model sees.
+    """A conversation with a foreign agent, as long as its process lives. `choices` and `commands`
+    are what the agent offers, by id and by name. `policy` folds nothing, because the agent alone
+    decides what its model is sent.
     """
 
     def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: facts.PolicySet) -> None:
@@ -116,7 +118,7 @@ class ForeignConversation:
         await turn.conversation.append_facts(*changes, end)
 
     async def _record_policy_and_model(self, conversation: Conversation) -> None:
-        """Records the window of the agent's model, to be measured, and the policy that folds nothing."""
+        """Records the window size of the agent's model, as a base for figures, and the policy that folds nothing."""
         wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)))
 

@@ -1,8 +1,8 @@
 """Records what a foreign agent says and does in a turn, as facts and as events for listeners.
 
-A reply is recorded with its calls once one of them runs. Their results are recorded together once
-the last one is there, because a reply closes the calls before it. What the agent says meanwhile is
-shown as it comes and recorded as the next reply.
+A reply is recorded once one of its calls runs. The results of its calls are recorded together once
+the last one is known, because a reply closes the calls before it. What the agent says meanwhile is
+shown at once and recorded as the next reply.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD = 2_000
 MOST_TEXT = 1 << 20  # A reply with more characters than this is recorded as several replies.
-MOST_IN_TURN = 256 << 20  # In bytes. The maximum total size of the updates in one turn.
+MOST_IN_TURN = 256 << 20  # The maximum total size in bytes of one turn's updates.
 MOST_CALLS = 2_000
 LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
 _TODO = {"in_progress": "doing", "completed": "done"}
@@ -33,7 +33,7 @@ _TODO = {"in_progress": "doing", "completed": "done"}
 
 @dataclass(slots=True)
 class AcpCall:
-    """A tool call, as far as the agent has described it. `is_live`: it runs, or the user is asked."""
+    """A tool call, as far as the agent has described it. `is_live`: it is running, or the user is being asked."""
 
     id: str
     told: dict[str, Any]
@@ -46,7 +46,7 @@ class AcpCall:
         return text_at(self.told, "title")
 
     def as_tool_call(self) -> facts.ToolCall:
-        """Takes the agent's name for the tool if known, or else the kind of tool."""
+        """Builds the call with the agent's name for the tool if known, or else with the kind of tool."""
         named = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
         plain = self.title if self.title.replace("_", "").isalnum() else ""
         name = named or plain or text_at(self.told, "kind") or "tool"
@@ -86,7 +86,7 @@ class _SpokenPart:
 
 
 class TurnRecorder:
-    """Records one turn. `has_heard_agent`: the agent has said or done something in it."""
+    """Records one turn. `has_heard_agent`: the agent has said or done something in this turn."""
 
     def __init__(self, conversation: Conversation, resources: WorkspaceResources, model: str) -> None:
         self._conversation = conversation
@@ -155,7 +155,7 @@ class TurnRecorder:
         self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
 
     async def record_finished_command(self, terminal: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
-        """Records it as the output of the agent's call that shows its terminal, or as a call."""
+        """Records a command as the output of the call that shows its terminal, or as a call of its own."""
         shown = self._find_call_of_terminal(terminal)
         if shown is None:
             shown = AcpCall(command.id, {"title": command.name, "rawInput": json.loads(command.arguments)})
@@ -186,7 +186,7 @@ class TurnRecorder:
                 await self._record_draft_as_reply(facts.Stop.CALLS)
 
     async def _record_draft_unless_call_runs(self) -> None:
-        """Records what the agent began before as a reply, unless an earlier call still runs."""
+        """Records the draft as a reply, unless an earlier call is still running."""
         for part in self._draft:
             if isinstance(part, AcpCall):
                 part.is_live = True

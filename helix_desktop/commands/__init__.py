@@ -1,7 +1,8 @@
-"""Holds one module for each noun of the command line: it declares the noun's arguments and runs it.
+"""One module for each noun of the command line, which declares the noun's arguments and runs it.
 
-`ask_command` has `add_ask_command`, which declares, and `run_ask_command`. Only the noun in use is imported. A command
-may be handed to a running program, so what a workbench needs is imported where the work is done.
+`ask_command`, for example, has `add_ask_command` and `run_ask_command`. Only the module in use is
+imported. A command may be handed to a running program, so what a workbench needs is imported only
+when the work is done.
 """
 
 import argparse
@@ -30,10 +31,10 @@ NOUNS = (
 
 
 class CommandLineParser(argparse.ArgumentParser):
-    """Says what is wrong in a sentence, with the way to help, and ends with 2."""
+    """Reports a mistake in one sentence, says how to get help, and exits with code 2."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """What a verb does not know, the verb says, with the way to its own help."""
+        """Reports unknown arguments through the subcommand's parser, which names its own help."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -46,8 +47,9 @@ class CommandLineParser(argparse.ArgumentParser):
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
-    """The command line, as `arguments.run` expects it, with the nouns among `given`; with all where
-    none is, for help and for what is misspelt. Without a noun there is no `run`: the window opens.
+    """Builds the command line, with only those nouns that occur in `given`. If there are none, as
+    for help or after a misspelling, all nouns are included. Without a noun, `run` is not set, and
+    the window opens.
     """
     whole = CommandLineParser(
         prog="helix-desktop",
@@ -69,10 +71,12 @@ def format_local_minute(time: float) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
-    """Adds what a table says: how each option is written, and its help, or with it what else argparse should know.
+    """Adds the options of a table, which maps how an option is written to its help, or to more
+    arguments for argparse.
 
-    `--yes` is a switch, `--name NAME` a text (none by default), `--to URL...` a list of texts, `--as openai|codex` a choice (the
-    first by default). `FILE` has its place in the line; `[FILE]` may be left out; `FILE...` and `[FILE...]` are several.
+    `--yes` is a switch, `--name NAME` a text (none by default), `--to URL...` a list of texts, `--as
+    openai|codex` a choice (the first by default). `FILE` is positional, `[FILE]` may be left out,
+    `FILE...` and `[FILE...]` take several.
     """
     for written, given in options.items():
         words = [word.rstrip(",") for word in written.split()]
@@ -102,7 +106,7 @@ def _argparse_settings(value: str) -> dict[str, Any]:
 def add_verb(
     verbs: Subparsers, name: str, sentence: str, run: Run, options: Options | None = None, **defaults: object
 ) -> argparse.ArgumentParser:
-    """Adds a command that prints one JSON value with `--json`. `defaults` are for whoever opens the workspace (`run_on_workspace`)."""
+    """Adds a command that prints one JSON value with `--json`. `defaults` are read by `run_on_workspace`."""
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     add_options(one, {**(options or {}), **JSON})
     one.set_defaults(run=run, **defaults)

@@ -31,7 +31,7 @@ def add_acp_command(nouns: Subparsers) -> None:
 
 
 def run_acp_command(arguments: argparse.Namespace) -> int:
-    """Until the editor closes its end. Nothing but messages may stand on standard output."""
+    """Serves the editor until it closes its input. Nothing but messages may be written to standard output."""
     arguments.places = program_folders.find_program_folders(arguments.home)
     asyncio.run(_serve_standard_streams(arguments))
     return 0
@@ -53,14 +53,14 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
 
 
 def _write_to_editor(data: bytes) -> None:
-    """Straight to the pipe: a buffer that a thread holds would keep the program from ending."""
+    """Writes directly to the pipe: a buffer that is locked by a thread would keep the program from ending."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
 def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
-    """The workspace that is named, or that of the folder an editor has open, which is made where there is none."""
+    """Returns the workspace that is named, or that of the editor's folder, which is created if necessary."""
     from helix_desktop.gateway import project_workspace
 
     workspaces, folder = workspace_access.open_all_workspaces(arguments.places), folder.resolve()
@@ -75,7 +75,7 @@ def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
 
 
 async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Serves an editor in the process that has the workspace open, and so on the same conversations as the window."""
+    """Serves an editor in the process that has the workspace open, so that it shares conversations with the window."""
     from helix_desktop import workbench
     from helix_desktop.workbench import interrupted_turns
 
@@ -91,7 +91,7 @@ async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: St
 
 
 async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
-    """Serves the editor until it goes away, or until a window wants to open the workspace while nothing runs."""
+    """Serves the editor until it disconnects, or until a window wants to open the workspace and nothing is running."""
     from helix_desktop import concurrency
     from helix_desktop.gateway import gateway_workspaces
 

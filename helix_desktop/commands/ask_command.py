@@ -1,4 +1,4 @@
-"""`ask`: one turn of a conversation without a window, streamed. Works beside an open window on the same sessions."""
+"""`ask`: runs one turn of a conversation without a window, and streams the reply. Works while a window is open."""
 
 from __future__ import annotations
 
@@ -164,14 +164,14 @@ async def _run_asked_turn(
 
 
 def _is_complete(session: Session) -> bool:
-    """Whether the last turn is done, or none was begun."""
+    """Whether the last turn is finished, or none was started."""
     facts = session.conversation.state.facts_on_path()
     said = [one.fact for one in facts if isinstance(one.fact, UserSaid | TurnEnded)]
     return not said or (isinstance(said[-1], TurnEnded) and said[-1].reason is TurnEnd.DONE)
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
-    """Fetches what other machines wrote; whether that worked. Else what is here is used."""
+    """Fetches what other machines wrote. Returns False if that failed, in which case the local state is used."""
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()
@@ -184,7 +184,9 @@ async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool
 
 
 async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
-    """The conversation in which this machine may write now: where another one works in it, by the user's choice."""
+    """Returns a session that this machine may write. If another machine is working in it, `if_busy`
+    decides what to do.
+    """
     told = ""
     while True:
         try:
@@ -208,7 +210,9 @@ async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: 
 
 
 async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
-    """Sends the turn to the shared store; whether that worked. Unsent facts stay here: the turn has not failed."""
+    """Sends the turn to the shared store. Returns False if that failed; the unsent facts are kept
+    and the turn has succeeded.
+    """
     try:
         await bench.sharing.wait_until_sent()
     except errors.HelixError as error:
@@ -219,7 +223,7 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
 
 
 async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, console: Console) -> Session:
-    """The one that is named, a fork of it in a copy, or a new one."""
+    """Opens the named conversation, a fork of it in a copy, or a new one."""
     if not (arguments.copy or arguments.copy_with_changes):
         session = await _open_named_session(bench, arguments.conversation, arguments.acp)
     elif arguments.conversation:
@@ -240,7 +244,7 @@ async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, c
 
 
 async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") -> Session:
-    """By id, by the title only one conversation has, or a new one."""
+    """Opens a conversation by its id or unique title, or starts a new one without a name."""
     if not name:
         return await bench.start_users_conversation(acp_agent=acp_agent)
     rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]

@@ -1,4 +1,4 @@
-"""`cache`: put content in, get it out by its hash, list, search, verify, count and collect."""
+"""`cache`: stores content, reads it by its hash, lists, searches, verifies, counts and cleans up entries."""
 
 import argparse
 import base64
@@ -84,7 +84,7 @@ async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredW
 
 
 def describe_over_limit(workspace: StoredWorkspace, over: int) -> str:
-    """What to say, and what can be done: it is the user who decides."""
+    """Says by how much the cache exceeds its limit and what can be done; nothing is removed without the user."""
     limit = workspace.settings.limit
     return (
         f"The cache is {over:,} bytes over its limit of {limit:,} bytes. `helix-desktop cache collect --workspace"
@@ -101,7 +101,7 @@ async def _input_pieces(first: bytes, console: Console) -> AsyncIterator[bytes]:
 
 
 def guess_media_type(name: str, beginning: bytes) -> str:
-    """Guesses the media type from the file name; else it is text where the beginning is."""
+    """Guesses the media type from the file name, or else whether the beginning looks like text."""
     if known := BY_NAME.get(Path(name).suffix.lower()):
         return known
     try:

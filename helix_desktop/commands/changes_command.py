@@ -1,4 +1,4 @@
-"""`changes`: what the agent changed in the workspace's folders, as a list or a patch, and taking it back."""
+"""`changes`: what the agent changed in the workspace's folders, as a list or a patch, and how to undo it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def _chosen_turns_of_changes(
 
 
 async def _find_conversation_with_changes(bench: Workbench, name: str) -> tuple[str, FileChanges]:
-    """By id, or by title; the one that changed last without a name. With the changes of the folders it works in."""
+    """Finds a conversation by id or title, or the one that changed files last, with the changes in its folders."""
     rows = [row for row in bench.list_conversations() if not row.trashed and not row.parent]
     if name:
         rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
@@ -165,7 +165,7 @@ async def _find_conversation_with_changes(bench: Workbench, name: str) -> tuple[
 
 
 def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
-    """Whether it is one of `paths`, or lies in one of them."""
+    """Whether the file is one of `paths`, or in one of these folders."""
     if not paths:
         return True
     wanted = [path.rstrip("/").removeprefix("./") for path in paths]

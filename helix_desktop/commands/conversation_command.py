@@ -1,4 +1,4 @@
-"""`conversation`: list those of a workspace, bring in those of other programs, and give them to others."""
+"""`conversation`: lists a workspace's conversations, imports those of other programs, and exports them."""
 
 import argparse
 import asyncio
@@ -80,7 +80,7 @@ async def delete_chosen_conversations(
 
 
 def parse_date(text: str) -> float:
-    """The beginning of the day; without a text the end of time."""
+    """Returns when the day begins. An empty text means the end of time."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else math.inf
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""`conversation restore`: writes a conversation for an agent, in its format, to resume."""
+"""`conversation restore`: writes a conversation in an agent's own format, so that the agent can resume it."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ def add_restore_command(verbs: Subparsers) -> None:
 
 
 def run_restore(arguments: argparse.Namespace) -> int:
-    """With the paths as this program sees them: another one, in another folder, may do the work."""
+    """Makes paths absolute, because another process in another folder may do the work."""
     given = arguments.to
     if given and given not in AGENTS:
         if not {".", "/", os.sep}.intersection(given):

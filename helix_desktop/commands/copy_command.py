@@ -1,4 +1,4 @@
-"""`copy`: the copies of a workspace's folders that conversations work in: listed, brought back and discarded."""
+"""`copy`: lists, merges and discards the copies of a workspace's folders that conversations work in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cost`: why requests cost what they did: what came out of the provider's cache, what was written anew, and the reason for it."""
+"""`cost`: why requests cost what they did: what was read from the provider's cache, what was written anew, and why."""
 
 import argparse
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""`doctor`: check the installation, and write a file that can be read before it is sent."""
+"""`doctor`: checks the installation, and writes a report that the user can read before sending it."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ def add_doctor_command(nouns: Subparsers) -> None:
 
 
 def run_doctor_command(arguments: argparse.Namespace) -> int:
-    """1 where something is wrong, 0 where there are only notes."""
+    """Checks the installation. The exit code is 1 if something is wrong, and 0 if there are only notes."""
     findings, text = installation_checks.run_checks_with_diagnostics(
         program_folders.find_program_folders(arguments.home)
     )

@@ -1,4 +1,4 @@
-"""`fleet`: what the workers do, in one workspace or in all; stops them, lets them end, and limits what they spend."""
+"""`fleet`: what the workers do in one or all workspaces; stops them, drains them, and limits what they spend."""
 
 import argparse
 import asyncio
@@ -67,7 +67,7 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
 
 
 async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
-    """In each workspace, here or where it is open; one whose store is away holds up no other."""
+    """Acts on each workspace, here or where it is open. A store that cannot be reached does not delay the others."""
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]

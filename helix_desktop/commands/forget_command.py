@@ -1,4 +1,4 @@
-"""`forget_in_workspace`: remove a text from a workspace, or entries of its cache, for good."""
+"""`forget`: removes a text from a workspace, or entries from its cache, for ever."""
 
 import argparse
 import asyncio
@@ -55,7 +55,7 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
 
 
 async def _read_text_to_forget(console: Console) -> str:
-    """All of the input, without the end of its last line."""
+    """Reads the whole input, without the last line end."""
     return (await read_whole_input(console)).removesuffix("\n").removesuffix("\r")
 
 
@@ -71,7 +71,7 @@ def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
 
 
 def _places_in_window_state(window: Path, text: str) -> tuple[str, ...]:
-    """The places in the window's memory that hold the text; only a running window can change its drafts and input history."""
+    """Finds the text in the saved window state. Only a running window can change its drafts and input history."""
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()
     return (

@@ -1,4 +1,4 @@
-"""`gateway`: an address for agents people already use, without a window."""
+"""`gateway`: runs an address for agents that people already use, without a window."""
 
 import argparse
 import asyncio
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
-LARGE = 4 << 20  # In bytes. Larger buffers grow in place, because copying 30 MB would delay other streams.
+LARGE = 4 << 20  # Larger buffers, in bytes, grow in place, because copying 30 MB would delay other streams.
 YOUNG = 5_000  # The number of new objects that start a collection. With 700, collecting took half of the time.
 MIDDLE = 3  # This many young collections come before one of middle age. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Old objects are collected only while the gateway is idle, never automatically.
-KEPT = 32 << 20  # In bytes. This much freed memory is kept for the next request bodies.
+KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request bodies.
 
 
 OPTIONS: Options = {
@@ -94,7 +94,7 @@ def _build_manual_registration(arguments: argparse.Namespace, where: ProgramFold
 
 
 async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[str, str]:
-    """The key of a provider, and the host of its address, to which alone it goes."""
+    """Returns a provider's key, and the only host to which it may be sent."""
     config = await asyncio.to_thread(ConfiguredProviders(where.providers_file).find_provider, provider)
     key = await find_provider_key(config, workspace_access.open_secrets(where))
     if not key:
@@ -108,7 +108,7 @@ async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[
 async def answer_gateway_request(
     arguments: argparse.Namespace, workspace: "StoredWorkspace", console: "Console"
 ) -> int:
-    """Answers a gateway that found the workspace open here: work for it as its engine, or close the workspace."""
+    """Answers a gateway that found the workspace open in this process: works as its engine, or closes the workspace."""
     from helix_desktop import workbench
     from helix_desktop.gateway import gateway_workspaces, remote_conversations
 

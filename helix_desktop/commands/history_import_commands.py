@@ -1,4 +1,4 @@
-"""`conversation import`, `find`, `list_imports` and `undo-import`: histories of other programs."""
+"""`conversation import`, `find`, `imports` and `undo-import`: histories of other programs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_find_histories(arguments: argparse.Namespace) -> int:
 
 
 def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[str]:
-    """A line for each program and folder, and one for all; none where nothing was found."""
+    """Returns a line for each program and folder, and one for the total, or nothing if no history was found."""
     groups: dict[tuple[str, str], list[FoundHistories]] = {}
     for one in found:
         groups.setdefault((one.kind, one.folder), []).append(one)

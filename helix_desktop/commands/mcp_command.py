@@ -1,4 +1,6 @@
-"""`mcp`: a workspace's cache as an MCP server for other programs, their configuration for it, and signing in to the user's own."""
+"""`mcp`: serves a workspace's cache to other programs, adds it to their settings, and signs in to
+the user's own servers.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
     if arguments.http is not None:
-        # Sent over a private socket to the workspace's owner, so it is in no process list.
+        # The token is sent over a private socket to the workspace's owner, so no process list shows
+        # it.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
@@ -71,7 +74,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
 
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Answer MCP requests about this workspace and no other, until the caller goes away."""
+    """Answers MCP requests about this workspace only, until the caller disconnects."""
     # Imported in threads, because this takes half a second and would freeze an open window.
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")

@@ -1,4 +1,4 @@
-"""`model`: list models, and set the main, fast and long-window model of a workspace."""
+"""`model`: lists models, and sets the main, fast and long-window model of a workspace."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ def add_model_command(nouns: Subparsers) -> None:
 
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    """A provider that cannot be asked is a line on standard error; the others are listed."""
+    """Lists models. A provider that cannot be reached is reported on standard error, and the others are listed."""
     one = [desk.configured.find_provider(arguments.provider)] if arguments.provider else None
     asked = [_list_models_of_provider(desk, config) for config in one or await _usable_providers(desk)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -58,7 +58,7 @@ async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -
 
 
 async def _usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
-    """Those set up, the well-known ones whose key is there, the servers on this machine, and the demonstration."""
+    """Returns the configured providers, well-known ones whose key is known, local servers, and the demonstration."""
     configs = {config.name: config for config in desk.configured.list_providers()}
     for preset in PRESETS.values():
         if preset.name in configs or not preset.needs_key:
@@ -93,7 +93,7 @@ def _format_model_line(model: ModelInfo) -> str:
 
 
 def run_choose_model(arguments: argparse.Namespace) -> int:
-    """First what is known of the model, then the workspace's choice."""
+    """Looks the model up first, and then saves it as the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
     return code if code or _changes_figures_only(arguments) else run_on_workspace(arguments)
 
@@ -122,7 +122,9 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
 
 
 async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
-    """Ask the provider; what it does not have is refused, a provider that cannot be asked now is only said."""
+    """Asks the provider whether it has the model, and refuses it if not. If the provider cannot be
+    reached, prints a note.
+    """
     try:
         key = await desk.key_of_provider(config)
         await model_listing.learn_about_model(desk.configured, config.name, name, key, desk.connections)
@@ -131,7 +133,7 @@ async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig,
 
 
 async def use_model_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Here, or in the program that has the workspace open."""
+    """Sets the model, here or in the process that has the workspace open."""
     workspace.change_settings({f"models.{arguments.role}": arguments.model})
     result = {"workspace": workspace.id, "role": arguments.role, "model": arguments.model}
     return await print_result(arguments, console, result, f"{workspace.name}: {arguments.role} model {arguments.model}")

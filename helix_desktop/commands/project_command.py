@@ -1,4 +1,4 @@
-"""`project`: what a workspace's folders bring for agents; trusting it by its hash, and switching it off and on."""
+"""`project`: lists what a workspace's folders provide for agents; trusts it by its hash, and switches it on and off."""
 
 import argparse
 from collections.abc import Collection, Sequence
@@ -70,7 +70,7 @@ async def _read_project(workspace: StoredWorkspace) -> "WorkspaceRulesAndSkills"
 
 
 def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
-    """Only the content whose hash the user has: what changed since it was read is refused."""
+    """Returns the item whose hash the user gave. An item that changed since the user read it is refused."""
     name, _, digest = text.rpartition("=")
     if not name or len(digest) < LEAST:
         raise InvalidInput(

@@ -1,5 +1,6 @@
-"""`provider`: add, list, test, remove. Keys are asked for or read from standard input,
-never taken from arguments: those stand in the shell's history and in the list of processes.
+"""`provider`: adds, lists, tests and removes providers. Keys are typed in or read from standard
+input. They are never command-line arguments, which the shell's history and the process list would
+show.
 """
 
 import argparse
@@ -67,7 +68,9 @@ ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
 
 
 def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], int]:
-    """What runs a command that needs no workspace: the work, with everything it needs, which is closed afterwards."""
+    """Returns a function that runs a command without a workspace: it opens the tools that the
+    command needs, and closes them.
+    """
     return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
 
 
@@ -104,7 +107,7 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
 
 
 async def _provider_from_arguments(arguments: argparse.Namespace, desk: ProviderTools) -> ProviderConfig:
-    """Return the provider with the arguments' changes. A new known one gets the address in the environment."""
+    """Returns the provider with the arguments' changes. A new well-known one gets the address from the environment."""
     try:
         config = desk.configured.find_provider(arguments.name)
     except NotFound:
@@ -136,7 +139,7 @@ def _parse_name_value_pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _ask_for_key(name: str) -> str:
-    """From a person without showing it, from a pipe as its first line."""
+    """Reads a key without echoing it, or the first line if standard input is a pipe."""
     if sys.stdin is not None and sys.stdin.isatty():
         import getpass
 
@@ -202,7 +205,7 @@ def _format_provider_line(one: dict[str, Any]) -> str:
 
 
 async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    """Two questions: a list of models, which checks the address and the key; and one short reply."""
+    """Sends two requests: a list of models, which checks address and key, and one short prompt."""
     config = desk.configured.find_provider(arguments.name)
     key = await desk.key_of_provider(config)
     models = await list_and_save_models(desk.configured, arguments.name, key, desk.connections)

@@ -1,4 +1,6 @@
-"""`recorder`: keeps the conversations of the agents on this computer. `recorder --run` is the process that imports for it."""
+"""`recorder`: records the conversations of the agents on this computer. `recorder --run` is the
+process that imports for it.
+"""
 
 import argparse
 import asyncio
@@ -67,7 +69,7 @@ def _turn_recorder_on(arguments: argparse.Namespace) -> int:
 
 
 def change_exclusions(arguments: argparse.Namespace, settings: ProgramSettings) -> None:
-    """Adds to what is left out, because a shorter list would record what is private."""
+    """Only adds exclusions: removing one by mistake would record private conversations."""
     agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
     folders = _full_paths(arguments.without_folder), _full_paths(arguments.with_folder)
     for setting, (more, fewer) in ((RECORDER_WITHOUT_AGENTS, agents), (RECORDER_WITHOUT_FOLDERS, folders)):
@@ -80,7 +82,7 @@ def _full_paths(names: Sequence[str]) -> list[str]:
 
 
 def _is_folder_within(folder: str, folders: Sequence[str]) -> bool:
-    """Whether it lies in one of these full paths, as it is written or where its links lead."""
+    """Whether a folder is in one of these full paths, either as written or after following links."""
     return any(place.is_relative_to(one) for place in (Path(folder), Path(folder).resolve()) for one in folders)
 
 
@@ -177,7 +179,7 @@ def _answer_import_requests(arguments: argparse.Namespace) -> int:
 def _answer_import_request(
     where: ProgramFolders, request: Mapping[str, Any], read: set[tuple[Path, str]]
 ) -> dict[str, object]:
-    """`read`: databases and the folders that this process has read of them, and reads again only if they are in use."""
+    """`read`: pairs of database and folder that this process has read. It reads them again only if they are in use."""
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
@@ -198,7 +200,7 @@ def _answer_import_request(
 def _import_commands(
     where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
 ) -> Iterator[tuple[str, list[str]]]:
-    """By workspace, which is created where there is none: what is imported together."""
+    """Yields what is imported together, by workspace. Missing workspaces are created."""
     without = _full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
     workspaces = open_all_workspaces(where)
@@ -233,7 +235,7 @@ def _split_into_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Pat
 
 
 def _workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
-    """The workspace of the folder; the one for all conversations whose folder is not here, or is nobody's project."""
+    """Returns the workspace of a folder, or the shared one if the folder does not exist or is no project."""
     known, folder = workspaces.list_workspaces(), Path(name)
     is_here = bool(name) and folder.is_absolute() and folder.is_dir()
     if is_here and project_workspace.can_be_project_folder(folder, Path.home()):

@@ -1,4 +1,6 @@
-"""`replay`: recorded sessions through the real engine, and what would have been sent, billed, kept and lost."""
+"""`replay`: runs recorded sessions through the real engine, and reports what would have been sent,
+billed, kept and lost.
+"""
 
 import argparse
 import json
@@ -95,7 +97,7 @@ def _replay_all_recordings(
 def replay_recording(
     recording: RecordedSession, terms: ReplayTerms, counter: TokenCounter, moved: Callable[[int], None] = lambda _: None
 ) -> ReplayFigures:
-    """One session in stores of its own, in memory, on a clock of its own."""
+    """Replays one session with its own clock and with its own stores in memory."""
 
     async def replay_in_memory() -> ReplayFigures:
         now = simulated_clock.LoopClock().current_time
@@ -107,7 +109,7 @@ def replay_recording(
 
 
 def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
-    """A bar on a terminal; one line per session anywhere else."""
+    """Returns a progress bar on a terminal, or otherwise one line for each session."""
     where = escape_control_characters(where)
     if not sys.stderr.isatty():
         return lambda at: print(f"{where}: {count} messages", file=sys.stderr) if at == count else None

@@ -49,7 +49,9 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
 
 
 def _disconnect_all(arguments: argparse.Namespace) -> int:
-    """The address is reserved as long as an agent's settings contain it: with exit code 3, nothing else was changed."""
+    """Disconnects all agents. If an agent's settings could not be changed, its address stays
+    reserved and the exit code is 3.
+    """
     where = find_program_folders(arguments.home)
     removed, left = agent_settings.remove_all_addresses(where.config)
     if not left:

@@ -1,4 +1,4 @@
-"""`schedule`: tasks that are added by themselves at certain times."""
+"""`schedule`: tasks that are added automatically at certain times."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`task`: work that is done once, by some worker, whatever ends meanwhile."""
+"""`task`: work that exactly one worker completes, even if workers fail."""
 
 import argparse
 import asyncio
@@ -108,7 +108,7 @@ async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
 
 
 def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_tasks.NewFleetTask:
-    """A line of text, or a JSON object whose fields are named as the options are."""
+    """Parses a line of text, or a JSON object whose fields are named like the options."""
     try:
         given = json.loads(line) if line.startswith("{") else {"text": line}
         _check_fields(given)
@@ -145,7 +145,7 @@ def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
 
 
 def _parse_deadline_seconds(text: str) -> float:
-    """How long from now on; 0 for no deadline."""
+    """Returns the number of seconds from now, or 0 for no deadline."""
     if not text:
         return 0.0
     try:
@@ -199,7 +199,7 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
 
 
 async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
-    """Cancels them, or lets them go on with what they may do from now on."""
+    """Cancels tasks, or retries them with new permissions."""
     workspace_access.check_allowed_names(getattr(arguments, "allow", ()))
     code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]

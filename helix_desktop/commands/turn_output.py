@@ -21,7 +21,7 @@ class StandardErrorLine(str):
 
 @dataclass
 class TurnPrinter:
-    """Questions are answered by what was allowed from the start; nobody is there to ask."""
+    """Prints a turn and answers its questions by what was allowed on the command line, because nobody can be asked."""
 
     session: Session
     allowed: frozenset[str]
@@ -50,7 +50,7 @@ class TurnPrinter:
                 pass
 
     def answer_early_question(self, event: session_events.Event) -> None:
-        """Answers questions that come before the turn, such as those of the shell lines of a slash command."""
+        """Answers questions before the turn starts, such as those about shell lines of a slash command."""
         if isinstance(event, session_events.QuestionAsked):
             self.session.answer_question(event.number, self.answer_as_allowed(event.question))
 
@@ -64,7 +64,7 @@ class TurnPrinter:
             self._waiting.put_nowait("")
 
     def _end_printing(self, why: str) -> None:
-        """Ends the printing, also when the end of the turn could not be written to the journal."""
+        """Ends the printing, even if the end of the turn could not be stored."""
         if self.ended is None:
             self.ended = TurnEnded(TurnEnd.FAILED, why)
         self._waiting.put_nowait("")
@@ -84,7 +84,7 @@ class TurnPrinter:
         return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
     def answer_as_allowed(self, question: PermissionQuestion) -> PermissionAnswer:
-        """By what was allowed; what has a name of its own, by that."""
+        """Answers by what was allowed. An action with a permission of its own needs exactly that permission."""
         if is_allowed_unattended(question, self.allowed):
             return PermissionAnswer(allowed=True)
         wanted = name_to_allow(question)
@@ -101,7 +101,7 @@ def fact_as_json_line(recorded: Recorded) -> str:
 
 
 def _plain_text_of_fact(fact: Fact) -> str:
-    """What a fact says to a reader of the plain text; nothing for most."""
+    """The text of a fact in plain output. Empty for most facts."""
     match fact:
         case ModelReplied(parts=parts):
             calls = [part for part in parts if isinstance(part, ToolCall)]

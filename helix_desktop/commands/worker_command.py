@@ -1,4 +1,4 @@
-"""`worker`: does the tasks of workspaces, without a window and without a keyring."""
+"""`worker`: runs tasks of workspaces, without a window and without a keyring."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
 
 
 async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: list[str]) -> int:
-    """In each of them beside the others. SIGTERM drains."""
+    """Works in all workspaces concurrently. SIGTERM lets the workers finish their tasks."""
     main = asyncio.current_task()
 
     def drain() -> None:
@@ -81,7 +81,7 @@ async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: lis
 
 
 async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: Console) -> int:
-    """Here, or in the program that has the workspace open; when that ends, here."""
+    """Works here, or in the process that has the workspace open. If that process ends, continues here."""
     while not arguments.is_draining:
         try:
             code = await workspace_access.run_here_or_there(arguments, workspace, console)

@@ -1,10 +1,13 @@
-"""Runs a command on a workspace: it opens the workspace, or hands the command to the process that has it open.
+"""Runs a command on a workspace: opens the workspace, or hands the command to the process that has
+it open.
 
-A command's work is written once, as a coroutine on the open workspace and a console. The caller keeps its own files: it
-reads `source` and writes `target` itself, and the work sees both as the console's input and output.
+A command's work is one coroutine, which gets the open workspace and a console. The caller keeps its
+own files: it reads `source` and writes `target` itself, and the work sees both as the console's
+input and output.
 
-Who opens a workspace for a moment answers others meanwhile, and leaves after the last answer. So an answer must not
-wait for a person or a pipe; a command that does (`is_in_background`) is not asked of somebody who is about to leave.
+A process that opens a workspace briefly answers others meanwhile, and ends after the last answer. So
+an answer must not wait for a person or a pipe. A command that does (`is_in_background`) is not sent
+to such a process.
 """
 
 from __future__ import annotations
@@ -42,15 +45,15 @@ Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # In seconds. Progress is reported this often.
+TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
-PATIENCE = 5.0  # In seconds. The process that has the workspace open must answer within this time.
+PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 
 
 def add_workspace_verb(
     verbs: Subparsers, name: str, sentence: str, work: Work, options: Options | None = None, **defaults: object
 ) -> argparse.ArgumentParser:
-    """A command on the workspace that `--workspace` names. It needs no tokens counted, unless `counts` says so."""
+    """Adds a command on the workspace that `--workspace` names. It can count tokens only if `counts` is set."""
     settings = {"run": run_on_workspace, "work": work, "counts": False} | defaults
     return add_verb(verbs, name, sentence, options={**NAMED_WORKSPACE, **(options or {})}, **settings)  # type: ignore[arg-type]
 
@@ -58,7 +61,7 @@ def add_workspace_verb(
 def run_on_workspace(
     arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
 ) -> int:
-    """Do `arguments.work` on the workspace the arguments name. The exit code."""
+    """Runs `arguments.work` on the workspace that the arguments name, and returns the exit code."""
     arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = open_all_workspaces(arguments.places)
     known = find_chosen_workspace(arguments, workspaces)
@@ -71,7 +74,7 @@ def run_on_workspace(
 
 
 def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspaces) -> KnownWorkspace:
-    """The workspace that is named, else the one of the current folder, else the only one."""
+    """Returns the named workspace, or that of the current folder, or the only one."""
     if arguments.workspace is not None:
         return workspaces.find_known_workspace(arguments.workspace)
     here, known = Path.cwd(), workspaces.list_workspaces()
@@ -92,7 +95,7 @@ async def act_on_workbench(
     workspace: StoredWorkspace,
     console: Console,
 ) -> int:
-    """Do it on the workbench that has the workspace open, or on one that is opened for it."""
+    """Runs the work on the workbench that has the workspace open, or on one that is opened for it."""
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, arguments.places) as bench:
@@ -107,7 +110,7 @@ def ask_yes_or_no(question: str) -> bool:
 
 
 def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
-    """Asks here before the work is done, so that the process that has the workspace open never waits for a person."""
+    """Asks before the work starts, so that the process that has the workspace open never waits for a person."""
     code = run_on_workspace(arguments)
     if code != ASKING:
         return code
@@ -118,7 +121,7 @@ def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
 
 
 async def run_here_or_there(arguments: argparse.Namespace, identity: str, console: Console) -> int:
-    """Do `arguments.work` here, or in the process that has the workspace open. The exit code."""
+    """Runs `arguments.work` here, or in the process that has the workspace open, and returns the exit code."""
     where = arguments.places
     counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
     workspaces = open_all_workspaces(where, count=counting)
@@ -147,7 +150,7 @@ async def run_here_or_there(arguments: argparse.Namespace, identity: str, consol
 async def _run_on_temporary_copy(
     arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
-    """Runs a command that only reads on a temporary copy, when the disk is read-only."""
+    """Runs a read-only command on a temporary copy, because the disk is read-only."""
     with read_only_copy.copy_for_reading(known.folder) as folder:
         async with aclosing(await StoredWorkspace.open(folder, count=counting)) as workspace:
             await console.print_error(
@@ -215,7 +218,7 @@ def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:
 
 
 class OptionalTokenCounter:
-    """Counts only for commands that need it: the vocabulary takes 75 MB and half a second."""
+    """Counts tokens only for commands that need it, because the vocabulary takes 75 MB and half a second."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
@@ -243,8 +246,8 @@ async def listen_for_commands(
     leaving: bool = False,
     counting: OptionalTokenCounter | None = None,
 ) -> RequestListener:
-    """Answer commands about `workspace` for as long as this process has it open; finish what is
-    returned first. Then a command that may last (`mcp`) is ended after a moment.
+    """Answers commands about `workspace` while this process has it open. Closing the listener waits
+    for running commands; one that may never end (`mcp`) is stopped after a moment.
     """
     return await running_instance.listen_for_requests(
         where.run,
@@ -262,8 +265,8 @@ async def run_command_of_caller(
     argv: list[str],
     console: Console,
 ) -> int:
-    """Run a caller's command line on the open workspace. It is this workspace, and where this program
-    keeps things, whatever the arguments name: a folder may be meant as seen from the caller's.
+    """Runs a caller's command line on the open workspace. Names of workspaces and homes in the
+    arguments are ignored, because a relative folder means another one here.
     """
     try:  # Imported in a thread, because this is slow and would freeze an open window.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
@@ -285,7 +288,7 @@ async def run_command_of_caller(
 async def delete_if_confirmed(
     arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console, chosen: Collection[str]
 ) -> int:
-    """Deletes these conversations for good where `--yes` was given; else lists them."""
+    """Deletes these conversations for ever with `--yes`. Otherwise lists them."""
     if not arguments.yes and chosen:
         rows = [row for row in await workspace.journal.list_conversations() if row.id in chosen]
         lines = [f"{row.id}  {row.title or row.begins}" for row in rows]
@@ -315,7 +318,7 @@ def check_allowed_names(names: Iterable[str]) -> None:
 
 
 async def print_result(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> int:
-    """The value where `--json` was given, else the lines. Returns the exit code of a command that was done."""
+    """Prints the value with `--json`, and the lines otherwise. Returns the exit code for success."""
     if arguments.json:
         await print_json(console, value)
     for line in () if arguments.json else lines:
@@ -337,7 +340,7 @@ async def print_json(console: Console, value: Any) -> None:
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
-    """Also by the title that only one conversation has."""
+    """Finds a conversation by the beginning of its id, or by its unique title."""
     rows = await workspace.journal.list_conversations()
     named = [row.id for row in rows if begins in (row.id, row.title)]
     remedy = "To see all conversations, run `conversation list`."
@@ -346,7 +349,9 @@ async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -
 
 
 def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:
-    """The one ID that begins so. `words`: what has the IDs, one of it and several; `remedy`: how to see all."""
+    """Returns the only id that begins with `begins`. `words`: singular and plural of what has ids.
+    `remedy`: how to list them.
+    """
     found = [one for one in ids if one.startswith(begins)]
     if len(found) > 1:
         raise errors.AmbiguousName(

@@ -1,4 +1,4 @@
-"""`workspace`: make, list, show, rename, colour, trash, restore, export, import, empty the trash of its conversations; share, join."""
+"""`workspace`: creates, lists, shows, renames, colours, trashes, restores, exports, imports and shares workspaces."""
 
 import argparse
 import asyncio

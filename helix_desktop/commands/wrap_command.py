@@ -1,4 +1,4 @@
-"""`wrap`: an agent you have, started with the gateway's address; and that address in its configuration, if you like."""
+"""`wrap`: starts an agent with the gateway's address, or writes the address to the agent's settings."""
 
 import argparse
 import json
@@ -81,7 +81,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
 
 
 def _words_of_command(arguments: argparse.Namespace) -> list[str]:
-    """The words of `--command`; none without it, where there has to be an agent."""
+    """Returns the words of `--command`, or an empty list without it, if an agent is named."""
     try:
         words = shlex.split(arguments.command)
     except ValueError as error:
@@ -119,7 +119,7 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
 def _print_notices(
     arguments: argparse.Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> None:
-    """What the user should know before the agent starts."""
+    """Prints what the user should know before the agent starts."""
     told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
     if passing := agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams):
         told.append(f"requests to {', '.join(passing)} do not go through the gateway and are not recorded.")
@@ -130,8 +130,9 @@ def _print_notices(
 
 
 def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
-    """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which
-    is made where there is none. Empty, for Connected agents, where the folder is nobody's project.
+    """Returns the id of the workspace for the agent's conversations: the named one, or that of this
+    folder, which is created if necessary. Empty if the folder is no project, which means the
+    workspace for connected agents.
     """
     workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
     if named:

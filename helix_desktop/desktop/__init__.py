@@ -1,1 +1,1 @@
-"""The desktop program put together: what the window's ports are in truth."""
+"""Puts the desktop program together: the implementations of the window's ports."""

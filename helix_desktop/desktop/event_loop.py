@@ -1,8 +1,9 @@
-"""The event loop of the window: qasync's, but for timers that are far away.
+"""The window's event loop: qasync's, with a cheaper way to keep timers that are not due soon.
 
-qasync gives each of them a timer of Qt, and keeps that and what it refers to until it would have fired, cancelled or not. A stream has a
-limit of minutes for each of its pieces: thousands of them would stand there at any moment. Here they wait
-in a heap with one timer for the first, and cancelled ones are swept out, as asyncio's own loops do.
+qasync creates a Qt timer for each of them, and keeps it, with all that it refers to, until it is
+due, even if it was cancelled. Each piece of a stream has a limit of minutes, so thousands of timers
+would exist at any moment. Here they wait in a heap with one Qt timer for the first, and cancelled
+ones are removed, as asyncio's own loops do.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # In seconds. Timers due later than this wait in a heap. All others get their own Qt timer.
+FAR = 1.0  # Timers due later than this many seconds wait in a heap. All others get their own Qt timer.
 FEW = 64  # Cancelled timers are removed from the heap once there are more than this.
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
-    """Use as qasync.QEventLoop."""
+    """A replacement for qasync.QEventLoop."""
 
     def __init__(self, *arguments: object) -> None:
         self._far: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -40,7 +41,7 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
         return handle
 
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
-        """Called by `TimerHandle.cancel`."""
+        """Called by asyncio when a timer is cancelled."""
         self._cancelled += 1
         if self._cancelled > max(FEW, len(self._far) // 2):
             self._far = [each for each in self._far if not each[2].cancelled()]

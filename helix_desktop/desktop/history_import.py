@@ -1,4 +1,6 @@
-"""Conversations from other programs for the window: found, brought into the workspace of their folder, taken back."""
+"""Imports conversations of other programs for the window: finds them, imports them into the
+workspace of their folder, and undoes that.
+"""
 
 import asyncio
 import time
@@ -22,7 +24,7 @@ from helix_desktop.workbench.history_imports import ImportResult, find_recorded_
 from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
-MAX_DESCRIBED = 64 << 20  # In bytes. A larger file is not read until the user imports it.
+MAX_DESCRIBED = 64 << 20  # A larger file, in bytes, is not read until the user imports it.
 _EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
 
 
@@ -118,7 +120,7 @@ class HistoryImporter:
         return len({key for _, key in keys})
 
     def _split_by_workspace(self, groups: Sequence[history_import_port.HistoryGroup]) -> list[_WorkspaceImport]:
-        """What was chosen, by workspace; the part with the newest conversation first."""
+        """Groups the chosen histories by workspace; the one with the newest conversation comes first."""
         parts: dict[Path | None, _WorkspaceImport] = {}
         newest: dict[Path | None, float] = {}
         for group in groups:
@@ -132,7 +134,7 @@ class HistoryImporter:
         return sorted(parts.values(), key=lambda part: -newest[part.folder])
 
     async def _workbench_of_folder(self, folder: Path | None) -> Workbench:
-        """The workspace of a folder; one for all whose folder is not on this computer."""
+        """Returns the workbench of a folder. All histories without a folder on this computer share one workspace."""
         rows = await asyncio.to_thread(self._desk.list_workspaces)
         name = folder.name or str(folder) if folder is not None else tr("Imported conversations")
         if folder is None:
@@ -185,7 +187,7 @@ def _build_history_group(found: FoundHistories) -> history_import_port.HistoryGr
 
 
 def _describe_history_file(path: Path, folder: str, size: int) -> history_import_port.HistoryDetails:
-    """At the prices this program ships, where the file does not say what was paid."""
+    """Describes a file. If it does not say what was paid, the cost is computed from the prices that are shipped."""
     if size > MAX_DESCRIBED:
         return history_import_port.HistoryDetails(path.stem)
     try:

@@ -1,4 +1,6 @@
-"""Providers and models for the window: what `gui/model_setup_port.py` asks for, done with the providers, the keys and the catalogue."""
+"""Implements `gui/model_setup_port.py`: providers and models for the window, from the stored
+providers, keys and catalogue.
+"""
 
 import asyncio
 import contextlib
@@ -22,7 +24,8 @@ TITLES = {
     "deepseek": "DeepSeek", "mistral": "Mistral", "xai": "xAI", "groq": "Groq", "ollama": "Ollama",
     "lmstudio": "LM Studio", "llamacpp": "llama.cpp", "vllm": "vLLM",
 }  # fmt: skip
-# Patterns of the models that most people want: undated names, no variants at ten times the price.
+# Patterns of the models that most people want: without dates, and without variants at ten times the
+# price.
 _WANTED = (
     r"claude-sonnet-[\d-]+",
     r"claude-opus-[\d-]+",
@@ -32,14 +35,14 @@ _WANTED = (
     r"mistral-large(-\d+)?",
     r"grok-[\d.]+",
 )
-REFRESH = 20.0  # In seconds. A provider must list its models within this time.
+REFRESH = 20.0  # A provider must list its models within this many seconds.
 _WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
 DEMO = "demo/demo"
 
 
 @dataclass(eq=False)
 class ProviderAdministration:
-    """Changes providers and keys. `allow_file` records that the user lets keys stand in a file."""
+    """Changes providers and keys. `allow_file` records that the user allows keys to be stored in a file."""
 
     configured: ConfiguredProviders
     secrets: SecretStorage
@@ -50,7 +53,7 @@ class ProviderAdministration:
         return [self._offer_provider(config) for config in provider_catalog.PRESETS.values() if config.needs_key]
 
     def _offer_provider(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
-        """At the address that the environment names for it, if it names one."""
+        """Builds a choice with the address and key that the environment names, if any."""
         variable, address = self.secrets.find_named_address(config.provider_key)
         config = replace(config, base_url=address or config.base_url)
         key = SecretKeeper.ENVIRONMENT.value if self.secrets.is_in_environment(config.provider_key) else ""
@@ -140,7 +143,7 @@ class ProviderAdministration:
         return model_setup_port.RefreshedModels(tuple(await self.list_known_models()), silent)
 
     async def _refresh_provider_models(self, provider: str) -> str:
-        """Why it could not be asked; empty when it answered."""
+        """Returns why the provider could not be asked, or an empty string if it answered."""
         try:
             async with asyncio.timeout(REFRESH):
                 await self.list_provider_models(provider)
@@ -178,7 +181,7 @@ class ProviderAdministration:
 
 
 def best_first_model(models: Sequence[ModelChoice]) -> str:
-    """The model to begin with: the newest of a well-known kind, or the only one. Of an unknown server's models the user chooses."""
+    """Returns the newest model of a well-known kind, or the only one. Otherwise the user must choose."""
     for wanted in _WANTED:
         named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
         if named:

@@ -1,6 +1,7 @@
-"""The replay lab: conversations with policies they did not have, in a process that can be stopped.
+"""The replay lab: runs conversations with other policies in a process that can be stopped.
 
-Each is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
+Each conversation is written as messages in the common format, and `helix-desktop replay` does the
+rest. Nothing is sent anywhere.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from helix_desktop.histories.session_export import Line, entries_needed_for_expo
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
-LARGEST = 8 << 20  # In bytes. If an output is larger, the replay uses only this much of it.
+LARGEST = 8 << 20  # Of a larger output, in bytes, the replay uses only this much.
 
 
 async def replay_conversations(
@@ -31,7 +32,7 @@ async def replay_conversations(
     window: int,
     report: Callable[[int, int], None],
 ) -> Sequence[PolicyOutcome]:
-    """Every policy over the conversations. Cancelled, the process ends. Nothing stays in the temporary files."""
+    """Replays the conversations with each policy. Cancelling ends the process. No temporary files are left behind."""
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
         files: list[Path] = []
         for number, conversation in enumerate(conversations):

@@ -1,4 +1,6 @@
-"""What settings and tour ask about the installation and its workspaces (`gui/settings/installation_port.py`)."""
+"""Implements `gui/settings/installation_port.py`: what settings and tour ask about the installation
+and its workspaces.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ LOOKED_AT, NAMED = 5_000, 8  # The maximum numbers of unused entries that are ad
 
 
 class SettingsBackend:
-    """`where` and `secrets` for the doctor; all else is asked of the workbench that is shown."""
+    """Answers the settings page. `where` and `secrets` are used to check the installation."""
 
     def __init__(self, where: ProgramFolders, secrets: SecretStorage) -> None:
         self._where = where
@@ -95,7 +97,7 @@ class SettingsBackend:
         return format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
 
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
-        """The oldest first, as `free_up_space` takes them."""
+        """Adds up the entries that `free_up_space` would remove, the oldest first."""
         workspace = bench.workspace
         over = 0
         if limit := workspace.settings.limit:
@@ -126,7 +128,7 @@ class SettingsBackend:
     # --- Listing MCP servers and signing in to them
 
     def list_mcp_servers(self, bench: Workbench) -> Sequence[installation_port.McpServerState]:
-        """Those of the settings, each with the state of the one that runs."""
+        """Returns the servers in the settings, with the state of those that run."""
         running = {hosted.config.name: hosted for hosted in bench.mcp_servers.running_servers}
         tables = bench.workspace.settings.mcp
         return [_describe_configured_server(name, table, running.get(name)) for name, table in tables.items()]
@@ -186,7 +188,7 @@ class SettingsBackend:
         return await replay_process.replay_conversations(bench, conversations, policies, window, report)
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
-        """The workspace of the tour: the one of last time, else a new one on a fresh sample."""
+        """Opens the workspace of the last tour, or creates one with a fresh sample."""
         from helix_desktop.workbench import tour_folder
 
         await asyncio.to_thread(tour_folder.create_tour_folder, folder)
@@ -199,7 +201,9 @@ class SettingsBackend:
 def _describe_configured_server(
     name: str, table: Mapping[str, Any], hosted: HostedServer | None
 ) -> installation_port.McpServerState:
-    """A server of the settings, and how the one that runs is; a table with a mistake says so and stops no other."""
+    """Describes a configured server and its state. A mistake in its table is reported, and does not
+    affect other servers.
+    """
     from helix_desktop.mcp_client.server_config import parse_server_table
 
     try:

@@ -1,6 +1,7 @@
 """Builds the program behind the painted window, and ends it in order.
 
-Stores, providers and tools are imported in a thread while the event loop turns already, and opened after that.
+Stores, providers and tools are imported in a thread while the event loop is already running, and
+opened after that.
 """
 
 import asyncio
@@ -43,11 +44,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME = "window"
-PATIENCE = 1.6  # In seconds. Closing takes at most this long. Everything that was confirmed is already on the disk.
+PATIENCE = 1.6  # Closing takes at most this many seconds. Everything that was confirmed is already on the disk.
 HAS_MENU_BAR = sys.platform == "darwin"  # Mac users expect a menu bar.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
-TURN = 0.0003  # In seconds. A busy thread releases the interpreter lock this often.
+TURN = 0.0003  # A busy thread releases the interpreter lock after this many seconds.
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -64,7 +65,7 @@ class PaintedWindow:
 
 
 def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
-    """Ask the running program to come to the front; False where nobody answers."""
+    """Asks the running program to show its window. Returns False if no program answers."""
     from helix_desktop.console import Terminal
 
     async def ask_running_window() -> bool:
@@ -199,7 +200,7 @@ class WindowProgram:
             log.warning("a second start will not find this window: %s", error)
 
     async def _answer_second_start(self, arguments: list[str], _console: "Console") -> int:
-        """A second start: come to the front, and go where its link leads. Nothing else is done for others."""
+        """Answers a second start: shows the window and opens its link. Other commands are refused."""
         if arguments[:1] != ["show"]:
             raise InvalidInput("The open window accepts only the command `show`.")
         self._show_link_target(arguments[1] if len(arguments) > 1 else "")
@@ -231,7 +232,7 @@ class WindowProgram:
             self._tasks.spawn_task(self._update_recorder(), name="recorder")
 
     async def _update_recorder(self) -> None:
-        """The resident records, or stops, as the settings say."""
+        """Makes the resident start or stop recording, as the settings say."""
         from helix_desktop.gateway import agent_run
         from helix_desktop.resident import resident_client
 
@@ -242,7 +243,7 @@ class WindowProgram:
             self.window.notices.show_error_notice(error)
 
     def _apply_look_settings(self) -> None:
-        """Bring the settings' look into force, and keep what the first paint of the next start needs of it."""
+        """Applies the settings for the look, and saves what the next start needs for its first paint."""
         scheme, zoom = self._settings[THEME], self._settings[program_settings.ZOOM] / 100
         sans, mono = self._settings[FONT], self._settings[CODE_FONT]
         self.theme.set_fonts(sans, mono)
@@ -252,7 +253,7 @@ class WindowProgram:
             self._state_file.remember_value("look", value=look)
 
     def _report_failed_task(self, name: str, error: BaseException) -> None:
-        """A bug: it is in the log with its trace, and the user is told that something is missing."""
+        """Tells the user about a bug. The log already contains its trace."""
         if not isinstance(error, HelixError):
             text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
             self.window.notices.show_notice(text, shown_ms=600_000 if name.endswith("begin") else 15_000)
@@ -265,7 +266,7 @@ class WindowProgram:
             concurrency.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
 
     async def _close_all_in_order(self) -> None:
-        """In order, and never longer than `PATIENCE`: what hangs is left behind."""
+        """Closes everything in order, within `PATIENCE` seconds. What hangs is left behind."""
         try:
             async with asyncio.timeout(PATIENCE):
                 # A start that is still under way would reopen the workspaces that are closed below.
@@ -291,7 +292,7 @@ def _warm_up_text_rendering() -> None:
 
 
 def _warm_up_pages() -> None:
-    """What the first click on a page would otherwise wait for: 30 to 45 ms each."""
+    """Imports pages, because the first click on one would otherwise be delayed by 30 to 45 ms."""
     for page in ("cache", "timeline", "changes"):
         importlib.import_module(f"helix_desktop.gui.{page}.{page}_page")
 
@@ -306,7 +307,7 @@ def _exit_process_at_once() -> None:
 
 
 class InterruptHandler(QObject):
-    """Ctrl+C in the terminal, or a request to end, closes the window: on a turn of the loop, and not in the middle of one."""
+    """Closes the window after Ctrl+C in the terminal or a request to end, but only between two events of the loop."""
 
     def __init__(self, close: Callable[[], object]) -> None:
         super().__init__()
