@@ -93,6 +93,16 @@ def test_the_meter_opens_the_context_at_twice_the_size_too(
     assert is_in_sight(window, window.context_panel.fold_link)
 
 
+def test_at_twice_the_size_a_window_of_800_and_wider_shows_the_meter(window: MainWindow) -> None:
+    """With other fonts, one pixel was missing at 880, and none was left for a bar before "+ Attach" got shorter."""
+    window.theme.set_zoom(2.0)
+    meter = window.chat.composer.context_button
+    for width in range(1024, 799, -8):
+        window.resize(width, 900)
+        QApplication.processEvents()
+        assert is_in_sight(window, meter), f"at {window.width()}"
+
+
 def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(window: MainWindow) -> None:
     window.window_actions["policy"].trigger()
     panel = window.context_panel

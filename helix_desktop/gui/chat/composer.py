@@ -307,10 +307,8 @@ class Composer(QWidget):
         self._show_mode_name(self._mode_words)
         self._attach.setText(tr("+ Attach"))
         room = min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
-        buttons = [
-            each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
-        ]
-        room -= sum(each.sizeHint().width() + px(10) for each in buttons)
+        buttons = (self._attach, self._mode, self._fold, self._stop, self._send)
+        room -= sum(each.sizeHint().width() + px(10) for each in buttons if not each.isHidden())
         figures, known = self._figures.sizeHint().width() + px(22), self._measured.window > 0
         missing = (figures if known else 0) - room
         metrics = self._mode.fontMetrics()
@@ -321,8 +319,10 @@ class Composer(QWidget):
             shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
-        if room < 0:
+        if room < (px(LEAST_BAR) if known else 0):
+            room += self._attach.sizeHint().width()
             self._attach.setText("+")
+            room -= self._attach.sizeHint().width()
         written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
         self.price.setVisible(price > 0 and room >= figures + price)
