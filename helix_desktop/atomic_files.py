@@ -91,9 +91,7 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
 
 
 def read_settings_text(path: Path) -> str:
-    """Reads a settings file that people edit. FileNotFoundError if it does not exist;
-    ConfigFileMistake says what is wrong with it.
-    """
+    """Reads a settings file that people edit. Raises FileNotFoundError, or ConfigFileMistake with the reason."""
     try:
         return read_small_file(path).decode("utf-8")
     except FileNotFoundError:

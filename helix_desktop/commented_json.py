@@ -44,9 +44,7 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
 
 
 def _blank_comments(text: str) -> str:
-    """Replaces comments and trailing commas with blanks, so that the text is strict JSON and all
-    positions stay valid.
-    """
+    """Replaces comments and trailing commas with blanks, so that all positions stay valid."""
     for pattern in (_COMMENTS, _LAST_COMMAS):
         text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     return text

@@ -22,9 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnedTasks:
-    """The tasks of one owner. `report(name, error)` is called for each failed task; by default, the
-    error is only logged.
-    """
+    """The tasks of one owner. `report(name, error)` is called for failures; by default, they are only logged."""
 
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
         self._owner = owner

@@ -80,14 +80,12 @@ class BodyDecompressor:
 
 
 def decompress_body(content: bytes | bytearray, content_encoding: str, limit_bytes: int) -> bytearray:
-    """Decompresses a whole body. Its errors, DecodedTooLarge and UnreadableCoding, are ValueErrors."""
+    """Decompresses a whole body. Raises DecodedTooLarge or UnreadableCoding."""
     return BodyDecompressor(content_encoding, limit_bytes).decode_large_piece(content)
 
 
 def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
-    """Decompresses one whole zstd frame, as the stores write it. Its declared size is checked before
-    memory is allocated.
-    """
+    """Decompresses a whole zstd frame. Its declared size is checked before memory is allocated."""
     if zstandard.frame_content_size(content) > limit_bytes:
         raise DecodedTooLarge(limit_bytes)
     return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(content, max_output_size=limit_bytes)

@@ -1,6 +1,4 @@
-"""Describes what this agent can do, before the editor has named a folder. Imports no library, so
-that the answer is fast.
-"""
+"""Describes what this agent can do. Imports no library, so that the answer is fast."""
 
 from typing import Any
 

@@ -12,9 +12,7 @@ _EFFORTS = {"usual": "As usual", "low": "Low", "medium": "Medium", "high": "High
 
 
 def build_choices(bench: Workbench, conversation: str) -> dict[str, Any]:
-    """The modes and options as the protocol lists them. The permission mode is shared by all
-    conversations of the workspace.
-    """
+    """Lists modes and options for the protocol. The permission mode is shared by the whole workspace."""
     modes = [{"id": mode, "name": name} for mode, name in bench.describe_permission_modes().items()]
     state = {"currentModeId": bench.permission_mode, "availableModes": modes}
     return {"modes": state, "configOptions": build_options(bench, conversation)}

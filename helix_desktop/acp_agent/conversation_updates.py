@@ -1,6 +1,4 @@
-"""Translates facts and events of a conversation into the protocol's updates. Only this module
-depends on the protocol's version.
-"""
+"""Translates facts and events into the protocol's updates. Only this module knows its version."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import field
@@ -51,9 +49,7 @@ class ClientAbilities:
 
 @dataclass(slots=True)
 class ConversationUpdates:
-    """The updates of one conversation for one client. `own_messages` counts the messages that the
-    client sent and already shows.
-    """
+    """The updates for one client. `own_messages` counts messages that the client sent and already shows."""
 
     bench: Workbench
     conversation: str

@@ -1,6 +1,4 @@
-"""Implements the agent's side of the protocol: one object for each editor and workspace, one method
-for each request.
-"""
+"""Implements the protocol for an agent: one object for each editor and workspace."""
 
 import base64
 import binascii
@@ -37,9 +35,7 @@ Result = dict[str, Any]
 
 
 class EditorAgent:
-    """Answers an editor's requests. The SDK prescribes the names of these methods and of their
-    arguments (`acp.interfaces.Agent`).
-    """
+    """Answers an editor. The SDK prescribes the names of methods and arguments (`acp.interfaces.Agent`)."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -198,9 +194,7 @@ PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[UserPart, ...]:
-    """Converts the blocks of a prompt in their order, and stores content in the cache. A linked file
-    is passed on by name.
-    """
+    """Converts a prompt and stores its content in the cache. A linked file is passed on by name."""
     return tuple([await _convert_prompt_block(bench, block) for block in blocks])
 
 

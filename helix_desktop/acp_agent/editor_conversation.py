@@ -1,6 +1,4 @@
-"""One conversation that is open in an editor: its updates in their order, its questions, and the
-turn that the editor awaits.
-"""
+"""One conversation in an editor: its updates in order, its questions, and the turn that the editor awaits."""
 
 import asyncio
 import json
@@ -46,9 +44,7 @@ SpawnTask = Callable[..., asyncio.Task[Any]]
 
 
 class EditorConversation:
-    """An open conversation. It is not stored before its first message, so an editor that only opens
-    a panel leaves nothing behind.
-    """
+    """An open conversation. It is not stored before its first message: opening a panel leaves nothing behind."""
 
     def __init__(
         self, bench: Workbench, identity: str, abilities: ClientAbilities, client: Connection, spawn: SpawnTask
@@ -81,7 +77,7 @@ class EditorConversation:
         return session
 
     def close(self) -> None:
-        """Stops the turn of a conversation that the editor closed. Everything that was said is kept."""
+        """Stops the turn of a conversation that the editor closed, and keeps what was said."""
         self.cancel_turn()
         self._sending.cancel()
         self._bench.kit.resources.editor_files.pop(self.id, None)
@@ -158,9 +154,7 @@ class EditorConversation:
             await self.send_update(update)
 
     async def send_commands_if_changed(self) -> None:
-        """Sends the slash commands if they changed: an MCP server may list its prompts long after
-        the conversation was opened.
-        """
+        """Sends the slash commands if they changed, as an MCP server may list its prompts late."""
         commands = conversation_options.build_commands_update(self._bench)
         if commands != self._commands:
             self._commands = commands

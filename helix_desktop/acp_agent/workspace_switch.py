@@ -81,15 +81,14 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspacePipe] = {}
         self._lines_by_session: dict[str, WorkspacePipe] = {}
-        # Requests from workspaces to the editor by our own id, each with its sender and the sender's
-        # id.
+        # Requests from workspaces to the editor by our own id, each with its sender and the sender's id.
         self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = concurrency.OwnedTasks("agent for editors")
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        """Serves the editor until it closes its input, and then stops everything within two seconds."""
+        """Serves the editor until its input ends, and then stops everything within two seconds."""
         writing = self._tasks.spawn_task(self._write_until_closed(), name="write to the editor")
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):

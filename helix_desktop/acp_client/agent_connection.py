@@ -27,8 +27,7 @@ from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, 
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE = 32 << 20  # A longer message, in bytes, ends the connection.
-# The maximum size in bytes of the agent's unanswered requests, and of the answers that it has not
-# read.
+# The maximum size in bytes of the agent's unanswered requests, and of the answers that it has not read.
 MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Some agents are downloaded when they are started.
 _PIECE = 1 << 16
@@ -43,8 +42,7 @@ _CAN = {
 # The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, the other receives its updates with their sizes in
-# bytes.
+# Two functions: one answers the agent's requests, the other receives its updates with their sizes in bytes.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
@@ -135,7 +133,7 @@ class AgentConnection:
         return f"{self._name} stopped working: {self._why or ended}.{f' It said: {last}' if last else ''}"
 
     async def _drain_standard_error(self) -> None:
-        """Reads all error output, so that the agent never blocks on writing it, and keeps the end."""
+        """Reads all error output, so that the agent never blocks, and keeps the end."""
         while piece := await cast(asyncio.StreamReader, self._command.process.stderr).read(_PIECE):
             self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
         await self._command.process.wait()

@@ -43,11 +43,9 @@ _ENDS = {
 }
 
 
-# Takes a provider as the agent describes it; returns the gateway's address and headers. May take
-# seconds.
+# Takes a provider as the agent describes it; returns the gateway's address and headers. May take seconds.
 RegisterRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# Takes an agent's name; returns its current setup, its environment, and a function that finds its
-# routes.
+# Takes an agent's name; returns its current setup, its environment, and a function that finds its routes.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], RegisterRoute]]]
 
 

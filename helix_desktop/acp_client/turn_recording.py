@@ -46,7 +46,7 @@ class AcpCall:
         return text_at(self.told, "title")
 
     def as_tool_call(self) -> facts.ToolCall:
-        """Builds the call with the agent's name for the tool if known, or else with the kind of tool."""
+        """Builds the call with the agent's name for the tool if known, or else its kind."""
         named = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
         plain = self.title if self.title.replace("_", "").isalnum() else ""
         name = named or plain or text_at(self.told, "kind") or "tool"

@@ -47,9 +47,8 @@ class CommandLineParser(argparse.ArgumentParser):
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
-    """Builds the command line, with only those nouns that occur in `given`. If there are none, as
-    for help or after a misspelling, all nouns are included. Without a noun, `run` is not set, and
-    the window opens.
+    """Builds the command line, with only those nouns that occur in `given`, or with all if there are
+    none. Without a noun, `run` is not set, and the window opens.
     """
     whole = CommandLineParser(
         prog="helix-desktop",

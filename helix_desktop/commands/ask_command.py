@@ -184,9 +184,7 @@ async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool
 
 
 async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
-    """Returns a session that this machine may write. If another machine is working in it, `if_busy`
-    decides what to do.
-    """
+    """Returns a session to write to. If another machine is writing to it, `if_busy` decides what to do."""
     told = ""
     while True:
         try:
@@ -210,9 +208,7 @@ async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: 
 
 
 async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
-    """Sends the turn to the shared store. Returns False if that failed; the unsent facts are kept
-    and the turn has succeeded.
-    """
+    """Sends the turn to the shared store. Returns False if that failed; unsent facts are kept."""
     try:
         await bench.sharing.wait_until_sent()
     except errors.HelixError as error:

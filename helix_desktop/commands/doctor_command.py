@@ -1,4 +1,4 @@
-"""`doctor`: checks the installation, and writes a report that the user can read before sending it."""
+"""`doctor`: checks the installation, and writes a report for the user to read and send."""
 
 import argparse
 import asyncio

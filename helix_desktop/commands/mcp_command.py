@@ -1,6 +1,4 @@
-"""`mcp`: serves a workspace's cache to other programs, adds it to their settings, and signs in to
-the user's own servers.
-"""
+"""`mcp`: serves a workspace's cache to other programs, and signs in to the user's own servers."""
 
 from __future__ import annotations
 
@@ -65,8 +63,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
     if arguments.http is not None:
-        # The token is sent over a private socket to the workspace's owner, so no process list shows
-        # it.
+        # The token is sent over a private socket to the workspace's owner, so no process list shows it.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token

@@ -122,9 +122,7 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
 
 
 async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
-    """Asks the provider whether it has the model, and refuses it if not. If the provider cannot be
-    reached, prints a note.
-    """
+    """Refuses a model that the provider does not have. If the provider cannot be reached, prints a note."""
     try:
         key = await desk.key_of_provider(config)
         await model_listing.learn_about_model(desk.configured, config.name, name, key, desk.connections)

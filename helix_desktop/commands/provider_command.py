@@ -1,6 +1,5 @@
-"""`provider`: adds, lists, tests and removes providers. Keys are typed in or read from standard
-input. They are never command-line arguments, which the shell's history and the process list would
-show.
+"""`provider`: adds, lists, tests and removes providers. Keys are never command-line arguments,
+because the shell's history and the process list would show those.
 """
 
 import argparse
@@ -68,9 +67,7 @@ ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
 
 
 def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], int]:
-    """Returns a function that runs a command without a workspace: it opens the tools that the
-    command needs, and closes them.
-    """
+    """Returns a function that runs a command with tools that it opens and closes."""
     return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
 
 

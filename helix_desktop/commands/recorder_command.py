@@ -1,6 +1,4 @@
-"""`recorder`: records the conversations of the agents on this computer. `recorder --run` is the
-process that imports for it.
-"""
+"""`recorder`: records the conversations of agents. `recorder --run` is the process that imports."""
 
 import argparse
 import asyncio

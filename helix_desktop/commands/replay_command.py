@@ -1,6 +1,4 @@
-"""`replay`: runs recorded sessions through the real engine, and reports what would have been sent,
-billed, kept and lost.
-"""
+"""`replay`: runs recorded sessions through the real engine, and reports what they would have cost."""
 
 import argparse
 import json

@@ -49,9 +49,7 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
 
 
 def _disconnect_all(arguments: argparse.Namespace) -> int:
-    """Disconnects all agents. If an agent's settings could not be changed, its address stays
-    reserved and the exit code is 3.
-    """
+    """Disconnects all agents. If some settings cannot be changed, the exit code is 3 and the address stays."""
     where = find_program_folders(arguments.home)
     removed, left = agent_settings.remove_all_addresses(where.config)
     if not left:

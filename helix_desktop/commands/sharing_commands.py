@@ -111,7 +111,7 @@ async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorksp
 
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:
-    """Sends and fetches new facts. Returns what went wrong with a conversation, or an empty string."""
+    """Sends and fetches new facts. Returns what went wrong, or an empty string."""
     from helix_desktop.workbench import conversation_sharing, open_workbench
 
     open_here = open_workbench.workbench_of(workspace)

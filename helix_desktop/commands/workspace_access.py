@@ -95,7 +95,7 @@ async def act_on_workbench(
     workspace: StoredWorkspace,
     console: Console,
 ) -> int:
-    """Runs the work on the workbench that has the workspace open, or on one that is opened for it."""
+    """Runs the work on the open workbench, or on one that is opened for it."""
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, arguments.places) as bench:
@@ -349,9 +349,7 @@ async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -
 
 
 def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:
-    """Returns the only id that begins with `begins`. `words`: singular and plural of what has ids.
-    `remedy`: how to list them.
-    """
+    """Returns the only id with this beginning. `words`: singular and plural. `remedy`: how to list the ids."""
     found = [one for one in ids if one.startswith(begins)]
     if len(found) > 1:
         raise errors.AmbiguousName(

@@ -1,4 +1,4 @@
-"""`wrap`: starts an agent with the gateway's address, or writes the address to the agent's settings."""
+"""`wrap`: starts an agent with the gateway's address, or writes it to the agent's settings."""
 
 import argparse
 import json
@@ -131,8 +131,7 @@ def _print_notices(
 
 def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
     """Returns the id of the workspace for the agent's conversations: the named one, or that of this
-    folder, which is created if necessary. Empty if the folder is no project, which means the
-    workspace for connected agents.
+    folder, which is created if necessary. Empty, for connected agents, if the folder is no project.
     """
     workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
     if named:

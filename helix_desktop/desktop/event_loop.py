@@ -15,7 +15,7 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # Timers due later than this many seconds wait in a heap. All others get their own Qt timer.
+FAR = 1.0  # Timers due later than this many seconds wait in a heap. Others get their own Qt timer.
 FEW = 64  # Cancelled timers are removed from the heap once there are more than this.
 
 

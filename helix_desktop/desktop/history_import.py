@@ -1,6 +1,4 @@
-"""Imports conversations of other programs for the window: finds them, imports them into the
-workspace of their folder, and undoes that.
-"""
+"""Imports conversations of other programs for the window, by folder, and undoes that."""
 
 import asyncio
 import time
@@ -120,7 +118,7 @@ class HistoryImporter:
         return len({key for _, key in keys})
 
     def _split_by_workspace(self, groups: Sequence[history_import_port.HistoryGroup]) -> list[_WorkspaceImport]:
-        """Groups the chosen histories by workspace; the one with the newest conversation comes first."""
+        """Groups the chosen histories by workspace, the one with the newest conversation first."""
         parts: dict[Path | None, _WorkspaceImport] = {}
         newest: dict[Path | None, float] = {}
         for group in groups:

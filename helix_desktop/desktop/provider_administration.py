@@ -1,6 +1,4 @@
-"""Implements `gui/model_setup_port.py`: providers and models for the window, from the stored
-providers, keys and catalogue.
-"""
+"""Implements `gui/model_setup_port.py`: providers, keys and models for the window."""
 
 import asyncio
 import contextlib
@@ -24,8 +22,7 @@ TITLES = {
     "deepseek": "DeepSeek", "mistral": "Mistral", "xai": "xAI", "groq": "Groq", "ollama": "Ollama",
     "lmstudio": "LM Studio", "llamacpp": "llama.cpp", "vllm": "vLLM",
 }  # fmt: skip
-# Patterns of the models that most people want: without dates, and without variants at ten times the
-# price.
+# Patterns of the models that most people want: without dates, and without variants at ten times the price.
 _WANTED = (
     r"claude-sonnet-[\d-]+",
     r"claude-opus-[\d-]+",
@@ -181,7 +178,7 @@ class ProviderAdministration:
 
 
 def best_first_model(models: Sequence[ModelChoice]) -> str:
-    """Returns the newest model of a well-known kind, or the only one. Otherwise the user must choose."""
+    """Returns the newest model of a well-known kind, or the only one, or none."""
     for wanted in _WANTED:
         named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
         if named:

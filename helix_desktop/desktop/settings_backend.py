@@ -1,6 +1,4 @@
-"""Implements `gui/settings/installation_port.py`: what settings and tour ask about the installation
-and its workspaces.
-"""
+"""Implements `gui/settings/installation_port.py`: the installation and its workspaces for the settings."""
 
 from __future__ import annotations
 
@@ -201,9 +199,7 @@ class SettingsBackend:
 def _describe_configured_server(
     name: str, table: Mapping[str, Any], hosted: HostedServer | None
 ) -> installation_port.McpServerState:
-    """Describes a configured server and its state. A mistake in its table is reported, and does not
-    affect other servers.
-    """
+    """Describes a configured server and its state. A mistake in its table affects no other server."""
     from helix_desktop.mcp_client.server_config import parse_server_table
 
     try:

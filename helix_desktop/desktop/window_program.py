@@ -200,7 +200,7 @@ class WindowProgram:
             log.warning("a second start will not find this window: %s", error)
 
     async def _answer_second_start(self, arguments: list[str], _console: "Console") -> int:
-        """Answers a second start: shows the window and opens its link. Other commands are refused."""
+        """Answers a second start: shows the window and opens its link."""
         if arguments[:1] != ["show"]:
             raise InvalidInput("The open window accepts only the command `show`.")
         self._show_link_target(arguments[1] if len(arguments) > 1 else "")
@@ -243,7 +243,7 @@ class WindowProgram:
             self.window.notices.show_error_notice(error)
 
     def _apply_look_settings(self) -> None:
-        """Applies the settings for the look, and saves what the next start needs for its first paint."""
+        """Applies the settings for the look, and saves them for the next first paint."""
         scheme, zoom = self._settings[THEME], self._settings[program_settings.ZOOM] / 100
         sans, mono = self._settings[FONT], self._settings[CODE_FONT]
         self.theme.set_fonts(sans, mono)

@@ -1,4 +1,4 @@
-"""The desktop window. It listens to the journal and calls the session's commands; the layers below must not know it."""
+"""The desktop window. It listens to the journal and calls session commands; the layers below must not import it."""
 
 import builtins
 

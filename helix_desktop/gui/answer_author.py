@@ -1,4 +1,4 @@
-"""Finds the name above an answer: the connected agent, the program of an import, or Helix."""
+"""Determines the name above an answer: the connected agent, the imported program, or Helix."""
 
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied
 from helix_desktop.gui.translation import tr
@@ -8,7 +8,7 @@ PROGRAM_AUTHOR = "Helix"
 
 
 def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -> str:
-    """The connected agent, the program of an imported history, or this one. `answer`: None until written."""
+    """Returns the connected agent, the imported program, or this one. `answer` is None until it is written."""
     if started is not None and started.agent:
         return started.agent
     imported = isinstance(answer, ModelReplied) and answer.request is None
@@ -18,8 +18,9 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
 
 
 def name_over_answer(started: ConversationStarted | None, answer: Fact | None, chosen_model: str) -> str:
-    """What stands over an answer in the chat: the author, or the model's name for an answer of this program. `chosen_model`: the one
-    that was asked. Its name stays where the provider adds a date to it, so that an answer keeps its name when it is complete.
+    """Returns the name above an answer: its author, or the model for an answer of this program. If
+    the provider appends a date to `chosen_model`, the name stays, so that it does not change at the
+    end.
     """
     author = author_of_answer(started, answer)
     if author != PROGRAM_AUTHOR:

@@ -21,7 +21,7 @@ LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The maximum widths 
 
 
 class PictureDialog(TransientDialog):
-    """As large as the picture, or as the screen allows; the rest scrolls. Escape closes it."""
+    """A dialog as large as the picture or the screen, with scroll bars if necessary. Escape closes it."""
 
     def __init__(self, image: QImage, name: str, parent: QWidget) -> None:
         super().__init__(name, parent)

@@ -1,7 +1,8 @@
 """Runs coroutines for widgets. This is the only place where the window starts them.
 
-The widget gives the coroutine and what to do with its result; the program runs it in a task of its own. A HelixError
-becomes a notice, so no page needs an error path of its own; a bug is reported by the task's owner.
+A widget passes a coroutine and a callback for its result; the program runs it in a separate task. A
+HelixError becomes a notice, so pages need no error handling of their own. A bug is reported by the
+task's owner.
 """
 
 from collections.abc import Callable, Coroutine
@@ -16,13 +17,13 @@ T = TypeVar("T")
 
 
 class CancellableWork(Protocol):
-    """What was started: an `asyncio.Task`."""
+    """A started piece of work, which is an `asyncio.Task`."""
 
     def cancel(self) -> bool: ...
 
 
 class CoroutineStarter(Protocol):
-    """`tasks.OwnedTasks.spawn_task`."""
+    """The signature of `OwnedTasks.spawn_task`."""
 
     def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> CancellableWork: ...
 
@@ -49,11 +50,11 @@ class BackgroundRunner(QObject):
         owner: QObject | None = None,
         failed: Callable[[HelixError], object] | None = None,
     ) -> CancellableWork:
-        """Runs `work`, in a task of its name, then calls `then` with its result unless
-        `owner` was deleted meanwhile. Nothing is started while the window closes.
+        """Runs `work` in a named task, then calls `then` with its result unless `owner` was deleted
+        meanwhile. Nothing is started while the window closes.
 
-        `failed` takes an error to where it belongs; without it, or once `owner` is gone, the error
-        is shown as a notice.
+        `failed` handles an error. Without it, or once `owner` is gone, the error is shown as a
+        notice.
         """
 
         def is_owner_alive() -> bool:

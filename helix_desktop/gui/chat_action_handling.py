@@ -1,4 +1,4 @@
-"""Carries out what the user asked for in the chat, the timeline or the inspector."""
+"""Carries out what the user requested in the chat, the timeline or the inspector."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +18,6 @@ MOST_LINES = 8  # The maximum number of lines that describe the restored files a
 
 
 def carry_out_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
-    """One of the values of `transcript/chat_actions.py`."""
     bench, session = window.current_workbench, window.current_session
     workspace = bench.id if bench else ""
     match want:
@@ -111,7 +110,7 @@ def _continue_show_rewind_or_fork(window: MainWindow, session: Session, want: ch
 
 
 def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
-    """Rewinds the conversation that was asked about, even if another one is shown by then."""
+    """Rewinds the conversation that the question was about, even if another one is shown by then."""
 
     def rewind_session(*, restore: bool) -> None:
         newest = session.conversation.state.last_seq

@@ -1,9 +1,10 @@
-"""Holds the only table of colours; everything that is drawn takes its colour from here by name.
+"""The only table of colours. Everything that is drawn takes its colours from here, by token.
 
-Every text token has a contrast of 4.5:1 on every surface it may stand on (tests/gui/test_colours.py checks this),
-so some differ a little from the design: `muted`, `faint`, `accent`, `handover` and, in the dark table, `danger` and
-`on_accent`. `line` divides surfaces; `edge` is the border of buttons and fields, with 3:1 on all of them. A kind has
-two colours: the fill of meters, dots and marks, and a darker or lighter one for words (`*_text`).
+Every text token has a contrast of 4.5:1 on every surface it is used on (tests/gui/test_colours.py
+checks this), so some differ a little from the design: `muted`, `faint`, `accent`, `handover` and, in
+the dark table, `danger` and `on_accent`. `line` divides surfaces; `edge` is the border of buttons
+and fields, with 3:1 on all of them. A kind of context has two colours: one for meters, dots and
+marks, and a darker or lighter one for text (`*_text`).
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ WORKSPACE_COLOURS = (
 
 
 def fill_token_of_kind(kind: "ContextKind") -> str:
-    """The token of a kind of context; with `_text` behind it the one for words."""
+    """The colour token of a kind of context. With `_text` appended, it is the token for text."""
     return kind.name.lower()
 
 
@@ -72,11 +73,11 @@ def _relative_luminance(colour: str) -> float:
 
 
 def readable_text_colour(colour: str) -> str:
-    """White or black, whichever can be read better on a colour the user or a file chose."""
+    """Returns white or black, whichever is more readable on a colour."""
     return "#ffffff" if contrast_ratio("#ffffff", colour) >= 4.5 else "#1c1d1f"
 
 
 def contrast_ratio(one: str, other: str) -> float:
-    """The ratio of WCAG 2: from 1 (the same) to 21 (black on white)."""
+    """Returns the WCAG 2 contrast ratio, from 1 (the same) to 21 (black on white)."""
     darker, lighter = sorted((_relative_luminance(one), _relative_luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)

@@ -17,7 +17,7 @@ MeterParts = Sequence[tuple[ContextKind, int]]
 
 
 class ContextMeter(QWidget):
-    """A bar of the kinds, in the order of `ContextKind`, on the free part of the window."""
+    """A bar with a part for each kind, in the order of `ContextKind`, on the background of the free window."""
 
     def __init__(self, theme: Theme, *, height: int = 5, parent: QWidget | None = None) -> None:
         super().__init__(parent, accessibleName=tr("Context"))
@@ -30,7 +30,7 @@ class ContextMeter(QWidget):
         theme.changed.connect(self.update)
 
     def show_meter_parts(self, parts: MeterParts, window: int, *, is_estimate: bool = False) -> None:
-        """`window`: the tokens the model can take."""
+        """Shows the parts. `window` is the model's context window in tokens."""
         self._parts, self._window = tuple(parts), window
         told = describe_meter(parts, window, is_estimate=is_estimate)
         self.setAccessibleDescription(told)
@@ -51,7 +51,7 @@ class ContextMeter(QWidget):
 def paint_meter_bar(
     painter: QPainter, bar: QRectF, parts: MeterParts, window: int, theme: Theme, *, right_to_left: bool = False
 ) -> None:
-    """Draw the bar into `bar`: round ends, one pixel between two kinds."""
+    """Draws the bar with round ends, and one pixel between two kinds."""
     radius = bar.height() / 2
     outline = QPainterPath()
     outline.addRoundedRect(bar, radius, radius)
@@ -66,7 +66,7 @@ def paint_meter_bar(
 
 
 def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[ContextKind, float, float]]:
-    """Kind, start and width of each part that is not empty; together no wider than the bar."""
+    """Returns kind, start and width of each part that is not empty. Together, they are no wider than the bar."""
     total = sum(tokens for _, tokens in parts)
     scale = width / max(window, total, 1)
     placed: list[tuple[ContextKind, float, float]] = []
@@ -80,12 +80,11 @@ def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[C
 
 
 def filled_window_percent(parts: MeterParts, window: int) -> int:
-    """How full the window is, in whole per cent."""
     return round(100 * sum(tokens for _, tokens in parts) / window) if window else 0
 
 
 def describe_window_fill(parts: MeterParts, window: int) -> str:
-    """How full the window is: a percentage, or words if it is too full; empty if it is unknown."""
+    """Describes how full the window is: a percentage, or words if it is too full. Empty if that is unknown."""
     if not window:
         return ""
     if sum(tokens for _, tokens in parts) > window:
@@ -94,7 +93,7 @@ def describe_window_fill(parts: MeterParts, window: int) -> str:
 
 
 def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False) -> str:
-    """The meter in words, for a tooltip and a screen reader. `is_estimate`: nothing was reported yet."""
+    """Describes the meter for a tooltip and screen readers. `is_estimate`: no figures were reported yet."""
     used = sum(tokens for _, tokens in parts)
     head = tr(
         "{used} of {window} tokens, {share}",
@@ -109,7 +108,7 @@ def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False)
 
 
 def context_kind_name(kind: ContextKind) -> str:
-    """The word that stands beside a kind's colour."""
+    """The name beside the colour of a kind."""
     return {
         ContextKind.SYSTEM: tr("System and tools"),
         ContextKind.HANDOVER: tr("Handover"),
@@ -120,7 +119,7 @@ def context_kind_name(kind: ContextKind) -> str:
 
 
 def format_token_count(tokens: float) -> str:
-    """A number of tokens in three or four characters: 31, 4.8K, 128K, 2.91M."""
+    """Formats a number of tokens in three or four characters: 31, 4.8K, 128K, 2.91M."""
     if tokens < 1_000:
         return format_number(tokens)
     if tokens < 999_950:

@@ -30,7 +30,7 @@ SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 @dataclass(eq=False)
 class ConversationActions:
-    """`changed`: the list is another one. `gone`: deleted for good. `opened`: a session to show."""
+    """`changed`: the list has changed. `gone`: a conversation was deleted. `opened`: a session is to be shown."""
 
     window: QWidget
     doing: BackgroundRunner
@@ -40,7 +40,6 @@ class ConversationActions:
     opened: Callable[[Workbench, Session], object]
 
     def run_conversation_action(self, action: str, bench: Workbench, row: ConversationListRow) -> None:
-        """One of the names of the conversation's menu."""
         acts: dict[str, Callable[[Workbench, ConversationListRow], None]] = {
             "rename": self.ask_and_save_new_title,
             "pin": self.toggle_conversation_pinned,
@@ -140,7 +139,7 @@ class ConversationActions:
         self.doing.run_in_background(work, then=open_new_fork)
 
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
-        """Offers the ways for the copy that a conversation works in."""
+        """Offers the ways to merge the copy that a conversation works in."""
         if not row.copy:
             self.notices.show_notice(tr("This conversation does not have its own copy of the repository."))
             return
@@ -176,7 +175,7 @@ class ConversationActions:
         self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)
 
     def ask_where_to_and_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
-        """Asks where to; the file is written in a thread."""
+        """Asks where to save, and writes the file in a thread."""
 
         def export_to_chosen_file(file: Path) -> None:
             def notice_exported(gone: int) -> None:
@@ -197,7 +196,7 @@ class ConversationActions:
         ask_new_file(self.window, tr("Export conversation"), name, export_to_chosen_file)
 
     def offer_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
-        """Offers the conversation as it is, as it was before its last compaction, or folded; then says how to go on in the agent."""
+        """Offers the whole conversation, its state before the last compaction, or a folded one."""
         name = AGENTS_TO_CONTINUE_IN[agent]
         title = tr("Continue in {agent}", agent=name)
 
@@ -227,7 +226,7 @@ class ConversationActions:
     async def _write_session_for_agent(
         self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int, *, is_folded: bool
     ) -> tuple[Sequence[str], str] | None:
-        """What is said of the saved session, and the command to go on with it; None where it is too long unless it is folded."""
+        """Returns notes on the saved session and the command to continue it, or None if it is too long."""
         from helix_desktop.histories import conversation_restoring as restoring
         from helix_desktop.histories.history_finding import HistoryPlaces
 
@@ -246,7 +245,7 @@ class ConversationActions:
         return await asyncio.to_thread(write_session)
 
     async def _write_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
-        """Gives how many outputs could not be read."""
+        """Writes the file, and returns how many outputs could not be read."""
         from helix_desktop.histories import session_export
 
         facts = list((await bench.open_session(row.id)).conversation.state.facts)
@@ -276,7 +275,7 @@ def _format_json_lines(values: Iterable[object]) -> str:
 
 
 def explain_bring_back_ways(both: Sequence[str]) -> str:
-    """What bringing a copy back does. `both`: its files that other copies have changed as well."""
+    """Explains the ways to merge a copy. `both`: its files that other copies have changed, too."""
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
     if not both:
         return text
@@ -287,7 +286,7 @@ def explain_bring_back_ways(both: Sequence[str]) -> str:
 
 
 def _unique_fork_title(title: str, taken: Sequence[str]) -> str:
-    """What tells a fork from its parent, and from other forks of it."""
+    """Returns a title that distinguishes a fork from its parent and from other forks."""
     if not title:
         return ""
     first = tr("{title} (fork)", title=title)

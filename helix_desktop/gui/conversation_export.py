@@ -1,6 +1,6 @@
 """Exports a conversation as Markdown or JSON. A pure function of its facts.
 
-`content` gives the text of an entry, or None where it is not to be had.
+`content` returns the text of an entry, or None if it cannot be read.
 """
 
 import json
@@ -16,7 +16,7 @@ Content = Callable[[Digest], str | None]
 
 
 def export_conversation_json(title: str, recorded_facts: Sequence[facts.Recorded]) -> str:
-    """Every fact in its stored form: what `helix import` and other programs can read."""
+    """Exports every fact in its stored form, which `conversation import` can read."""
     stored = [
         json.loads(fact_encoding.encode_fact(recorded.fact)) | {"seq": recorded.seq, "time": recorded.time}
         for recorded in recorded_facts
@@ -42,7 +42,7 @@ def export_conversation_markdown(title: str, recorded_facts: Sequence[facts.Reco
 def iterate_export_sections(
     recorded_facts: Sequence[facts.Recorded], content: Content
 ) -> Iterator[tuple[str, str, str]]:
-    """The conversation as (heading, kind, text); kinds: user, said, code, fold."""
+    """Yields the conversation as (heading, kind, text). Kinds: user, said, code, fold."""
     calls: dict[str, facts.ToolCall] = {}
     started: facts.ConversationStarted | None = None
     for recorded in recorded_facts:
@@ -100,5 +100,5 @@ def _shorten_call_arguments(text: str) -> str:
 
 
 def outputs_to_export(recorded_facts: Sequence[facts.Recorded]) -> list[Digest]:
-    """The entries whose text an export shows and the facts do not hold."""
+    """Returns the entries whose text an export needs and the facts do not contain."""
     return [r.fact.output.digest for r in recorded_facts if isinstance(r.fact, facts.ToolReturned) and not r.fact.head]

@@ -1,5 +1,5 @@
-"""Deep links: `helix://` addresses that go to a place in the window, from a closed list, and do nothing else.
-
+"""Deep links: `helix://` addresses from a closed list that lead to places in the window and do
+nothing else.
 helix://workspace/<id>                              a workspace
 helix://workspace/<id>/conversation/<id>            a conversation
 helix://workspace/<id>/conversation/<id>/<seq>      a message of it
@@ -35,7 +35,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class WindowPlace:
-    """Where a link leads. `kind`: settings, workspace, conversation, entry or fold. `words`: what a search found there."""
+    """The target of a link. `kind`: settings, workspace, conversation, entry or fold. `words`: a search's words."""
 
     kind: str
     workspace: str = ""
@@ -74,12 +74,12 @@ def format_deep_link(place: WindowPlace) -> str:
 
 
 def open_in_browser(address: str) -> None:
-    """Opens a web address in the browser, after the user was asked. Others are ignored."""
+    """Opens a web address that the user agreed to. Other kinds of addresses are ignored."""
     url = QUrl(address)
     if url.scheme().casefold() in _OF_THE_WEB:
         QDesktopServices.openUrl(url)
 
 
 def open_in_desktop_program(path: Path) -> None:
-    """Opens a file that the user asked for, and that is not executable, in the desktop's program."""
+    """Opens a file in the desktop's program for it, if the file is not executable."""
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

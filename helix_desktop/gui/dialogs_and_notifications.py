@@ -39,7 +39,7 @@ SHOWN_HISTORIES = 3  # The number of other programs' conversations that the welc
 
 
 class DialogsAndNotifications(QObject):
-    """Made when the stores can be opened. `tour_folder`: where the tour's sample lives."""
+    """Created when the stores can be opened. `tour_folder` contains the tour's sample."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class DialogsAndNotifications(QObject):
         welcome.became_ready.connect(self._find_histories_for_welcome_page)
 
     def _choose_model_then_send(self) -> None:
-        """A message waits for a model: let the user choose one, then send it."""
+        """Lets the user choose a model, and then sends the waiting message."""
         self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
 
     def _warn_of_missing_folders(self) -> None:
@@ -109,7 +109,7 @@ class DialogsAndNotifications(QObject):
         window.run_for_window(work, then=show_missing_folder)
 
     def _show_opening_notes_and_imported_settings(self) -> None:
-        """Tells the user what was repaired while opening, and ask before settings of an imported workspace take effect."""
+        """Shows what was repaired while opening, and asks before imported settings take effect."""
         bench, notices = self._window.current_workbench, self._window.notices
         if bench is None:
             return
@@ -144,7 +144,7 @@ class DialogsAndNotifications(QObject):
     # --- Rules files that the user has not agreed to yet
 
     def _find_and_announce_untrusted_files(self) -> None:
-        """A rules file that is new or has changed is shown before it is followed."""
+        """Shows new or changed rules files to the user before they are followed."""
         bench, window = self._window.current_workbench, self._window
         if bench is not None:
             work = asyncio.to_thread(lambda: bench.project.read_project_folders().items_to_ask_about())
@@ -186,7 +186,7 @@ class DialogsAndNotifications(QObject):
         self._settings.raise_()
 
     def _close_settings_dialog(self) -> None:
-        """They are about the workspace that was in front when they were opened."""
+        """Closes the settings, because they belong to the workspace for which they were opened."""
         if self._settings is not None:
             self._settings.reject()
 
@@ -195,12 +195,12 @@ class DialogsAndNotifications(QObject):
         self._window.show_policy_model_and_permissions()
 
     def open_replay_lab(self) -> None:
-        """What the conversation in front, or the newest, would have cost with other policies."""
+        """Compares the cost of the current conversation, or the newest one, under other policies."""
         session, rows = self._window.current_session, self._conversations_to_replay()
         self._open_replay_lab_with(([row for row in rows if session and row.id == session.id] or rows)[:1])
 
     def open_replay_lab_for_last_conversations(self) -> None:
-        """What the last conversations of the workspace would have cost with each policy."""
+        """Compares what the workspace's last conversations would have cost under each policy."""
         rows = self._conversations_to_replay()
         self._open_replay_lab_with(sorted(rows, key=lambda row: -row.updated)[:LAST_CONVERSATIONS])
 
@@ -227,7 +227,7 @@ class DialogsAndNotifications(QObject):
         return self._installation.histories_for_import(self._window.workbenches)
 
     def _find_histories_for_welcome_page(self) -> None:
-        """Who starts with an empty program is told what is there to begin with."""
+        """Tells the user of an empty program which conversations can be imported."""
         window, importer = self._window, self._history_importer
 
         async def find_and_describe_newest() -> tuple[Sequence[HistoryGroup], list[HistoryDetails]]:
@@ -252,7 +252,6 @@ class DialogsAndNotifications(QObject):
         self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs, rows)
 
     def open_import_dialog(self) -> None:
-        """Find them, and let the user choose."""
         from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 
         window = self._window
@@ -268,7 +267,6 @@ class DialogsAndNotifications(QObject):
         dialog.find_conversations()
 
     def open_connect_agents(self) -> None:
-        """The gateway's switch, and a line to copy or a button for each agent."""
         from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog
 
         if self._agents is None:
@@ -312,7 +310,7 @@ class DialogsAndNotifications(QObject):
     # --- The tour through the program
 
     def start_window_tour(self) -> None:
-        """A workspace of its own on a sample folder, and a new conversation to begin there."""
+        """Creates a workspace on a sample folder, and a new conversation to start in."""
         window = self._window
         if self._tour is not None:
             return

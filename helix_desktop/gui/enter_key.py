@@ -8,7 +8,7 @@ _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
 def press_focused_button(event: QKeyEvent) -> bool:
-    """Presses the focused button if nothing else used Enter, as in a dialog. Whether it did."""
+    """Presses the focused button if nothing else used Enter. Returns whether it did."""
     focused = QApplication.focusWidget()
     plain = not event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier and not event.isAutoRepeat()
     if event.key() not in _ENTER or not plain or focused is None or not focused.isEnabled():

@@ -20,7 +20,7 @@ MARGIN = 18
 
 
 def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -> None:
-    """Open the dialog on the workspace in front. The window forgets the text as well."""
+    """Opens the dialog for the current workspace. The window forgets the text as well."""
     if (bench := window.current_workbench) is None:
         return
 
@@ -37,7 +37,7 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
 
 
 class ForgetTextDialog(widgets.TransientDialog):
-    """`gone` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
+    """`gone` gets the text once it is forgotten. The work continues while `owner` exists, even without the dialog."""
 
     def __init__(
         self, bench: Workbench, doing: BackgroundRunner, gone: Callable[[str], object], owner: QObject, parent: QWidget

@@ -1,7 +1,8 @@
 """Collects reference cycles on the window's thread only, between two events.
 
-Python collects wherever an object is made. In a worker's thread that would end objects of Qt where they must not end, and
-look through all objects of the program while every other thread waits: 70 ms in the midst of typing.
+Python may collect whenever an object is created. On a worker's thread, that would destroy Qt objects
+where they must not be destroyed, and block all other threads while it examines every object: 70 ms
+in the midst of typing.
 """
 
 import gc
@@ -9,7 +10,7 @@ import time
 
 from PySide6.QtCore import QObject, QTimer
 
-COLLECT_INTERVAL_MS = 1000  # We check this often whether a collection is due.
+COLLECT_INTERVAL_MS = 1000  # The interval between two checks of whether a collection is due.
 # If there are more new objects than this, a large task is running and will soon free most of them.
 BUSY_OBJECT_COUNT = 50_000
 MOST_POSTPONEMENTS = 20  # A collection is postponed for a large task up to this many times in a row.
@@ -20,7 +21,7 @@ FULL_COLLECTION_INTERVAL_FACTOR = 1000
 
 
 class GarbageCollector(QObject):
-    """Made when the program has been put together."""
+    """Created when the program has been put together."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -38,7 +39,7 @@ class GarbageCollector(QObject):
         gc.freeze()
 
     def collect_due_generations(self) -> None:
-        """Collect what is new, sometimes what is not so new, and, when the last time is long enough ago for what it took, all."""
+        """Collects the youngest generation, sometimes the middle one, and rarely everything."""
         new, times, _ = gc.get_count()
         if new > BUSY_OBJECT_COUNT and self._waited < MOST_POSTPONEMENTS:
             self._waited += 1

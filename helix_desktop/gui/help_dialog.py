@@ -1,4 +1,4 @@
-"""The help pages that ship with the program, in a window of their own: Qt shows their Markdown."""
+"""The help pages that ship with the program, in a separate window. Qt renders their Markdown."""
 
 import functools
 import re
@@ -21,7 +21,7 @@ PARAGRAPH_SPACING = 6  # In pixels. The space below each paragraph.
 
 @functools.cache
 def list_help_contents() -> tuple[tuple[str, str, str], ...]:
-    """File, title and subject of each page, in the order of the contents."""
+    """Returns file, title and subject of each page, in the order of the contents."""
     text = (resources_folder() / "help" / CONTENTS).read_text("utf-8")
     return tuple((file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", "")))
 
@@ -32,7 +32,7 @@ def _read_page_text(file: str) -> str:
 
 
 def find_help_pages(words: str) -> dict[str, str]:
-    """The pages with all these words: those with the words in their title first, then most hits."""
+    """Finds pages with all these words: first those with the words in their title, then by number of hits."""
     wanted, ranked = words.casefold().split(), []
     for file, title, about in list_help_contents():
         line, text = f"{title}: {about}", _read_page_text(file)
@@ -43,7 +43,7 @@ def find_help_pages(words: str) -> dict[str, str]:
 
 
 class HelpPage(QTextBrowser):
-    """A page of the help. Its pictures are never wider than the page, and its paragraphs stand apart."""
+    """A page of the help. Pictures are never wider than the page, and paragraphs have space between them."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, openLinks=False)

@@ -16,8 +16,8 @@ WIDEST = 4_000  # In pixels. A widget whose maximum width is larger has no prefe
 
 
 class WrappingRow(QHBoxLayout):
-    """A row of widgets that continues on the next line where they do not fit beside each other, as with large text.
-    Each is as wide as its maximum width, if it has one. Those with a stretch share what is left of their line.
+    """A row of widgets that wraps if they do not fit beside each other, as with large text. Each has
+    its maximum width, if any. Those with a stretch factor share the rest of their line.
     """
 
     def hasHeightForWidth(self) -> bool:
@@ -36,7 +36,7 @@ class WrappingRow(QHBoxLayout):
         self._place_items_and_return_height(place, is_moving=True)
 
     def _place_items_and_return_height(self, place: QRect, *, is_moving: bool) -> int:
-        """Returns the height that all lines need."""
+        """Places the items, and returns the height of all lines."""
         inner, gap = place.marginsRemoved(self.contentsMargins()), self.spacing()
         bottom = inner.top() - min(gap, MAX_LINE_SPACING)
         for line in self._split_into_lines(inner.width()):
@@ -52,7 +52,7 @@ class WrappingRow(QHBoxLayout):
         return max(bottom, inner.top()) + self.contentsMargins().bottom() - place.top()
 
     def _split_into_lines(self, width: int) -> list[list[tuple[QLayoutItem, int, int]]]:
-        """The items of each line, each with its width and its stretch factor."""
+        """Returns the items of each line, each with its width and its stretch factor."""
         lines: list[list[tuple[QLayoutItem, int, int]]] = []
         room = -1
         for at in range(self.count()):
@@ -77,7 +77,7 @@ def build_row(
     spacing: int | None = None,
     wraps: bool = False,
 ) -> QHBoxLayout:
-    """A row of `items`, as the layout of `owner` or for another layout. `wraps`: see `WrappingRow`."""
+    """Builds a row of `items`, as the layout of `owner` or for another layout. `wraps`: see `WrappingRow`."""
     kind = WrappingRow if wraps else QHBoxLayout
     return _fill_box(kind(owner) if owner is not None else kind(), items, margins, spacing)
 
@@ -109,7 +109,7 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Removes all of a layout, also of layouts inside it. Widgets disappear at once and are deleted a moment later."""
+    """Removes everything from a layout. Widgets are hidden at once and deleted a moment later."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()

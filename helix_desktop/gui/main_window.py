@@ -1,4 +1,4 @@
-"""The content of the main window: which workspace and conversation it shows. Actions are in `signal_connections.py`."""
+"""The content of the main window. Its actions are connected in `signal_connections.py`."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -55,9 +55,9 @@ SHOWN_NAME_LENGTH = 40  # In characters. Longer names are cut in headings.
 
 
 class MainWindow(WindowFrame):
-    """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed.
-    `settings_wanted` carries a page's name. `chat_added` carries a ChatPage for a second
-    conversation, `conversation_opened` its workspace, its session, and the messages that waited for it.
+    """`model_setup_wanted`: a model is needed. `settings_wanted` carries a page's name, `chat_added`
+    a second ChatPage, `conversation_opened` a workspace, its session, and the messages that waited
+    for it.
     """
 
     activity_ended = Signal(str, str, object, str)
@@ -129,7 +129,7 @@ class MainWindow(WindowFrame):
 
     @property
     def current_session(self) -> Session | None:
-        """The conversation that is shown; None: one that has not begun."""
+        """The session that is shown, or None for a conversation without messages."""
         return self.showing.session
 
     def run_for_window(
@@ -146,7 +146,7 @@ class MainWindow(WindowFrame):
         return max((chat.height_of_controls() for chat in self.chats if chat.isVisible()), default=0)
 
     def show_composer_before_opening(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
-        """Lets the user write in a conversation before it opens. `sent`: messages already sent there."""
+        """Lets the user write in a conversation before it is open. `sent`: messages that were already sent there."""
         self.chat.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
@@ -156,7 +156,7 @@ class MainWindow(WindowFrame):
         self.enable_possible_actions()
 
     def hold_message_until_open(self, message: UnsentMessage) -> None:
-        """Send it as soon as the conversation is open that the message box belongs to."""
+        """Sends the message as soon as the conversation of the composer is open."""
         place = self.chat.composer.draft_place
         self.unsent_messages.add_unsent_message(place, message)
         self.chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
@@ -169,7 +169,7 @@ class MainWindow(WindowFrame):
 
     @property
     def workbenches(self) -> Workbenches:
-        """There from `set_workspaces_and_start` on; the window is painted before that."""
+        """Available after `set_workspaces_and_start`; the window is painted before that."""
         if self._desk is None:
             raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
@@ -183,20 +183,20 @@ class MainWindow(WindowFrame):
         self.open_last_workspace()
 
     def block_and_show_why(self, error: HelixError) -> None:
-        """Nothing can be opened: show why instead of the first steps."""
+        """Shows why nothing can be opened, instead of the first steps."""
         self._blocking_error = error
         self.switch_to_page("welcome")
         self.welcome.show_startup_problem(translate_sentences(str(error)))
 
     def run_unless_blocked(self, act: Callable[[], object]) -> None:
-        """Calls `act`, unless the stores can never be opened: then show why."""
+        """Calls `act`, or shows why the stores cannot be opened."""
         if self._blocking_error is not None:
             self.notices.show_error_notice(self._blocking_error)
         else:
             act()
 
     def changeEvent(self, event: QEvent) -> None:
-        """The command line may have created, renamed or trashed a workspace."""
+        """Lists the workspaces again, because the command line may have created, renamed or trashed one."""
         super().changeEvent(event)
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
@@ -213,7 +213,7 @@ class MainWindow(WindowFrame):
         self.run_for_window(work, then=show_listed_workspaces)
 
     def _sort_workspaces_and_save_order(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
-        """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
+        """Puts new workspaces last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         known: list[str] = self.state_file.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
         there = {row.id for row in rows}
@@ -221,7 +221,7 @@ class MainWindow(WindowFrame):
         return sorted(rows, key=lambda row: order.index(row.id))
 
     def save_workspace_order(self, order: Sequence[str]) -> None:
-        """As the user has ordered them. Ctrl+1 to Ctrl+9 follow."""
+        """Saves the user's order of workspaces, which Ctrl+1 to Ctrl+9 follow."""
         self.state_file.remember_value("rail", value=list(order))
         self.listed_workspaces = self._sort_workspaces_and_save_order(self.listed_workspaces)
 
@@ -234,7 +234,7 @@ class MainWindow(WindowFrame):
             self.window_actions["open-folder"].trigger()
 
     def go_to_workspace(self, workspace: str, then: Callable[[], object] = lambda: None) -> None:
-        """Brings a workspace to the front; the others keep running. The last request wins."""
+        """Switches to a workspace; the others keep running. The last request wins."""
         self._wanted_workspace = workspace
         if self.current_workbench is not None and self.showing.workspace_id == workspace:
             then()
@@ -285,7 +285,7 @@ class MainWindow(WindowFrame):
         return bench
 
     def suggest_workspace_name(self, folder: Path) -> str:
-        """The folder's name; with the folder it lies in where another workspace is called so."""
+        """Returns the folder's name, with its parent folder if another workspace has that name."""
         taken = {row.name.casefold() for row in self.listed_workspaces}
         name = folder.name[:LONGEST_NAME_LENGTH] or str(folder)
         if name.casefold() not in taken:
@@ -294,7 +294,7 @@ class MainWindow(WindowFrame):
         return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
 
     def bring_workspace_to_front(self, bench: Workbench) -> None:
-        """Show an open workspace: its layout, its list, the conversation that was open last."""
+        """Shows an open workspace with its layout, its list and its last conversation."""
         awaits = self.chat.awaited_conversation, self.chat.composer.draft_place
         if self.current_workbench is not None:
             self.save_window_layout()
@@ -345,7 +345,7 @@ class MainWindow(WindowFrame):
         work: Coroutine[Any, Any, Workbench],
         then: Callable[[Workbench], object] = lambda _bench: None,
     ) -> None:
-        """Reopen a workspace after `work` has changed it; if that fails, open it as it was."""
+        """Reopens a workspace after `work` has changed it. If that fails, reopens it unchanged."""
         self.stop_following_workspace(workspace)
 
         def show_reopened(bench: Workbench) -> None:
@@ -361,7 +361,7 @@ class MainWindow(WindowFrame):
         self.run_for_window(work, then=show_reopened, failed=reopen_unchanged)
 
     def leave_trashed_workspace(self, workspace: str) -> None:
-        """It was moved to the trash: show another one, or the welcome page."""
+        """Shows another workspace or the welcome page, because this one was moved to the trash."""
         self.stop_following_workspace(workspace)
         if self.current_workbench is None:
             self.open_last_workspace()
@@ -369,11 +369,11 @@ class MainWindow(WindowFrame):
             self.refresh_workspaces()
 
     def open_last_workspace(self) -> None:
-        """Open the workspace that was open last, or any; without one, welcome."""
+        """Opens the last workspace, or any other. Without one, shows the welcome page."""
         self.refresh_workspaces(self._open_last_or_first)
 
     def _open_last_or_first(self) -> None:
-        """Unless one was asked for in the meantime, as by the link the program was started with."""
+        """Opens a workspace, unless one was requested meanwhile, as by the link the program was started with."""
         if self._wanted_workspace:
             return
         rows = self.listed_workspaces
@@ -397,13 +397,13 @@ class MainWindow(WindowFrame):
 
     @property
     def current_model(self) -> str:
-        """The main model of what is shown: the conversation's own, or the workspace's."""
+        """The main model of the shown conversation, or of the workspace."""
         bench = self.current_workbench
         return "" if bench is None else bench.model_of_conversation(self.showing.conversation_id)
 
     @property
     def foreign_agent_name(self) -> str:
-        """The agent of another maker that works in the conversation which is shown."""
+        """The foreign agent that works in the shown conversation."""
         return self.current_session.conversation.state.acp_agent if self.current_session is not None else ""
 
     def _show_model_and_start_panel(self) -> None:
@@ -453,7 +453,6 @@ class MainWindow(WindowFrame):
         self.palette_box.open_palette(known=known, hint=tr("Search conversations") if known else none)
 
     def go_to_next_waiting_conversation(self) -> None:
-        """Those that wait for the user, of all open workspaces, one after another."""
         watched = self._activity_by_workspace.items()
         places = [(workspace, name) for workspace, one in watched for name in one.waiting_conversations()]
         shown = self.showing.workspace_id, self.showing.conversation_id
@@ -462,7 +461,7 @@ class MainWindow(WindowFrame):
             self.go_to_place(WindowPlace("conversation", workspace, name))
 
     def list_open_workspaces(self) -> Sequence[Workbench]:
-        """The one in front first."""
+        """Returns the open workspaces, the current one first."""
         benches = [watched.bench for watched in self._activity_by_workspace.values()]
         return sorted(benches, key=lambda bench: bench is not self.current_workbench)
 
@@ -474,7 +473,7 @@ class MainWindow(WindowFrame):
         return self.current_workbench.list_conversations() if self.current_workbench else ()
 
     def find_row_of_conversation(self, conversation: str = "") -> ConversationListRow | None:
-        """A conversation of the list; without a name the open one."""
+        """Returns the list's row of a conversation, or of the open one without a name."""
         name = conversation or self.showing.conversation_id
         return self.current_workbench.conversation_row(name) if self.current_workbench else None
 
@@ -490,7 +489,7 @@ class MainWindow(WindowFrame):
     def go_to_conversation(
         self, conversation: str, then: Callable[[], object] = lambda: None, *, beside: bool = False
     ) -> None:
-        """Shows it where it is open, else in place of the current one, or `beside` that."""
+        """Shows a conversation where it is open, or else in place of the current one or `beside` it."""
         bench, found = self.current_workbench, self._find_chat(conversation)
         if bench is None:
             return
@@ -520,19 +519,19 @@ class MainWindow(WindowFrame):
         self.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
 
     def show_session_if_current(self, bench: Workbench, session: Session, chat: ChatPage | None = None) -> bool:
-        """Show an opened or created conversation, unless another workspace is in front now."""
+        """Shows an opened or created conversation, unless another workspace is shown now."""
         if self.current_workbench is bench:
             self.show_session_or_new(session, chat=chat)
         return self.current_workbench is bench
 
     def _has_begun(self, session: Session | None) -> bool:
-        """Whether it has a message; one of the user's own without any counts as new."""
+        """Whether it has a message. An own conversation without one counts as new."""
         row = self.find_row_of_conversation(session.id) if session is not None else None
         facts = session.conversation.state.facts if session is not None else ()
         return bool(row and row.agent) or any(isinstance(each.fact, UserSaid | ModelReplied) for each in facts)
 
     def begin_new_conversation(self) -> None:
-        """A new conversation, and not one that is still being opened."""
+        """Shows a new conversation, instead of any that is still being opened."""
         self.chat.wanted_conversation = ""
         if self.current_workbench is None and self.chat.awaited_conversation:
             name = self.state_file.get_remembered("box", default=dict[str, str]()).get("name", "")
@@ -584,19 +583,19 @@ class MainWindow(WindowFrame):
             self.focus_current_composer()
 
     def focus_current_composer(self) -> None:
-        """Of the current conversation, unless something else is in front."""
+        """Focuses the composer of the current conversation, unless something covers it."""
         if self.showing.page == "chat" and not self.palette_box.isVisible():
             self.chat.composer.text.setFocus()
 
     # --- Two conversations side by side
 
     def _find_chat(self, conversation: str) -> ChatPage | None:
-        """The side that shows a conversation or waits for it; without a name, a new one's."""
+        """Returns the side that shows a conversation or waits for it. An empty name means a new conversation."""
         place = (self.showing.workspace_id, conversation or "new")
         return next((chat for chat in self.chats if chat.composer.draft_place == place), None)
 
     def select_chat(self, chat: ChatPage) -> None:
-        """Makes this side the current one: everything around it is about its conversation."""
+        """Makes this side, which everything around it then shows, the current one."""
         if chat is not self.chat and chat in self.chats:
             self.chat = chat
             self.context_panel.hide()
@@ -614,7 +613,7 @@ class MainWindow(WindowFrame):
         self._update_window_title()
 
     def _open_second_chat_beside(self) -> None:
-        """Makes the side current that is not; from now on there are two."""
+        """Makes the other side the current one, and adds it if necessary."""
         if len(self.chats) == 1:
             from helix_desktop.gui.frame.side_by_side import SideBySide
 
@@ -639,7 +638,7 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def close_chat(self, chat: ChatPage) -> None:
-        """The other side or an empty one takes its place. It goes on, and keeps its draft."""
+        """Replaces a side by the other or by an empty one. Its conversation goes on and keeps its draft."""
         if len(self.chats) < 2:
             self.show_session_or_new(None)
             return
@@ -652,7 +651,7 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def _close_second_chat_and_leave_session(self) -> None:
-        """What stood beside the other one is remembered, as it was not the user who closed it."""
+        """Closes the second side and remembers its conversation, because it was not the user who closed it."""
         place = "beside", self.showing.workspace_id
         beside = self.state_file.get_remembered(*place, default="")
         for chat in [each for each in self.chats if each is not self.chat]:
@@ -661,7 +660,7 @@ class MainWindow(WindowFrame):
         self.chat.leave_session()
 
     def areas_in_tab_order(self) -> Sequence[QWidget]:
-        """Tab goes through one conversation before the other."""
+        """Tab visits one conversation before the other."""
         if len(self.chats) < 2 or self.showing.page != "chat":
             return super().areas_in_tab_order()
         return self.rail, self.sidebar, self.top, *self.chats, self.notices, self._side
@@ -715,7 +714,7 @@ class MainWindow(WindowFrame):
                 chat.rewrite_cost.explain_costs_of_last_turn(session)
 
     def _show_run_state(self, chat: ChatPage) -> None:
-        """What runs in a conversation, and what can be stopped of it."""
+        """Shows what is running in a conversation, and what of it can be stopped."""
         running = chat.session.running if chat.session else session_events.ConversationActivity.IDLE
         kind = chat.session.folding.kind_in_progress if chat.session else None
         chat.composer.show_run_state(running, is_folding=kind is not None)
@@ -724,7 +723,7 @@ class MainWindow(WindowFrame):
             self.enable_possible_actions()
 
     def _announce_and_focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
-        """Focus the question unless the user is writing, is elsewhere, or could not read it."""
+        """Focuses the question unless the user is writing, is elsewhere, or could not read it."""
         announce_to_screen_reader(self, build_question_announcement(event.question))
         card = chat.approvals.visible_card
         free = chat is self.chat and not chat.composer.text.toPlainText().strip()
@@ -752,14 +751,14 @@ class MainWindow(WindowFrame):
             self.context_panel.show_context_of(session, self.chat.composer.price.text())
 
     def open_or_close_context_panel(self) -> None:
-        """What the meter stands for, above it; the meter appears once the window's size is known."""
+        """Opens the context panel above the meter."""
         self.switch_to_page("chat")
         if self.chat.measured_session is not None:
             self.context_panel.open_or_close_panel(self.chat.composer.context_button)
             self.context_panel.show_context_of(self.chat.measured_session, self.chat.composer.price.text())
 
     def _price_next_message(self, chat: ChatPage) -> None:
-        """What the next message would cost, also the first of a new conversation."""
+        """Computes the cost of the next message, even before the first message of a conversation."""
         bench, shown = self.current_workbench, chat.session.id if chat.session is not None else ""
 
         def show_first_price(session: Session) -> None:
@@ -786,7 +785,7 @@ class MainWindow(WindowFrame):
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
     def build_attachment_receiver(self) -> Callable[[Attachment], None]:
-        """A function that adds an attachment, also a late one, to the message being written now."""
+        """Returns a function that adds an attachment to the message being written now, even if it arrives late."""
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
     def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
@@ -795,7 +794,7 @@ class MainWindow(WindowFrame):
             self.chat.composer.text.setFocus()
 
     def add_to_message_and_tell_if_current(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
-        """Adds parts to the message at `place`, shown or not. Whether it is the current one."""
+        """Adds parts to the message at `place`, shown or not. Returns whether it is the current one."""
         chat = next((each for each in self.chats if each.composer.is_message_of(place)), self.chat)
         return chat.composer.add_and_tell_if_shown(place, parts, takes_focus=chat is self.chat) and chat is self.chat
 
@@ -838,7 +837,7 @@ class MainWindow(WindowFrame):
                 self.go_to_conversation(place.conversation, lambda: self._show_linked_place(place))
 
     def _show_linked_place(self, place: WindowPlace) -> None:
-        """A message where its conversation is open by now, or a fold in the timeline, which is about the current one."""
+        """Shows a message of a conversation that has just been opened, or a fold in the timeline."""
         chat = self._find_chat(place.conversation)
         if place.kind == "fold" and chat is self.chat:
             self.pages.timeline.choose_fold(place.fold)

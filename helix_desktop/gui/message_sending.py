@@ -1,4 +1,4 @@
-"""Sends what the user wrote, and answers what the message box and the palette ask for: recall, `@`, `/`, search."""
+"""Sends messages, and answers requests of composer and palette: recall, `@`, `/`, search."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ OnMessageNotSent = Callable[[HelixError | None], None]
 
 
 def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Sends a message to the open or a new conversation. What cannot be sent stays in the box."""
+    """Sends a message to the open or a new conversation. What cannot be sent stays in the composer."""
     bench = window.current_workbench
     if window.chat.awaited_conversation:
         window.hold_message_until_open(UnsentMessage(parts, steer))
@@ -44,7 +44,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
 
 
 def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
-    """A conversation; none where its first message costs too much for the user."""
+    """Starts a conversation, unless its first message would cost too much for the user."""
     chat, give_back = window.chat, message_returner(window, parts)
     waits = chat.awaited_conversation = f"new {id(parts)}"
 
@@ -77,7 +77,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
 def _send_first_message(
     window: MainWindow, bench: Workbench, chat: ChatPage, parts: tuple[UserPart, ...], waits: str, session: Session
 ) -> None:
-    """It is said in any case; shown, unless the user has opened something else there meanwhile."""
+    """Sends the message in any case, and shows the conversation unless the user has opened something else meanwhile."""
     unsent = window.unsent_messages.pop_unsent_messages((bench.id, "new"))
     if chat.awaited_conversation == waits:
         chat.composer.move_draft_to_new_conversation(session.id)
@@ -92,7 +92,7 @@ def _send_first_message(
 
 
 def send_messages_held_for_workspace(window: MainWindow) -> None:
-    """What was sent there before its workspace was open."""
+    """Sends messages that were written before their workspace was open."""
     if (place := window.chat.composer.draft_place)[1] == "new":
         for message in window.unsent_messages.pop_unsent_messages(place):
             send_or_hold_message(window, message.parts, message.is_steering)
@@ -101,7 +101,7 @@ def send_messages_held_for_workspace(window: MainWindow) -> None:
 def send_held_messages(
     window: MainWindow, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]
 ) -> None:
-    """Send what was written while the conversation was being opened, where it was written."""
+    """Sends what was written in a conversation while it was being opened."""
     place = (bench.id, session.id)
     for message in messages:
         not_sent = message_returner(window, message.parts, place)
@@ -118,7 +118,7 @@ def send_held_messages(
 def edit_and_resend_message(
     window: MainWindow, session: Session, seq: int, parts: tuple[UserPart, ...], not_sent: OnMessageNotSent
 ) -> None:
-    """Send an earlier message again as it was changed; what came after it is rewound."""
+    """Sends an edited message again. What followed it is rewound."""
 
     def send_again() -> None:
         work = session.edit_and_resend(seq, parts)
@@ -142,7 +142,7 @@ class _MessageToSend:
 
     @property
     def is_slash_command(self) -> bool:
-        """Whether it begins with a slash and the name of a command or a skill of the folders."""
+        """Whether the message begins with a slash and the name of a command or skill."""
         first = self.parts[0] if self.parts else None
         name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
         return bool(name) and any(
@@ -150,7 +150,7 @@ class _MessageToSend:
         )
 
     def expand_command_and_send(self) -> None:
-        """A command as what it stands for."""
+        """Sends the text that the slash command expands to."""
         if not self.is_slash_command:
             self.send_or_ask_about_price()
             return
@@ -179,8 +179,8 @@ class _MessageToSend:
         self.window.jump_to_end_of(self.session)
 
     def trash_empty_conversation_and_give_back(self, error: HelixError | None) -> None:
-        """A command that was to be the first message was not sent: the conversation begun for it goes to the trash,
-        unless something else was said there meanwhile, and the command is where it was written.
+        """Puts back a command that was to be the first message and was not sent. The conversation
+        created for it goes to the trash, unless something else was said there meanwhile.
         """
         window, session, new = self.window, self.session, (self.bench.id, "new")
 
@@ -205,7 +205,7 @@ def send_or_ask_if_expensive(
     *,
     folding: tuple[float, Callable[[], object]] | None = None,
 ) -> None:
-    """Say it; asked first where it costs more than the user wants to pay without being asked. `folding`: what that saves, and how."""
+    """Sends the message, after a question if it is expensive. `folding`: what folding first saves, and how."""
     most = window.settings[ASK_ABOVE] / 100
     if not most or price <= most:
         send_it()
@@ -223,7 +223,7 @@ def send_or_ask_if_expensive(
 
 
 def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftPlace | None = None) -> OnMessageNotSent:
-    """A function that puts an unsent message back where it was written and shows the error."""
+    """Returns a function that puts an unsent message back into its composer and shows the error."""
     place = at or window.chat.composer.draft_place
 
     def give_message_back(error: HelixError | None) -> None:
@@ -243,8 +243,8 @@ def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int]
 
 
 def search_everywhere(window: MainWindow, words: str) -> None:
-    """Ask all workspaces for what the box that finds everything is looking for: first those that
-    are open, the one in front before the others, then the closed ones, one after the other.
+    """Searches all workspaces for the palette: first the open ones, starting with the current one,
+    then the closed ones, one after the other.
     """
     shown: list[PaletteItem] = []
     opened = window.list_open_workspaces()
@@ -269,7 +269,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 def _search_next_closed_workspace(
     window: MainWindow, words: str, closed: list[WorkspaceListRow], show: Callable[[Sequence[PaletteItem]], None]
 ) -> None:
-    """The next of them, as long as somebody waits for it."""
+    """Searches the next closed workspace, while somebody waits for the results."""
     if not closed or not window.palette_box.is_searching_for(words):
         return
     row = closed[0]
@@ -310,7 +310,7 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
 
 
 def act_on_chosen_completion(window: MainWindow, offered: CompletionOffer) -> None:
-    """What was taken is more than text: an entry to recall, a command to run."""
+    """Acts on a completion that is more than text: recalls an entry or runs a command."""
     if isinstance(offered.value, Digest):
         recall_into_draft(window, offered.value)
     elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:

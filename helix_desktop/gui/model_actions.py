@@ -1,4 +1,4 @@
-"""Choosing, correcting and connecting models: what the model button at the top right opens."""
+"""Choosing, correcting and connecting models, from the model button at the top right."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -47,7 +47,6 @@ class ModelActions(QObject):
             self.chooser.open_below(window.top.model, window.current_model)
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
-        """A model is needed: choose one that is there, or connect one; then call `then`."""
         self._after_model_chosen = then
 
         def choose_or_connect(models: Sequence[ModelChoice]) -> None:
@@ -59,7 +58,6 @@ class ModelActions(QObject):
         self._window.run_for_window(self._setup.list_known_models(), then=choose_or_connect)
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
-        """What is known at once; then every provider is asked again."""
         self.chooser.show_known_models(models)
         self._window.run_for_window(self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models)
 
@@ -78,7 +76,7 @@ class ModelActions(QObject):
         window.run_for_window(self._save_chosen_model(bench, model), then=show_chosen_model)
 
     async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
-        """A conversation that has a model of its own gets another; else the workspace does."""
+        """Changes the model of a conversation that has one of its own, or else of the workspace."""
         session = self._window.current_session
         if session is not None and bench.model_of_conversation(session.id) != bench.main_model_name:
             await bench.save_conversation_model(session.id, "" if model == bench.main_model_name else model)
@@ -104,7 +102,7 @@ class ModelActions(QObject):
         self._dialog = None
 
     def edit_current_model(self) -> None:
-        """To set its price above all, where none is known."""
+        """Opens the dialog that corrects the model, above all to set an unknown price."""
 
         def open_if_known(models: Sequence[ModelChoice]) -> None:
             for model in [model for model in models if model.name == self._window.current_model]:
@@ -132,7 +130,7 @@ class ModelActions(QObject):
 
 
 def _show_agent_option_menu(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
-    """A submenu for each thing to choose, named with what is chosen now. Nothing where another conversation is shown meanwhile."""
+    """Shows a submenu for each option, unless another conversation is shown by then."""
     if window.current_session is not session:
         return
     menu = build_popup_menu(window.top.model)
@@ -153,5 +151,5 @@ def _set_option(window: MainWindow, session: Session, foreign: ForeignConversati
 
 
 def _menu_label(foreign: str) -> str:
-    """An agent's words, on one line, and no letter of them a shortcut."""
+    """Returns an agent's text on one line, without making any letter a shortcut."""
     return make_safe_text(foreign)[:LONGEST_CHOICE].replace("&", "&&")

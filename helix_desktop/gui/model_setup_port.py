@@ -1,6 +1,8 @@
-"""The Protocol for connecting providers and choosing models; implemented by `desktop/provider_administration.py`.
+"""The port for connecting providers and choosing models; implemented by
+`desktop/provider_administration.py`.
 
-Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the window forgets it.
+Nothing is requested before it is needed. A key is passed on to be stored, and the window does not
+keep it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
 
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
-    """A service or a server. `key`: who keeps its key, in words, or empty."""
+    """A service or a server. `key` describes who keeps its key, or is empty."""
 
     name: str
     title: str
@@ -38,7 +40,7 @@ class WindowSizeSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model. `name` is `provider/model`; prices in dollars per million tokens, 0: unknown."""
+    """A model. `name` is `provider/model`. Prices are in dollars per million tokens, or 0 if unknown."""
 
     name: str
     window: int = 0
@@ -64,7 +66,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class RefreshedModels:
-    """The models of all providers, asked just now; `silent`: who could not be asked, and why."""
+    """The current models of all providers. `silent`: which could not be asked, and why."""
 
     models: tuple[ModelChoice, ...]
     silent: tuple[tuple[str, str], ...] = ()
@@ -72,50 +74,50 @@ class RefreshedModels:
 
 @dataclass(frozen=True, slots=True)
 class ProviderTestResult:
-    """What a provider answered when its key was tried."""
+    """The provider's answer to a test of its key."""
 
     models: tuple[ModelChoice, ...]
     best: str = ""
 
 
 class ModelSetupPort(Protocol):
-    """Every coroutine may raise a HelixError: BadKey, Unreachable, NoUsableKeyring, ..."""
+    """Every coroutine may raise a HelixError, such as ProviderKeyRefused, ProviderUnreachable or NoUsableKeyring."""
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
-        """Services that need nothing but a key."""
+        """Lists services that need only a key."""
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]: ...
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
-        """Contact it without a key, before one is sent. The error says what is wrong with the address."""
+        """Contacts a provider without a key, before one is sent. The error says what is wrong with the address."""
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
-        """Ask for the models with this key (empty: the one that is kept). Nothing is kept."""
+        """Requests the models with this key (empty: the stored one). Nothing is stored."""
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
-        """Set it up and ask for its models. A key goes to "keyring", "session" or "file"."""
+        """Adds a provider and requests its models. `keep` is "keyring", "session" or "file"."""
 
     def allow_keyring_again(self) -> None:
-        """The user tries again: a keyring that was not unlocked may ask once more."""
+        """Lets a keyring that was not unlocked ask again."""
 
     async def remove_provider_and_key(self, name: str) -> None: ...
     async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]: ...
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
-        """The models of all providers asked before, without asking again; the built-in one is last."""
+        """Lists the models of all providers from earlier answers. The built-in one is last."""
 
     async def refresh_model_lists(self) -> RefreshedModels:
-        """Ask all providers at once; one that does not answer keeps the list it gave before."""
+        """Asks all providers at once. One that does not answer keeps its earlier list."""
 
     async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
-        """What the user knows better about `provider/model`: window, max_output, prices, images, tools."""
+        """Overrides values of `provider/model`: window, max_output, prices, images, tools."""
 
     async def reset_model_values(self, model: str) -> None:
-        """Back to what provider and catalogue say: corrections and learned limits go."""
+        """Removes corrections and learned limits: the provider's and the catalogue's values apply."""
 
 
 def lacks_price(state: Moment) -> bool:
-    """Whether no price is known for the main model, although it runs elsewhere."""
+    """Whether the price of the main model is unknown, although it runs elsewhere."""
     chosen = state.settings.model_for_role(ModelRole.MAIN)
     return chosen is not None and chosen.price_input <= 0 and chosen.model.partition("/")[0] not in LOCAL_PROVIDERS

@@ -46,7 +46,7 @@ def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
 def ask_which_way(
     parent: QWidget, title: str, text: str, cancel_label: str, ways: Sequence[tuple[str, Callable[[], object]]]
 ) -> QMessageBox:
-    """Offer ways on, each a button and what it does; `cancel_label` does nothing."""
+    """Offers several ways, each with a button and its action. `cancel_label` does nothing."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Cancel, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
@@ -72,21 +72,21 @@ def ask_files(parent: QWidget, title: str, then: Callable[[list[Path]], object])
 
 
 def ask_file(parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]) -> QFileDialog:
-    """Ask for one file; `pattern` as Qt reads it: "Pictures (*.png)"."""
+    """Asks for one file. `pattern` has Qt's form: "Pictures (*.png)"."""
     dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.ExistingFile)
     dialog.setNameFilters([pattern, tr("All files (*)")])
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
 def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], object]) -> QFileDialog:
-    """Ask where to save; the dialog itself asks before it replaces a file."""
+    """Asks where to save. The dialog itself asks before it replaces a file."""
     dialog = QFileDialog(parent, title, acceptMode=QFileDialog.AcceptMode.AcceptSave)
     dialog.selectFile(name)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
 def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> QMessageBox:
-    """`command`: a command line in the text, which a button copies."""
+    """Shows a text. `command` is a command line in it, which a button copies."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Close, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
@@ -111,8 +111,9 @@ def _open_file_dialog(dialog: QFileDialog, then: Callable[[list[str]], object]) 
 def _accept_typed_paths(dialog: QFileDialog) -> None:
     """Accepts a path that was typed in full.
 
-    Qt's own dialog lists folders in a thread and selects them as their names appear in what is being typed; a selection
-    wins over the line, so somebody who types quickly gets a folder on the way to his own. A system's dialog has no such line.
+    Qt's own dialog lists folders in a thread, and selects each that matches what has been typed
+    until then. The selection takes precedence over the typed line, so a fast typist would get a
+    parent folder. The system's dialogs have no such line.
     """
     if (line := dialog.findChild(QLineEdit)) is not None:
         line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none

@@ -1,4 +1,4 @@
-"""Dialogs are as large as their contents need, but never larger than the screen: they scroll."""
+"""Keeps dialogs on the screen: they are as large as their contents need, and scroll if the screen is smaller."""
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QFontInfo, QGuiApplication
@@ -12,7 +12,7 @@ _CHANGING = {QEvent.Type.Show, QEvent.Type.LayoutRequest}
 
 
 def keep_on_screen(dialog: QDialog, width: int = 0, height: int = 0) -> None:
-    """Its first size, which grows with the text. Without a height it is as high as its contents."""
+    """Sets a dialog's first size, which grows with the text size. Without a height, it is as high as its contents."""
     zoom = QFontInfo(QGuiApplication.font()).pixelSize() / TEXT
     wanted = QSize(round(width * zoom), round(height * zoom)).boundedTo(_room_on_screen(dialog))
     if height:
@@ -54,7 +54,7 @@ def _fit_to_screen(dialog: QDialog) -> None:
 
 
 def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None:
-    """In a box of Qt's own the words alone; buttons that are too wide stand below each other."""
+    """Makes the contents scroll. In a box of Qt's, only the text scrolls, and wide buttons are stacked."""
     area, focused = QScrollArea(dialog, widgetResizable=True), dialog.focusWidget()
     if not isinstance(dialog, QMessageBox):
         inside = QWidget(dialog)

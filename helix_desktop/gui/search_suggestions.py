@@ -51,7 +51,7 @@ def suggest_help_pages(show: Callable[[str], object]) -> list[PaletteItem]:
 
 
 def suggest_conversations(rows: Sequence[ConversationListRow], workspace: str, go: GoToPlace) -> list[PaletteItem]:
-    """Newest first; what is in the trash is not found."""
+    """Suggests conversations, the newest first, without those in the trash."""
 
     def conversation_suggestion(row: ConversationListRow) -> PaletteItem:
         place = WindowPlace("conversation", workspace, row.id)
@@ -72,7 +72,7 @@ def suggest_workspaces(rows: Sequence[WorkspaceListRow], go: GoToPlace) -> list[
 def suggest_search_hits(
     hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, words: str = "", name: str = ""
 ) -> list[PaletteItem]:
-    """Messages and entries a workspace's search found for `words`; `name`: of the workspace, where it is not the one in front."""
+    """Suggests messages and entries that a search found. `name`: the workspace, if not the current one."""
     stems = [stem_of_word(word) for word in words.split()]
 
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
@@ -89,13 +89,13 @@ def suggest_search_hits(
 
 
 def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:
-    """Leaves out what stands long before the first found word, since a row shows a line's beginning."""
+    """Omits text long before the first found word, since a row shows only a beginning."""
     first = min((at for stem in stems if (at := text.casefold().find(stem)) >= 0), default=0)
     return f"…{text[first - LEAD :].partition(' ')[2] or text[first:]}" if first > 2 * LEAD else text
 
 
 def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None, go: GoToPlace) -> PaletteItem:
-    """A workspace that could not be searched, or not all of it; choosing it opens it, or says why that cannot be done."""
+    """Suggests opening a workspace that could not be searched completely, or says why it cannot be opened."""
     words = tr("Not fully searched: the search index is out of date. Open this workspace to update it.")
     if error is not None:
         words = tr("Not searched: this workspace cannot be read. Open the workspace to repair it.")
@@ -107,7 +107,7 @@ def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None
 def offer_slash_commands(
     actions: ActionRegistry, asked: CompletionRequest, brought: Sequence[ProjectItem] = ()
 ) -> list[CompletionOffer]:
-    """What `/` offers: the command that is typed, those that begin so, then others that hold the letters; a folder's own before the program's."""
+    """Offers commands for `/`: the exact one, those that begin so, then those that contain the letters."""
     letters = asked.typed_letters.casefold()
     programs = [
         CompletionOffer(f"/{name}", value=action, icon="action", remark=action.text())
@@ -126,7 +126,7 @@ def offer_slash_commands(
 async def start_agent_and_offer_commands(
     bench: Workbench, session: Session, asked: CompletionRequest
 ) -> list[CompletionOffer]:
-    """What `/` offers of the other agent that works in the conversation. It is started for that."""
+    """Offers the slash commands of the foreign agent in the conversation, which is started for that."""
     letters = asked.typed_letters.casefold()
     await bench.acp.start_agent(session.conversation)
     return [
@@ -137,7 +137,7 @@ async def start_agent_and_offer_commands(
 
 
 async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[CompletionOffer]:
-    """What `@` offers: the workspace's files by name, then entries of the cache by content."""
+    """Offers completions for `@`: the workspace's files by name, then entries of the cache by content."""
     files = await bench.complete_file_paths(asked.typed_letters, 6)
     offers = [CompletionOffer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]
     letters = asked.typed_letters.casefold()

@@ -1,10 +1,11 @@
 """Translates English sentences that come from below the window.
 
-The engine, the stores, the tools and the providers know nothing of languages: their sentences are English, in the
-journal and for the models. Where such a sentence enters the window, it is recognised by its template and translated.
-The templates are in `resources/translations`, in a file beside the language's other words. Of what fills a placeholder
-only our own phrases (`TRANSLATED_NAMES`) are translated, and a sentence that is not recognised stays as it is.
-tests/gui/test_sentence_translation.py collects the sentences from the source and checks that the table is complete.
+The engine, the stores, the tools and the providers know nothing of languages: their sentences are
+English, in the journal and for the models. When such a sentence enters the window, it is matched
+with a template and translated. The templates are in `resources/translations`, in a file beside the
+language's other words. Of the values in a sentence, only our own phrases (`TRANSLATED_NAMES`) are
+translated, and an unknown sentence is left unchanged. tests/gui/test_sentence_translation.py
+collects the sentences from the source and checks that the table is complete.
 """
 
 import functools
@@ -29,16 +30,18 @@ _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
 
 
 class SentenceTemplate(NamedTuple):
-    """A sentence with names in it: the literal text around them, and the other language's."""
+    """A sentence with named placeholders: the literal text between them, and its translation."""
 
     literals: tuple[str, ...]
     names: tuple[str, ...]
     translation: str
 
     def match_sentence(self, text: str) -> dict[str, str] | None:
-        """What stands for the names, each as short as it can be and never empty; None where it is another sentence.
+        """Returns the value of each placeholder, as short as possible and never empty, or None for
+        another sentence.
 
-        Linear, whatever the text: once the first fitting place of a literal is taken no other must be tried.
+        Takes linear time for any text: once the first match of a literal is used, no other needs to
+        be tried.
         """
         first, *middle, last = self.literals
         limit = len(text) - len(last)
@@ -86,7 +89,7 @@ def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> N
 
 @functools.lru_cache(maxsize=1024)
 def translate_sentences(text: str) -> str:
-    """The text in the user's language, as far as its sentences are known. Never an error."""
+    """Translates the sentences of a text that are known. Never raises an error."""
     if not _plain_sentences or not text:
         return text
     return _translate_piecewise(text[:LONGEST_TEXT], _SENTENCES, PHRASE_DEPTH) + text[LONGEST_TEXT:]
@@ -103,7 +106,7 @@ def translate_title(text: str, show: Callable[[str], str]) -> str:
 
 
 def join_sentences(*sentences: str) -> str:
-    """Sentences of this language behind each other; empty ones are left out."""
+    """Joins sentences of the window's language; empty ones are left out."""
     told = ""
     for each in filter(None, sentences):
         told += _separator_after(told, " ") + each if told else each
@@ -111,7 +114,7 @@ def join_sentences(*sentences: str) -> str:
 
 
 def _translate_piecewise(text: str, between: re.Pattern[str], depth: int) -> str:
-    """Piece by piece: the fewest that together are something known, else the next one as it is."""
+    """Translates a text in as few known pieces as possible. An unknown piece is left unchanged."""
     pieces = between.split(text, maxsplit=MOST_PIECES)
     told, at = [], 0
     while at < len(pieces):
@@ -136,7 +139,7 @@ def _separator_after(found: str, between: str) -> str:
 
 
 def _translate_known_sentence(text: str, depth: int) -> str | None:
-    """One sentence or phrase; None where it is not known."""
+    """Translates one sentence or phrase. Returns None if it is unknown."""
     plain = _plain_sentences.get(_lower_first_letter(text))
     if plain is not None or depth == 0:
         return plain and _capitalize_like(text, plain)
@@ -161,7 +164,7 @@ def _localize_figure(value: str) -> str:
 
 
 def _capitalize_like(text: str, other: str) -> str:
-    """A phrase that begins a sentence begins one in the other language too."""
+    """Capitalizes a translated phrase if the original begins a sentence."""
     return other[:1].upper() + other[1:] if text[:1].isupper() else other
 
 
@@ -176,5 +179,4 @@ def _literals_of_template(text: str) -> tuple[str, ...]:
 
 
 def _lower_first_letter(text: str) -> str:
-    """A phrase of ours may begin a sentence: the first letter counts in either case."""
     return text[:1].lower() + text[1:]

@@ -1,8 +1,9 @@
 """Turns a session's events into one Qt signal, emitted at most twenty times a second.
 
-A model and a command can tell thousands of things a second; drawing each would freeze the window. `EventBridge` keeps them
-in order, joins what belongs together and hands them on in batches. What a running command prints beyond `SHOWN_OUTPUT_CHARACTERS`
-between two batches is left out here: the whole of it is an entry of the cache when the command is done.
+A model and a command can send thousands of events a second, and drawing each would freeze the
+window. `EventBridge` keeps them in order, joins adjacent pieces of a stream, and emits them in
+batches. Output of a running command beyond `SHOWN_OUTPUT_CHARACTERS` in one batch is left out; all
+of it becomes an entry of the cache when the command ends.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
 
 
 class EventBatch:
-    """Events in order, the pieces of one stream joined."""
+    """Events in order, with the pieces of each stream joined."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []

@@ -1,7 +1,8 @@
-"""Holds which workspace, conversation, page and moment the window shows, and notifies listeners of changes.
+"""Holds which workspace, conversation, page and moment the window shows, and notifies listeners of
+changes.
 
-The signals carry nothing: whoever hears one asks. `about_to_change` comes before the
-workspace or the conversation changes, for what has to be kept of the one that is shown.
+The signals carry no values; listeners read the new state. `about_to_change` is emitted before the
+workspace or conversation changes, to save what belongs to the old one.
 """
 
 from PySide6.QtCore import QObject, Signal
@@ -10,7 +11,7 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 
 
 class ShownState(QObject):
-    """Changed through its methods only. `moment`: the newest fact that is shown; None: now."""
+    """Changed only through its methods. `moment`: the newest fact that is shown, or None for the present."""
 
     about_to_change = Signal()
     workspace_changed = Signal()
@@ -34,7 +35,7 @@ class ShownState(QObject):
         return self.session.id if self.session is not None else ""
 
     def set_shown_workspace(self, bench: Workbench | None) -> None:
-        """Another workspace, or none; of its conversations none is shown yet."""
+        """Sets the workspace, or none, without a conversation."""
         self.about_to_change.emit()
         self.bench, self.session, self.moment = bench, None, None
         self.workspace_changed.emit()
@@ -49,7 +50,7 @@ class ShownState(QObject):
         self.page_changed.emit()
 
     def set_shown_moment(self, seq: int | None) -> None:
-        """An earlier moment of the conversation, or now."""
+        """Sets an earlier moment of the conversation, or None for the present."""
         if seq != self.moment:
             self.moment = seq
             self.moment_changed.emit()

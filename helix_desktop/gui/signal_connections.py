@@ -41,7 +41,7 @@ HELP_OF_PAGES = {"changes": "changes.md", "cache": "cache.md", "timeline": "cont
 
 
 def wire_window(window: MainWindow) -> None:
-    """Give every action its handler and every signal its slot. Called once."""
+    """Connects every action with its handler and every signal with its slot. Called once."""
     _wire_rail(window)
     _wire_sidebar(window)
     _wire_top_bar(window)
@@ -107,7 +107,6 @@ def _open_join_dialog(window: MainWindow) -> None:
 
 
 def _open_fleet_dialog(window: MainWindow) -> None:
-    """It stays beside the window."""
     from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 
     def open_conversation(workspace: str, conversation: str) -> None:
@@ -242,7 +241,6 @@ def _open_policy_choices(window: MainWindow) -> None:
 
 
 def _open_subagents_dialog(window: MainWindow) -> None:
-    """The agents of the open conversation, in a window that stays beside it."""
     bench, session = window.current_workbench, window.current_session
     if bench is not None and session is not None:
         from helix_desktop.gui.subagents_dialog import SubagentsDialog
@@ -267,7 +265,7 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
 
 
 def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
-    """What is done on a side selects it first, also what a screen reader presses without focus."""
+    """Connects one side. Every action on it selects it first, even if a screen reader triggers it without the focus."""
     composer, actions = chat.composer, window.window_actions
 
     def connect_side(signal: SignalInstance, handler: Callable[..., object]) -> None:
@@ -352,7 +350,7 @@ def _stop_turn_or_fold(session: Session) -> None:
 
 
 def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
-    """Allows what is asked for one of its scopes; without one it is refused."""
+    """Allows the shown question for a scope, or refuses it without one."""
     card = window.chat.approvals.visible_card
     if card is not None and scope:
         card.allow_by_shortcut(scope)
@@ -367,7 +365,7 @@ def _answer_and_focus_composer(window: MainWindow, number: int, answer: Permissi
 
 
 def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
-    """Takes a queued message back; not if one was sent since: the index would mean another one."""
+    """Takes a queued message back, unless one was sent since, which would shift the indices."""
     session, composer = window.current_session, window.chat.composer
     if session is None or len(session.queue) != composer.waiting.waiting_message_count:
         return
@@ -400,14 +398,14 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
 
 
 def _send_comment_to_agent(window: MainWindow, text: str) -> None:
-    """A comment on a change: at once, or after the agent's present step."""
+    """Sends a comment on a change, at once or after the agent's current step."""
     if window.current_session is not None:
         window.current_session.send_message((Text(text),), steer=True)
         window.notices.show_notice(tr("Sent to the agent."))
 
 
 def _open_search_of_shown_page(window: MainWindow) -> None:
-    """Finds on the shown page, or everywhere if that page has no search of its own."""
+    """Searches the shown page, or everything if the page has no search."""
     if window.showing.page == "chat":
         window.chat.transcript.open_find_bar()
     elif window.showing.page == "cache":
@@ -417,7 +415,7 @@ def _open_search_of_shown_page(window: MainWindow) -> None:
 
 
 def _focus_next_area(window: MainWindow) -> None:
-    """Around the window with one key: list, each conversation and its composer, inspector."""
+    """Moves the focus to the next area: list, each conversation and its composer, inspector."""
     talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
     areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, window.pages.inspector) if part.isVisible()]
     here = QApplication.focusWidget()
@@ -463,7 +461,6 @@ def _wire_view_actions(window: MainWindow) -> None:
 
 
 def _update_shown_shortcuts(window: MainWindow) -> None:
-    """Where a shortcut is named, as it is now."""
     _show_shortcuts_on_answer_buttons(window)
     window.sidebar.search.show_shortcut_in_field(_shortcut_hint(window, "palette"))
     if window.pages.is_page_built("cache"):
@@ -471,7 +468,7 @@ def _update_shown_shortcuts(window: MainWindow) -> None:
 
 
 def _show_shortcuts_on_answer_buttons(window: MainWindow) -> None:
-    """The keys answer the current conversation, so only its question names them."""
+    """Shows the shortcuts on the current conversation's question, the only one they answer."""
     keys = {name: window.window_actions.format_shortcut(name) for name in QUESTION_ACTIONS}
     for chat in window.chats:
         chat.approvals.show_keys(keys if chat is window.chat else {})

@@ -20,7 +20,7 @@ UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 
 class SubagentsDialog(TransientDialog):
-    """`open_conversation` is called with an agent's conversation."""
+    """`open_conversation` is called with the conversation of an agent."""
 
     def __init__(
         self, bench: Workbench, conversation: str, open_conversation: Callable[[str], object], parent: QWidget

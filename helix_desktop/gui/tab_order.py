@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QWidget
 
 
 def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> QWidget | None:
-    """The next stop behind `here` (or before it), around the ends; None if it is in no area."""
+    """Returns the stop after or before `here`, wrapping around. None if `here` is in no area."""
     stops = [stop for area in areas if area.isVisible() for stop in _tab_stops_in_area(area, here)]
     if here not in stops:
         return None
@@ -15,7 +15,7 @@ def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bo
 
 
 def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> bool:
-    """Moves the keyboard to the next stop; False where `here` is in none of the areas."""
+    """Moves the focus to the next stop. Returns False if `here` is in none of the areas."""
     stop = next_tab_stop(areas, here, forward=forward)
     if stop is not None:
         stop.setFocus(Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason)
@@ -23,7 +23,7 @@ def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: 
 
 
 def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
-    """What can be reached with Tab in an area, line by line; and `here`, wherever that is."""
+    """Yields the widgets of an area that Tab can reach, line by line, and `here`, even if Tab cannot reach it."""
     lines: list[list[tuple[QRect, QWidget]]] = []
     placed = [
         (QRect(each.mapTo(area, QPoint(0, 0)), each.size()), each)
@@ -52,5 +52,5 @@ def _is_tab_stop(widget: QWidget) -> bool:
 
 
 def _share_a_line(one: QRect, other: QRect) -> bool:
-    """Whether two stand in one line: each has its middle beside the other."""
+    """Whether two widgets are in one line: the middle of each is beside the other."""
     return abs(one.center().y() - other.center().y()) * 2 < min(one.height(), other.height())

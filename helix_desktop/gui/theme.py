@@ -1,8 +1,9 @@
-"""The look of the program: palette, fonts and style sheet, from the colour scheme and text zoom.
+"""The look of the program: palette, fonts and style sheet, from the colour scheme and the text zoom.
 
-Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on `changed`. Everything else
-is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom. A
-standard widget says what it is with the property `look` (`set_widget_look`): "pill", "primary", "chip", "muted", ...
+Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on
+`changed`. Everything else is styled by `resources/style/helix.qss`, where `$name` is a token and
+`@13` a length that grows with the text zoom. A standard widget names its style with the property
+`look` (`set_widget_look`): "pill", "primary", "chip", "muted", ...
 """
 
 import re
@@ -52,7 +53,7 @@ _ROLES: dict[QPalette.ColorRole, str] = {
 
 
 class Theme(QObject):
-    """`changed` comes after palette, style sheet and fonts are in force."""
+    """`changed` is emitted after palette, style sheet and fonts have been applied."""
 
     changed = Signal()
 
@@ -72,32 +73,31 @@ class Theme(QObject):
         return DARK if self.is_dark else LIGHT
 
     def colour_of_token(self, name: str) -> QColor:
-        """A token as a colour. Shared: do not change it."""
         found = self._colours.get(name)
         if found is None:
             found = self._colours[name] = QColor(self.colour_tokens[name])
         return found
 
     def fill_colour_of_kind(self, kind: "ContextKind") -> QColor:
-        """The fill of a kind: meters, dots, marks."""
+        """The colour of a kind for meters, dots and marks."""
         return self.colour_of_token(fill_token_of_kind(kind))
 
     def text_colour_of_kind(self, kind: "ContextKind") -> QColor:
-        """The same kind for words, which need more contrast."""
+        """The colour of a kind for text, which needs more contrast."""
         return self.colour_of_token(f"{fill_token_of_kind(kind)}_text")
 
     def zoomed_pixels(self, length: float) -> int:
-        """A length of the pictures at the present text zoom."""
+        """Converts a length of the design to pixels at the current text zoom."""
         return max(1, round(length * self.text_zoom))
 
     def fill_surface(self, painter: QPainter, place: QRect | QRectF, token: str, radius: float) -> None:
-        """Draws a rounded surface without an edge."""
+        """Draws a rounded surface without a border."""
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour_of_token(token))
         painter.drawRoundedRect(place, radius, radius)
 
     def keep_lengths_scaled(self, owner: QObject, set_lengths: Callable[..., object], *lengths: float) -> None:
-        """Sets margins, spacings or widths, and again after each zoom while `owner` lives."""
+        """Sets margins, spacings or widths now, and again after each zoom while `owner` exists."""
 
         def apply_scaled_lengths() -> None:
             if isValid(owner):
@@ -124,7 +124,7 @@ class Theme(QObject):
         return self.build_font(size, mono=True)
 
     def set_scheme_and_zoom(self, scheme: str, zoom: float) -> None:
-        """Scheme and zoom at once: one restyling."""
+        """Sets scheme and zoom together, so that the program is restyled only once."""
         self._scheme = scheme if scheme in SCHEMES else "system"
         self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
         if self._style_cache_key() != self._applied_inputs:
@@ -135,18 +135,18 @@ class Theme(QObject):
         self.apply_to_application()
 
     def set_fonts(self, text: str, code: str) -> None:
-        """Families the user chose; an empty one means the program's own. In force with the next `apply_to_application`."""
+        """Sets the user's fonts; an empty name means the program's own. `apply_to_application` applies them."""
         _load_shipped_fonts()
         self._sans = text or TEXT_FAMILY
         self._mono = code or CODE_FAMILY
 
     def zoom_by(self, steps: int) -> None:
-        """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""
+        """Changes the text size by one step up (1) or down (-1); 0 restores the usual size."""
         nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self.text_zoom))
         self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)] if steps else 1.0)
 
     def apply_to_application(self) -> None:
-        """Put palette, font and style sheet into force for the whole application."""
+        """Applies palette, font and style sheet to the whole application."""
         self.is_dark = self._wants_dark()
         self._applied_inputs = self._style_cache_key()
         self._colours.clear()
@@ -183,7 +183,7 @@ class Theme(QObject):
 
 
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
-    """Fill in `$token` with its colour, `$mono` with the family and `@13` with zoomed pixels."""
+    """Fills in `$token` with its colour, `$mono` with the font family and `@13` with zoomed pixels."""
     arrow = (resources.resources_folder() / "style").as_posix()
     values = {**tokens, "mono": mono, "arrow": arrow, "chevron": "dark" if tokens is DARK else "light"}
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
@@ -191,7 +191,7 @@ def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = 
 
 
 def set_widget_look(widget: QWidget, look: str) -> None:
-    """Say what a widget is to the style sheet; also later, when it becomes something else."""
+    """Sets a widget's style, also when it changes later."""
     if widget.property("look") == look:
         return
     widget.setProperty("look", look)
@@ -202,6 +202,5 @@ def set_widget_look(widget: QWidget, look: str) -> None:
 
 @cache
 def _load_shipped_fonts() -> None:
-    """Once for the program, after the first paint: it has no text."""
     for file in sorted((resources.resources_folder() / "fonts").glob("*.[ot]tf")):
         QFontDatabase.addApplicationFont(str(file))

@@ -1,4 +1,4 @@
-"""Icons in the colours of the scheme: `resources/icons/<name>.svg`, drawn with `currentColor`."""
+"""Icons in the colours of the scheme: `resources/icons/<name>.svg`, drawn in `currentColor`."""
 
 from functools import lru_cache
 

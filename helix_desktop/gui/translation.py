@@ -1,8 +1,9 @@
-"""Translates the window's texts into the user's language and formats numbers for it.
+"""Translates the window's texts into the user's language, and formats numbers for it.
 
-Every string a person reads goes through `tr`, in English, with `{name}` for what is put in. A language is one JSON
-file in `resources/translations` from the English to the other text; tests/gui/test_translation.py finds every
-`tr("…")` of the package and holds each catalogue to be complete and to keep the names in braces.
+Every text for people goes through `tr`, in English, with `{name}` for inserted values. A language is
+one JSON file in `resources/translations` that maps English texts to translations.
+tests/gui/test_translation.py finds every `tr("…")` of the package and checks that each catalogue is
+complete and keeps the names in braces.
 """
 
 import json
@@ -19,31 +20,31 @@ _translations: dict[str, str] = {}
 
 
 def tr(text: str, **values: object) -> str:
-    """The text in the user's language, with the values put in after translating."""
+    """Returns the text in the user's language. Values are inserted after translating."""
     translated = _translations.get(text, text)
     return translated.format(**values) if values else translated
 
 
 def format_count(number: int, one: str, many: str) -> str:
-    """`one` for exactly one thing, else `many`; both may hold `{n}`. Both pass through `tr` here."""
+    """Returns `one` for exactly one thing, or else `many`; both may hold `{n}`. Both are translated."""
     return tr(one if number == 1 else many, n=format_number(number))
 
 
 def format_number(value: float, decimals: int = 0) -> str:
-    """A number as the chosen language writes it: 1,234.5 or 1.234,5."""
+    """Formats a number in the chosen language: 1,234.5 or 1.234,5."""
     return QLocale().toString(float(value), "f", decimals)
 
 
 def format_percent(share: float) -> str:
-    """A part of a whole: 42% or 42 %."""
     return tr("{n}%", n=format_number(100 * share))
 
 
 def set_translations(words: Mapping[str, str], below: Mapping[str, str] | None = None) -> None:
-    """Put the words of a language into force, from the English to the other text; none: English. `below`: see `said`.
+    """Sets a language's translations; without any, the language is English. `below`: see `told`.
 
-    A table, and no QTranslator in Python: Qt asks its translators on any thread, also while it holds locks of its own.
-    A thread that decoded a picture waited there for the interpreter, whoever had that waited for the lock, for ever.
+    This is a table instead of a QTranslator, because Qt asks its translators on any thread, even
+    while it holds locks. A thread that decoded a picture once waited for the interpreter, whose
+    holder waited for that lock, for ever.
     """
     _translations.clear()
     _translations.update(words)
@@ -51,7 +52,7 @@ def set_translations(words: Mapping[str, str], below: Mapping[str, str] | None =
 
 
 def language_to_show(chosen: str = "") -> str:
-    """The chosen language, else the system's if there is a catalogue, else English."""
+    """Returns the chosen language, or the system's if it has a catalogue, or English."""
     if chosen in LANGUAGES:
         return chosen
     spoken = QLocale.system().name().partition("_")[0]
@@ -59,7 +60,7 @@ def language_to_show(chosen: str = "") -> str:
 
 
 def locale_of_language(name: str) -> QLocale:
-    """How a language writes numbers and dates: as this computer does where it speaks it. English without a country writes 24 hours."""
+    """Returns the locale for numbers and dates. English without a country uses 24 hours."""
     system, own = QLocale.system(), QLocale("en_GB" if name == "en" else name)
     return system if system.language() == own.language() else own
 
@@ -73,7 +74,7 @@ def sentences_file(name: str) -> Path:
 
 
 def install_language(application: QCoreApplication, chosen: str = "") -> None:
-    """Put a language into force. Call it before the first widget is made."""
+    """Installs a language. Must be called before the first widget is created."""
     name = language_to_show(chosen)
     QLocale.setDefault(locale_of_language(name))
     if name == "en":

@@ -9,7 +9,7 @@ _AT_REST = frozenset({session_events.ConversationActivity.IDLE, session_events.C
 
 
 class UnfinishedOutput:
-    """Of every conversation the reply that streams, and what its running calls have printed last."""
+    """Keeps for every conversation the streamed reply, and the last output of its running calls."""
 
     def __init__(self) -> None:
         self._batches_by_conversation: dict[str, dict[str, EventBatch]] = {}
@@ -35,7 +35,7 @@ class UnfinishedOutput:
         return self._batches_by_conversation.setdefault(conversation, {}).setdefault(stream, EventBatch())
 
     def _add_printed_output(self, event: session_events.ToolPrinted) -> None:
-        """A command may print without end: only its last words are kept."""
+        """Adds output. Only its end is kept, because a command may print without end."""
         batch = self._batch_of_stream(event.conversation, event.call)
         batch.add_event(event)
         if batch.size > 2 * SHOWN_OUTPUT_CHARACTERS:

@@ -1,7 +1,8 @@
-"""Declares every action of the window once; the command palette, the menus, the shortcuts page and
-the help are built from it.
+"""Declares every action of the window once. The command palette, the menus, the shortcuts page and
+the help are built from these declarations.
 
-A handler is given by whoever can do it (`ActionRegistry.set_action_handler`). An action without a handler at the moment is shown disabled.
+The module that can carry out an action sets its handler (`ActionRegistry.set_action_handler`). An
+action without a handler is disabled.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse"
 
 @dataclass(frozen=True, slots=True)
 class WindowAction:
-    """`group` is its menu; `shortcut` as QKeySequence reads it ("Ctrl" is Command on a Mac)."""
+    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a Mac)."""
 
     id: str
     title: str
@@ -39,7 +40,7 @@ class WindowAction:
 
 
 def declare_actions() -> tuple[WindowAction, ...]:
-    """All actions in the order of the menus, in the user's language."""
+    """Returns all actions in the order of the menus, in the user's language."""
     return (*_window_actions(), *_conversation_actions())
 
 
@@ -139,9 +140,10 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
 
 
 class ActionRegistry(QObject):
-    """Holds the declared actions as QActions of one window and saves changed shortcuts.
+    """Holds the declared actions as QActions of one window, and saves changed shortcuts.
 
-    `settings` keeps what differs from the declarations: the action's id, and its keys or "none".
+    `settings` contains only differences from the declarations: the action's id, and its shortcut or
+    "none".
     """
 
     shortcuts_changed = Signal()
@@ -177,7 +179,7 @@ class ActionRegistry(QObject):
             self._actions[name].setEnabled(when)
 
     def format_shortcut(self, name: str) -> str:
-        """As the platform writes it: "Ctrl+K", "⌘K"."""
+        """Formats a shortcut as the platform does: "Ctrl+K", "⌘K"."""
         return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
 
     def fill_menu_bar(self, bar: QMenuBar) -> None:
@@ -187,7 +189,7 @@ class ActionRegistry(QObject):
             menu.addAction(self._actions[each.id])
 
     def change_shortcut_and_return_robbed_title(self, name: str, sequence: QKeySequence) -> str:
-        """Give an action another shortcut, or none. Returns the title of the action that lost it."""
+        """Sets or removes an action's shortcut. Returns the title of the action that lost it."""
         others = (i for i, action in self._actions.items() if i != name and action.shortcut() == sequence)
         robbed = next(others, "") if not sequence.isEmpty() else ""
         if robbed:

@@ -1,7 +1,7 @@
-"""Remembers layouts, drafts and input history between two starts of the window, in one JSON file.
+"""Saves layouts, drafts and input history of the window in one JSON file.
 
-A file that cannot be read is kept under another name, and the window says so. Keys
-are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
+A file that cannot be read is kept under another name, and the window says so. Keys are paths
+("draft", workspace, conversation), so that everything of a workspace can be removed with it.
 """
 
 import itertools
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class WindowStateFile(QObject):
-    """Values are what JSON can hold. Reading and remembering are instant; writing follows."""
+    """Values can be anything that JSON can hold. Reading and remembering are instant; the file is written later."""
 
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -39,12 +39,12 @@ class WindowStateFile(QObject):
         self._timer.timeout.connect(self._write_on_thread)
 
     def get_remembered(self, *key: str, default: T) -> T:
-        """The value, when there is one of the default's type."""
+        """Returns the value if there is one of the default's type, or else the default."""
         found = self._values.get("/".join(key), default)
         return found if isinstance(found, type(default)) else default
 
     def remember_value(self, *key: str, value: object) -> None:
-        """An empty value is forgotten."""
+        """Remembers a value. An empty value is removed."""
         path = "/".join(key)
         if self._values.get(path) == value:
             return
@@ -57,7 +57,6 @@ class WindowStateFile(QObject):
             self._timer.start()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
-        """Removes a text from all that is kept of a workspace, on disk and in damaged files too."""
         from helix_desktop.engine.forgotten_text_forms import TextForms
 
         traces = TextForms(text)
@@ -72,17 +71,17 @@ class WindowStateFile(QObject):
             log.warning("a damaged file of the window could not be removed: %s", error)
 
     def forget_deleted_ids(self, *gone: str) -> None:
-        """All that is kept of workspaces or conversations that were deleted for good."""
+        """Removes everything remembered of workspaces or conversations that were deleted for ever."""
         self._values = {path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}}
         self.write_state_file()
 
     def write_state_file(self) -> None:
-        """Returns when the file is on the disk; the old one stays whole until the new one is."""
+        """Returns when the file is on the disk. The old one stays complete until then."""
         self._write_on_thread().shutdown()
         self._writer = None  # An idle thread in the pool would keep the program from ending.
 
     def _write_on_thread(self) -> "Executor":
-        """One write after another, because the disk may take longer than the window may wait."""
+        """Writes one version after another on a thread, because the disk may be slow."""
         from helix_desktop import concurrency
 
         self._timer.stop()
@@ -101,7 +100,7 @@ class WindowStateFile(QObject):
         return found if isinstance(found, dict) else self._set_file_aside("it holds no object")
 
     def _set_file_aside(self, why: str) -> dict[str, object]:
-        """Its content is replaced from now on; an empty one instead."""
+        """Renames a damaged file, and returns empty content."""
         log.warning("%s cannot be read and is set aside: %s", self._file.name, why)
         names = (self._file.with_suffix(f".damaged{number or ''}") for number in itertools.count())
         aside = next(name for name in names if not name.exists())

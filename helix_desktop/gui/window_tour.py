@@ -1,5 +1,5 @@
 """The tour: six steps on the real window, each paused until the user goes on. The user presses the
-real buttons; the tour points at them and says what they do. The built-in scripted model answers.
+real buttons, which the tour points at and explains. The built-in scripted model answers.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from helix_desktop.gui.translation import tr
 
 @dataclass(frozen=True, slots=True)
 class WindowTourStep:
-    """`place_to_point_at` to point now, `is_done` whether the user has done it; `before` and `after` that, what is said."""
+    """One step. `place_to_point_at` and `is_done` are called repeatedly. `before` and `after`: the texts."""
 
     title: str
     before: str
@@ -30,7 +30,7 @@ class WindowTourStep:
 
 
 class WindowTour(QObject):
-    """From the first step until it is left. `ended` is called then."""
+    """Runs from the first step until the user leaves, and then calls `ended`."""
 
     def __init__(self, window: MainWindow, ended: Callable[[], object]) -> None:
         super().__init__(window)
@@ -55,14 +55,13 @@ class WindowTour(QObject):
         return self.steps[self._step_number]
 
     def end_window_tour(self) -> None:
-        """Everything it did stays."""
+        """Ends the tour. Everything it did stays."""
         self._window.workbench_shown.disconnect(self._end_in_other_workspace)
         self.coach.close_tour_guide()
         self._ended()
         self.deleteLater()
 
     def _end_in_other_workspace(self) -> None:
-        """Another workspace is in front: there is nothing to show there."""
         if self._window.current_workbench is not self._bench:
             self.end_window_tour()
 
@@ -78,7 +77,7 @@ class WindowTour(QObject):
         self._update_coach()
 
     def _update_coach(self) -> None:
-        """Where to point and what to say now: asked a few times a second, and after every step."""
+        """Updates target and text, a few times a second and after every step."""
         step = self.current_step
         if step.is_done():
             self._done_steps.add(self._step_number)
@@ -116,13 +115,13 @@ class WindowTour(QObject):
         return any(fold.kind is not FoldKind.EXCERPT for fold in self._newest_folds_first())
 
     def _needs_second_exchange(self) -> bool:
-        """A fold leaves the latest exchange alone, so there must be two."""
+        """Whether there must be a second exchange, because a fold leaves the latest one alone."""
         session = self._window.current_session
         at_rest = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         return self._step_number == 2 and at_rest and not self._has_folded() and self._count_ended_turns() == 1
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
-        """A widget, or a place in it, in the window's coordinates; empty where it cannot be seen."""
+        """Returns a widget's place in the window's coordinates. Empty if it is not visible."""
         inner = widget.rect() if place is None else place & widget.rect()
         if not widget.isVisible() or inner.isEmpty():
             return QRect()
@@ -135,7 +134,7 @@ class WindowTour(QObject):
         return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
 
     def _place_of_page(self) -> QRect:
-        """The page that the card speaks of; of an empty one heading, sentence and suggestion."""
+        """Returns the page's place, without the blank parts of an empty page."""
         empty = self._window.chat.empty
         return self._place_in_window(empty, empty.childrenRect()) or self._place_in_window(self._window.page_area)
 

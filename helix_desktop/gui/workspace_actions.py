@@ -23,7 +23,6 @@ class WorkspaceActions:
         self._window = window
 
     def run_workspace_action(self, action: str, workspace: str) -> None:
-        """One of the names of the rail's menu."""
         row = next((row for row in self._window.listed_workspaces if row.id == workspace), None)
         if row is None:
             return
@@ -51,7 +50,7 @@ class WorkspaceActions:
         ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
 
     def recolour_with_next_colour(self, row: WorkspaceListRow) -> None:
-        """The next one of the table: each of them can be read."""
+        """Sets the next colour of the table, all of which are readable."""
         at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
@@ -75,7 +74,7 @@ class WorkspaceActions:
         window.run_for_window(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
 
     def go_to_workspace_and_ask_folder(self, row: WorkspaceListRow) -> None:
-        """Another folder to work on, in place of those it has."""
+        """Asks for another folder, which replaces those of the workspace."""
         self._window.go_to_workspace(row.id, lambda: self.ask_and_set_workspace_folder(row.id))
 
     def ask_and_set_workspace_folder(self, workspace: str) -> None:
@@ -91,7 +90,7 @@ class WorkspaceActions:
         ask_folder(window, tr("Workspace folder"), set_workspace_folder)
 
     def ask_where_to_and_export_workspace(self, row: WorkspaceListRow) -> None:
-        """History and cache as one file; keys never."""
+        """Exports history and cache as one file, never with keys."""
         name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
         ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_workspace_to, row))
 
@@ -131,7 +130,7 @@ class WorkspaceActions:
         window.go_to_workspace(imported.id, lambda: self._notice_workspace_imported(imported))
 
     def _notice_workspace_imported(self, imported: ImportedWorkspace) -> None:
-        """What came, what could not, and that nothing of it is in force."""
+        """Says what was imported, what could not be, and that none of its settings are in force."""
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
         words.append(tr("The imported workspace's permissions, MCP servers and folders are not active yet."))
         words += map(translate_sentences, imported.left_out[:5])

@@ -27,7 +27,7 @@ MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 
 class WorkspaceActivity(QObject):
-    """Follows an open workspace. `activity_ended`: a conversation has finished, waits, or failed."""
+    """Follows an open workspace. `activity_ended`: a conversation has finished, waits for the user, or failed."""
 
     list_changed = Signal()
     settings_changed = Signal()
@@ -64,14 +64,14 @@ class WorkspaceActivity(QObject):
         return next((state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE)
 
     def failed_conversations(self) -> tuple[str, ...]:
-        """The conversations whose last turn failed, also before the program was started."""
+        """Returns the conversations whose last turn failed, even before the program was started."""
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
 
     def waiting_conversations(self) -> tuple[str, ...]:
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.ASKING)
 
     def events_in_progress(self, session: Session) -> tuple[Event, ...]:
-        """What a conversation is doing that is no fact yet, as events for a view that just opened."""
+        """Returns unrecorded progress of a conversation as events, for a view that just opened."""
         asked = (
             session_events.QuestionAsked(session.id, number, question) for number, question in session.questions.items()
         )
@@ -82,13 +82,13 @@ class WorkspaceActivity(QObject):
         )
 
     def mark_failure_seen(self, conversation: str) -> None:
-        """The user has seen the failure: the rail no longer shows it; the list does until the conversation goes on."""
+        """Marks a failure as seen: the rail no longer shows it, but the list does until the conversation continues."""
         if self._states.get(conversation) is ConversationActivity.FAILED:
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
 
     def remove_unrecorded_message(self, conversation: str, message: tuple[facts.UserPart, ...]) -> None:
-        """The user took a message out of the queue."""
+        """Removes a message that the user took out of the queue."""
         left = self._unrecorded.get(conversation, ())
         self._unrecorded[conversation] = tuple(each for each in left if each != message)
         self._save_unrecorded_messages(conversation)
@@ -118,7 +118,6 @@ class WorkspaceActivity(QObject):
         self._save_unrecorded_messages(conversation)
 
     def _save_unrecorded_messages(self, conversation: str) -> None:
-        """Saves messages that are not recorded yet, so that they survive a restart."""
         messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
         self._state_file.remember_value(
             "waiting", self.bench.id, conversation, value=list(map(encode_message_parts, messages))
@@ -151,7 +150,7 @@ class WorkspaceActivity(QObject):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
     def _is_subagent_of_working_parent(self, conversation: str) -> bool:
-        """Whether this is a sub-agent whose parent is working. Then its end is no news for the user."""
+        """Whether this is a sub-agent whose parent is working, in which case the user need not know that it ended."""
         row, seen = self.bench.conversation_row(conversation), set[str]()
         while row is not None and row.parent and row.id not in seen:
             if self._states.get(row.parent) in WORKING_STATES:

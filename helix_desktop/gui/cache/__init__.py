@@ -1,1 +1,1 @@
-"""The page of a workspace's entries: find any, see it, take it back into the conversation."""
+"""The page of a workspace's entries: find, read and recall them."""

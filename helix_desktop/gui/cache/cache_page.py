@@ -33,7 +33,7 @@ _AFTER = 120
 
 
 class CachePage(QWidget):
-    """`intent_wanted` carries Recall or ShowInChat."""
+    """The page of entries. `intent_wanted` carries Recall or ShowInChat."""
 
     intent_wanted = Signal(object)
     storage_settings_wanted = Signal()
@@ -131,7 +131,7 @@ class CachePage(QWidget):
                 self.table.clear_current_row()
 
     def refresh_entries_soon(self) -> None:
-        """Refreshes soon, as an entry was stored or used; a hidden page refreshes when shown."""
+        """Refreshes after a pause, because an entry was stored or used. A hidden page waits until it is shown."""
         self._needs_refresh = True
         if self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
@@ -143,19 +143,19 @@ class CachePage(QWidget):
             self._refresh_timer.start()
 
     def encode_cache_layout(self) -> str:
-        """Columns and the place of the divider, to be kept over a restart."""
+        """Encodes the columns and the divider's position, to be restored after a restart."""
         parts = (self.table.horizontalHeader().saveState(), self._split.saveState())
         return " ".join(bytes(part.toBase64().data()).decode() for part in parts)
 
     def restore_cache_layout(self, state: str) -> None:
-        """Restores what `encode_cache_layout` returned; ignore anything else."""
+        """Restores a layout that `encode_cache_layout` returned, and ignores anything else."""
         parts = [QByteArray.fromBase64(part.encode()) for part in state.split(" ")]
         if len(parts) == 2:
             self.table.horizontalHeader().restoreState(parts[0])
             self._split.restoreState(parts[1])
 
     def open_entry_by_digest(self, digest: Digest) -> None:
-        """Open one entry, and choose its row where that is at hand."""
+        """Opens one entry, and selects its row if that is loaded."""
         if self._shown.catalogue is not None:
             self._shown.run_then_if_shown(self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row)
 
@@ -164,7 +164,7 @@ class CachePage(QWidget):
         self.bar.field.selectAll()
 
     def search_hash_or_text(self, text: str) -> None:
-        """A hash or its beginning jumps to its entry; anything else is searched in the contents."""
+        """Opens the entry whose hash begins so, or searches the contents for the text."""
         self._query = text
         if self._shown.catalogue is None:
             return
@@ -201,12 +201,12 @@ class CachePage(QWidget):
             self.viewer.show_no_entry()
 
     def _search_unknown_hash_as_text(self, error: HelixError) -> None:
-        """Not a hash of ours: it may still stand in a text."""
+        """Searches the contents, because no entry has this hash."""
         self._show_text_above_table(translate_sentences(str(error)))
         self._search_entry_contents(self._query)
 
     def _clear_search_hits(self) -> bool:
-        """All entries again in place of what a search found; False where none was shown."""
+        """Shows all entries again instead of search hits. Returns False if no hits were shown."""
         self.table.cells.needles = ()
         self.viewer.content_view.lines.highlight_matches(())
         if not self.model.shows_search_hits:
@@ -255,7 +255,7 @@ class CachePage(QWidget):
             self._scroll_to_found_line()
 
     def _scroll_to_found_line(self) -> None:
-        """Where a search found something, once the entry has been read."""
+        """Scrolls to the search hit once the entry has been read."""
         line, self._line_to_show = self._line_to_show, 0
         if line > 0:
             self.viewer.content_view.lines.scroll_to_line(line - 1)
@@ -305,7 +305,7 @@ class CachePage(QWidget):
             self.open_entry_by_digest(digest)
 
     def clear_and_reload_entries(self) -> None:
-        """Clears the view and reload the table, so that nothing that was removed stays visible."""
+        """Clears the view and reloads the table, so that nothing that was removed stays visible."""
         self.viewer.show_no_entry()
         self.table.clear_current_row()
         self.model.show_entries_of(self._shown.catalogue, self.bar.filter)

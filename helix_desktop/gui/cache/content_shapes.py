@@ -20,7 +20,7 @@ class ContentShape(StrEnum):
 
 
 def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tuple[ContentShape, ...]:
-    """How an entry can be shown, the best first."""
+    """Returns the shapes in which an entry can be shown, the best first."""
     if media_type.startswith("image/") and "svg" not in media_type:
         return (ContentShape.IMAGE, ContentShape.HEX)
     if not is_probably_text(head):
@@ -45,13 +45,13 @@ def is_probably_text(head: bytes) -> bool:
 
 
 def parse_json_container(text: str) -> object | None:
-    """The value of a JSON text that is an object or an array; None for anything else."""
+    """Parses a JSON text that is an object or an array. Returns None for any other text."""
     value = parse_json_or_none(text)
     return value if isinstance(value, dict | list) else None
 
 
 def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[str], int]:
-    """The lines of a page, and its number of line ends. A sign cut by its edge is left out."""
+    """Splits a page into lines and counts its line ends. A character that the page's edge cuts is left out."""
     text = content.decode("utf-8", "replace")
     if not first:
         text = text.lstrip("\N{REPLACEMENT CHARACTER}")

@@ -60,7 +60,7 @@ class EntrySearchHit:
 
 
 class EntriesModel(QAbstractTableModel):
-    """`row_count_changed` carries how many rows there are. `rows_loaded`: rows that were missing are there."""
+    """`row_count_changed` carries the number of rows. `rows_loaded`: rows that were missing have been loaded."""
 
     row_count_changed = Signal(int)
     rows_loaded = Signal()
@@ -92,13 +92,13 @@ class EntriesModel(QAbstractTableModel):
             self._discard_pages_and_load_first()
 
     def set_sort_order(self, sort: EntrySort, *, descending: bool) -> None:
-        """In another order. What a search found keeps its own: the best first."""
+        """Sorts the entries. Search hits keep their own order, the best first."""
         if (sort, descending) != (self.sort_by, self.descending):
             self.sort_by, self.descending = sort, descending
             self._discard_pages_and_load_first()
 
     def show_search_hits(self, found: Sequence[EntrySearchHit] | None) -> None:
-        """The places of a search instead of all entries; None goes back."""
+        """Shows search hits instead of all entries; None shows all entries again."""
         self.beginResetModel()
         self._search_hits = found
         self.endResetModel()
@@ -109,11 +109,11 @@ class EntriesModel(QAbstractTableModel):
         return self._search_hits is not None
 
     def recount_and_reload(self) -> None:
-        """Something may have come in: count again, and read again what is in sight."""
+        """Counts the entries and reloads the visible rows, because entries may have been added."""
         self._count_filtered_entries(self._set_count_and_reload_visible_pages)
 
     def get_or_load_row(self, number: int) -> EntryRow | None:
-        """A row, or None while it is on its way."""
+        """Returns a row, or None while it is being loaded."""
         if self._search_hits is not None:
             return self._search_hits[number].row if number < len(self._search_hits) else None
         page = self._pages.get(number // ROWS_PER_PAGE)
@@ -127,7 +127,7 @@ class EntriesModel(QAbstractTableModel):
         return self._search_hits[number] if self._search_hits is not None and number < len(self._search_hits) else None
 
     def row_number_of_entry(self, digest: Digest) -> int:
-        """The row of an entry, if it is among those that are here; else -1."""
+        """Returns the number of an entry's row if the row is loaded, or else -1."""
         if self._search_hits is not None:
             return next((i for i, each in enumerate(self._search_hits) if each.row.stored.digest == digest), -1)
         for page, rows in self._pages.items():
@@ -175,7 +175,7 @@ class EntriesModel(QAbstractTableModel):
         self._count_filtered_entries(self._set_row_count)
 
     def _count_filtered_entries(self, then: Callable[[int], None]) -> None:
-        """Nothing comes of it when something else is shown by then."""
+        """Counts the entries. The result is ignored if something else is shown by then."""
         round_now = self._load_generation
 
         def pass_on_if_current(count: int) -> None:
@@ -201,7 +201,7 @@ class EntriesModel(QAbstractTableModel):
                 self.rows_added_above.emit(grown)
 
     def _set_row_count(self, count: int, *, grows_above: bool = False) -> None:
-        """Rows come or go at one end, so that Qt moves the selection with the others."""
+        """Adds or removes rows at one end, so that Qt moves the selection along."""
         grown, before = count - self._count, self._count
         if self._search_hits is not None or not grown:
             self._count = count
@@ -257,7 +257,7 @@ def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
 
 
 def _readable_source(source: str) -> str:
-    """Version 0.2 stored the call's arguments as they are for the output of a connected agent."""
+    """Formats the source of an entry. For outputs of connected agents, version 0.2 stored the call's raw arguments."""
     return describe_call_as_source(source) if source.startswith("{") else source[:400]
 
 

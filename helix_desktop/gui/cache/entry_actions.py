@@ -22,7 +22,7 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 
 
 class EntryActions(QObject):
-    """With the rows that are selected in the table, or the entry in the viewer. `reported` says in words how far it is."""
+    """Acts on the selected rows, or on the entry in the viewer. `reported` carries the progress in words."""
 
     reported = Signal(str)
     entry_changed = Signal(object)
@@ -109,7 +109,7 @@ class EntryActions(QObject):
             self._shown.run_then_if_shown(pinning, lambda _: self.entry_changed.emit(row.stored.digest))
 
     def ask_to_forget_entry(self) -> None:
-        """Remove an entry for good, after saying what that means."""
+        """Deletes an entry for ever, after explaining what that means."""
         row, catalogue = self._viewer.row, self._shown.catalogue
         if row is None or catalogue is None:
             return

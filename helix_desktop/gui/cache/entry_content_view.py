@@ -27,7 +27,7 @@ from helix_desktop.gui.workbench_types import StoredWorkspace
 
 
 class EntryImageView(QWidget):
-    """An image, as large as it is or as there is room."""
+    """An image at its own size, or scaled down to the available room."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -107,7 +107,7 @@ class EntryContentView(QWidget):
             self._show_in_current_shape()
 
     def content_for_clipboard(self) -> str | QImage:
-        """What is shown, as a clipboard takes it: of a text the selection, else all that is here."""
+        """Returns the selected text, or else everything that is shown, for the clipboard."""
         if self._stored is None:
             return ""
         if self.shape is content_shapes.ContentShape.IMAGE:
@@ -215,7 +215,7 @@ class EntryContentView(QWidget):
 
 
 def _difference_line_tones(lines: Sequence[str]) -> Callable[[int], str] | None:
-    """Grounds for the lines of a difference; None for any other text."""
+    """Returns a function for the background tones of a difference's lines, or None for any other text."""
     if not any(line.startswith("@@ ") for line in lines[:60]):
         return None
 

@@ -99,7 +99,6 @@ class EntryCellDelegate(QStyledItemDelegate):
         painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, shown)
 
     def _paint_search_hit(self, painter: QPainter, inner: QRect, source: str, snippet: str) -> None:
-        """The source, then the line that was found with the words marked."""
         metrics = QFontMetrics(self._mono)
         name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, inner.width() // 3)
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, name)
@@ -118,7 +117,7 @@ class EntryCellDelegate(QStyledItemDelegate):
 
 
 class EntryTable(QTableView):
-    """`current_row_changed`: another row is shown. `selected_rows_changed`: others are chosen."""
+    """`current_row_changed`: another row was opened. `selected_rows_changed`: the selection changed."""
 
     current_row_changed = Signal(int)
     selected_rows_changed = Signal()
@@ -158,7 +157,7 @@ class EntryTable(QTableView):
         entries.rows_loaded.connect(self._repaint_and_open_loaded_row)
 
     def _update_sort_indicator(self) -> None:
-        """What a search found stands by relevance, for which there is no column."""
+        """Hides the sort indicator for search hits, which are sorted by relevance."""
         header, by_column = self.horizontalHeader(), not self.entries.shows_search_hits
         if header.isSortIndicatorShown() != by_column:
             header.setSortIndicatorShown(by_column)
@@ -190,7 +189,7 @@ class EntryTable(QTableView):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """The source takes what the others leave; where there is little, they give way."""
+        """Gives the source column the remaining width. If room is short, others shrink."""
         header = self.horizontalHeader()
         narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
         least, room = self._theme.zoomed_pixels(LEAST_SOURCE), self.viewport().width()
@@ -212,12 +211,12 @@ class EntryTable(QTableView):
 
     @property
     def current_row(self) -> int:
-        """The number of the row that is open in the viewer; -1: none."""
+        """The number of the row that is open in the viewer, or -1."""
         return self.currentIndex().row()
 
     @property
     def selected_ranges(self) -> list[tuple[int, int]]:
-        """The selected rows, ascending, ends included."""
+        """The selected ranges of rows in ascending order, including their ends."""
         return sorted({(part.top(), part.bottom()) for part in self.selectionModel().selection().toList()})
 
     @property
@@ -229,19 +228,19 @@ class EntryTable(QTableView):
             yield from range(first, last + 1)
 
     def select_row_and_open_entry(self, row: int) -> None:
-        """Selects this row alone and opens it, also where it was open before."""
+        """Selects only this row and opens it, even if it is open already."""
         if self.entries.rowCount():
             self.clear_current_row()
             self.setCurrentIndex(self.entries.index(row, 0))
 
     def move_current_row_without_opening(self, row: int) -> None:
-        """What is looked at stands in this row by now."""
+        """Marks the row to which the open entry has moved."""
         with QSignalBlocker(self):
             self.setCurrentIndex(self.entries.index(row, 0))
         self.selected_rows_changed.emit()
 
     def clear_current_row(self) -> None:
-        """No row is looked at: what is shown stands in none that is here."""
+        """Marks no row, because the open entry is not in the table."""
         self.setCurrentIndex(QModelIndex())
         self.clearSelection()
 
@@ -255,7 +254,7 @@ class EntryTable(QTableView):
         self.selected_rows_changed.emit()
 
     def scroll_past_rows_added_above(self, rows: int) -> None:
-        """Rows came in above: what is in sight stays."""
+        """Scrolls past rows that were added above, so that the visible rows stay where they are."""
         bar = self.verticalScrollBar()
         if bar.value() > 0:
             bar.setValue(bar.value() + rows * self._theme.zoomed_pixels(ROW))
@@ -264,7 +263,7 @@ class EntryTable(QTableView):
         self.entry_opened.emit()
 
     def moveCursor(self, action: QAbstractItemView.CursorAction, modifiers: Qt.KeyboardModifier) -> QModelIndex:
-        """Home and End go through the rows; Qt's go through the columns."""
+        """Lets Home and End move through the rows; Qt's would move through the columns."""
         if action is QAbstractItemView.CursorAction.MoveHome:
             return self.entries.index(0, 0)
         if action is QAbstractItemView.CursorAction.MoveEnd:
@@ -272,7 +271,7 @@ class EntryTable(QTableView):
         return super().moveCursor(action, modifiers)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Only what is for the rows: Qt would search all of them for a letter."""
+        """Passes on only keys that move between rows: Qt would search all rows for a letter."""
         with_control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copy_wanted.emit()

@@ -52,7 +52,7 @@ class ShownCatalogue:
 async def search_entries_with_rows(
     catalogue: StoredWorkspace, text: str, *, tool: str = ""
 ) -> Sequence[EntrySearchHit]:
-    """The entries that hold a text, the best first."""
+    """Returns the entries that contain a text, the best first."""
     hits = await catalogue.index.search_index(text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True)
     places: list[EntrySearchHit] = []
     for hit in hits:
@@ -68,7 +68,7 @@ async def fetch_hashes_of_rows(
     order: tuple[EntryFilter, EntrySort, bool],
     report: EntryProgressCallback,
 ) -> bytes:
-    """The hashes of rows, a line each, as bytes: the clipboard takes them without another copy."""
+    """Returns the hashes of rows, one on each line, as bytes, which the clipboard takes without another copy."""
     chosen, sort, descending = order
     total = sum(last - first + 1 for first, last in ranges)
     lines: list[bytes] = []

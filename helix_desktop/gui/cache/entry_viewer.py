@@ -1,4 +1,4 @@
-"""One entry: its hash, whether it was verified, where it is used, its actions and its content."""
+"""Shows one entry: its hash, whether it was verified, where it is used, its actions and its content."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -114,7 +114,7 @@ class EntryViewer(QWidget):
         self.content_view.show_sentence(tr("Select an entry to see its content."))
 
     def show_entry_in_viewer(self, catalogue: StoredWorkspace, row: EntryRow) -> None:
-        """Show an entry; the same one again only brings its figures up to date."""
+        """Shows an entry. If it is shown already, only updates its figures."""
         same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
         self.row = row
         self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove this entry"))
@@ -140,12 +140,12 @@ class EntryViewer(QWidget):
         return self.row is not None and self.row.stored.digest == digest
 
     def show_checked_state(self, *, good: bool) -> None:
-        """The entry's bytes were compared with its hash."""
+        """Shows whether the entry's bytes matched its hash."""
         self._checked_chip.set_chip_text(tr("verified") if good else tr("damaged"), "strong" if good else "danger")
         self._checked_chip.show()
 
     def copy_shown_content(self) -> None:
-        """The selected part of the text, else all that is shown."""
+        """Copies the selected part of the text, or else everything that is shown."""
         found, clipboard = self.content_view.content_for_clipboard(), QGuiApplication.clipboard()
         if isinstance(found, QImage):
             clipboard.setImage(found)
@@ -158,7 +158,7 @@ class EntryViewer(QWidget):
             self.intent_wanted.emit(ShowInChat(last.conversation, last.seq))
 
     def recall_entry_or_lines(self) -> None:
-        """The entry, or the selected lines of it, into the next message."""
+        """Adds the entry, or its selected lines, to the next message."""
         if self.row is not None:
             self.intent_wanted.emit(RecallEntry(self.row.stored.digest, self.content_view.selected_entry_lines()))
 

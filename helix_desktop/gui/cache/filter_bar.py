@@ -22,7 +22,7 @@ TWO_LINES_BELOW_PIXELS = 700  # If the bar is narrower, the search field moves a
 
 
 class EntryFilterBar(QWidget):
-    """`filter_chosen` carries a Filter; `searched` the text, after a pause in typing; `table_wanted`: on into the table."""
+    """`filter_chosen` carries a Filter, `searched` the text after a pause. `table_wanted` moves the focus."""
 
     filter_chosen = Signal(object)
     searched = Signal(str)

@@ -28,7 +28,7 @@ LEAST_NAME_PIXELS = 140  # A file name beside the buttons is at least this wide.
 
 
 class ChangedFileView(QWidget):
-    """`undo_wanted` and `editor_wanted` are about the file that is shown."""
+    """`undo_wanted` and `editor_wanted` concern the file that is shown."""
 
     undo_wanted = Signal()
     keep_wanted = Signal()
@@ -78,7 +78,7 @@ class ChangedFileView(QWidget):
         self._place_buttons_for_width()
 
     def _place_buttons_for_width(self) -> None:
-        """In a narrow window the buttons stand below the name, and the hash goes."""
+        """Moves the buttons below the name and hides the hash in a narrow window."""
         acts = sum(button.sizeHint().width() + 8 for button in (self._open, self._keep, self._undo_button)) - 8
         chips = self._origin_chip.sizeHint().width() + self._hash.sizeHint().width()
         least = self._theme.zoomed_pixels(LEAST_NAME_PIXELS) + chips + 24 + acts
@@ -140,7 +140,7 @@ class ChangedFileView(QWidget):
 
 
 def _describe_change_without_lines(file: FileChange) -> str:
-    """A change that has no lines: kinds, sizes, hashes, modes."""
+    """Describes a change without lines by kinds, sizes, hashes and modes."""
     before, after = _describe_file_version(file.change.before), _describe_file_version(file.change.after)
     return tr("Before: {before}\nAfter: {after}", before=before, after=after)
 

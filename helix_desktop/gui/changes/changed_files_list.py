@@ -19,7 +19,7 @@ MOST_SHAPED_TEXTS = 4_000  # Once this many laid-out texts are kept, they are al
 
 @dataclass(frozen=True, slots=True)
 class ChangesListRow:
-    """A row: a heading, a folder of a group, a file in it, or something that is not covered."""
+    """A row: a heading, a folder of a group, a file in it, or a path that checkpoints leave out."""
 
     heading: str = ""
     folder: str = ""
@@ -31,7 +31,7 @@ class ChangesListRow:
 
 
 def group_rows_by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[ChangesListRow]:
-    """The files of a group by folder, with counts. Files outside any folder come last."""
+    """Groups files by folder, with counts. Files outside any folder come last."""
     folders: dict[str, list[FileChange]] = {}
     for file in sorted(files, key=lambda file: file.place):
         folders.setdefault(file.place.rpartition("/")[0], []).append(file)
@@ -132,7 +132,7 @@ class _ChangesRowDelegate(RowPainter):
         self._draw_shaped_text(painter, place, left, "name", text, "text")
 
     def _shaped_line_counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
-        """`+38` and `−29`, each with its colour."""
+        """Returns `+38` and `−29`, each with its colour."""
         counts = (("+", added, "output_text"), ("−", removed, "danger"))
         return [
             (self._shaped_text("count", f"{sign}{format_number(figure)}"), tone)
@@ -141,7 +141,7 @@ class _ChangesRowDelegate(RowPainter):
         ]
 
     def _shaped_text(self, font: str, words: str, room: int = 0) -> QStaticText:
-        """Words as they are drawn, shaped once: with "…" where there is not enough `room`, in a path in the middle."""
+        """Returns a text laid out once and cached. Without enough `room`, it is shortened with "…"."""
         found = self._texts.get((font, words, room))
         if found is None:
             metrics = QFontMetricsF(self._fonts[font])
@@ -158,7 +158,7 @@ class _ChangesRowDelegate(RowPainter):
     def _draw_shaped_text(
         self, painter: QPainter, place: QRectF, left: float, font: str, text: QStaticText, tone: str
     ) -> float:
-        """Returns where the words end."""
+        """Draws a laid-out text and returns where it ends."""
         painter.setFont(self._fonts[font])
         painter.setPen(self._theme.colour_of_token(tone))
         painter.drawStaticText(QPointF(left, place.center().y() - text.size().height() / 2), text)
@@ -186,7 +186,7 @@ class ChangedFilesList(QListView):
         theme.changed.connect(self.viewport().update)
 
     def show_changes_rows(self, entries: Sequence[ChangesListRow], wanted: str = "") -> None:
-        """Other rows; the file `wanted` is selected, or the first."""
+        """Replaces the rows, and selects the file `wanted`, or else the first."""
         self.files.replace_rows(entries)
         files = [row for row, entry in enumerate(entries) if entry.file is not None]
         same = [row for row in files if (file := entries[row].file) is not None and file.path_of_change == wanted]

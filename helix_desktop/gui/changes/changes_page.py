@@ -1,4 +1,4 @@
-"""The Changes page: what each turn did to files; keep it, undo it, comment on it, commit it."""
+"""The Changes page: what each turn did to files, with actions to keep, undo, comment on and commit it."""
 
 import asyncio
 import re
@@ -119,7 +119,7 @@ class ChangesPage(QWidget):
         build_column(bar, rule, (split, 1), owner=self, margins=0, spacing=0)
 
     def show_changes_of(self, changes: FileChanges | None, conversation: str) -> None:
-        """The changes of a conversation; empty: of one that has not begun."""
+        """Shows the changes of a conversation. An empty id means one that has no messages yet."""
         if changes is not self._changes:
             self._stop_watching_changes()
             self._stop_watching_changes = lambda: None
@@ -151,7 +151,7 @@ class ChangesPage(QWidget):
             self.reload_changes()
 
     def show_turn_of_fact(self, seq: int, path: str = "") -> None:
-        """The turn of a fact, from the chat, and a file that it changed."""
+        """Shows the turn that contains a fact, and one file that it changed."""
         if not self._turns:
             self._turn_to_show = seq, path
             return
@@ -254,7 +254,7 @@ class ChangesPage(QWidget):
         self._note.set_elided_text(words.get(progress.state, usual), hint)
 
     def _ask_which_folders_to_cover(self) -> None:
-        """A folder over the limit: its largest folders, for the user to choose."""
+        """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""
         if (changes := self._changes) is None:
             return
 
@@ -305,14 +305,14 @@ class ChangesPage(QWidget):
         menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
 
     def show_scope(self, scope: str, revision: str = "") -> None:
-        """turns, conversation or revision."""
+        """Shows the changes of a scope: "turns", "conversation" or "revision"."""
         self._scope, self._revision = scope, revision
         words = {"turns": tr("Each turn"), "conversation": tr("The whole conversation")}
         self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)) + ARROW)
         self.reload_changes()
 
     def show_since_checkpoint(self, turn: TurnOfChanges) -> None:
-        """Show all differences from the checkpoint before a turn, the user's own included."""
+        """Shows all differences since a turn's checkpoint, including the user's own changes."""
         self._scope, self._checkpoint_turn_seq = "checkpoint", turn.seq
         self.scope.setText(_since_turn_heading(turn) + ARROW)
         self.reload_changes()
@@ -333,7 +333,7 @@ class ChangesPage(QWidget):
             self._run_for_page(work)
 
     def _ask_what_to_undo(self) -> None:
-        """What can be undone of the turn of the file that is shown, or of the last one."""
+        """Offers what can be undone of the shown file's turn, or of the last turn."""
         turn = self._turn_of_selected_row()
         if turn is not None and (began := self._turn_of_chosen_checkpoint(self._turns)) is not None:
             self.undo.confirm_and_undo_since_turn(began, self._turns)
@@ -355,7 +355,7 @@ class ChangesPage(QWidget):
             self.agent_message_written.emit(format_line_comment(self._shown.place, line, text, words))
 
     def _open_file_or_folder(self) -> None:
-        """The file, or its folder where opening it might run it."""
+        """Opens the file, or its folder if opening the file might run it."""
         if self._changes is None or self._shown is None:
             return
         path, mode = self._changes.path_on_disk(self._shown), 0

@@ -1,4 +1,4 @@
-"""Undoes what turns, steps and hunks did to files, and redoes it; asked first."""
+"""Undoes what turns, steps and hunks did to files, and redoes it. The user is asked first."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ MOST_STEPS = 8  # The maximum number of a turn's steps, and of undone turns, tha
 
 
 class ChangesUndo(QObject):
-    """`button` is where its menu opens. `undone` carries what came of it, in words, and the button for it of a notice."""
+    """`button` is where the menu opens. `undone` carries a sentence on the result, and the button of its notice."""
 
     undone = Signal(str, dict)
 
@@ -47,7 +47,7 @@ class ChangesUndo(QObject):
     def ask_what_to_undo(
         self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]
     ) -> None:
-        """What can be undone of a turn, of `turns`, some of which are `undone` already."""
+        """Offers what can be undone of a turn. Of all `turns`, some are already `undone`."""
         if self._changes is not None:
             menu = partial(self._show_undo_menu, turn, turns, undone)
             self._run_undo_work(self._undoable_steps(self._changes, turn, undone), then=menu)
@@ -55,7 +55,7 @@ class ChangesUndo(QObject):
     async def _undoable_steps(
         self, changes: FileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
     ) -> Sequence[ChangeSource]:
-        """The last steps of a turn that are not undone yet; none where the turn has only one."""
+        """Returns a turn's last steps that are not undone yet, or nothing if the turn has only one step."""
         steps = without_user_undos(turn.sources)
         last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in undone else ()
         return [step for step in last if await changes.changes_with_folders(step_with_undos(step, turn.sources))]
@@ -67,7 +67,7 @@ class ChangesUndo(QObject):
         undone: Sequence[TurnOfChanges],
         steps: Sequence[ChangeSource],
     ) -> None:
-        """Turns that were undone again; each of the steps; the turn; all since it began."""
+        """Lists undone turns to redo, then each step, the turn, and everything since the turn started."""
         later = [each for each in turns if each.seq >= turn.seq and each not in undone]
         menu = build_popup_menu(self._button)
 
@@ -98,7 +98,7 @@ class ChangesUndo(QObject):
             self._run_undo_work(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
 
     def confirm_and_undo_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
-        """Some steps: all they changed, its folders too; after a question."""
+        """Undoes everything that these steps changed, including folders, after a question."""
         if self._changes is None:
             return
 
@@ -110,7 +110,7 @@ class ChangesUndo(QObject):
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """What remains to be undone of these steps; if nothing, the last undo, as a redo."""
+        """Returns what these steps changed and is not undone yet; if nothing is left, the last undo, for a redo."""
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
         return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)
@@ -152,7 +152,7 @@ class ChangesUndo(QObject):
             self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
 
     def _report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
-        """`label`: the text of the notice's button; "Redo" if empty. `words`: shown in place of counts, for a hunk."""
+        """Reports the result. `label`: the notice's button, by default "Redo". `words` replace the counts."""
         deleted = undone.files_deleted
         # If only folders were restored, they are counted instead.
         back = undone.files_put_back or (0 if deleted else len(undone.restored))
@@ -170,7 +170,7 @@ class ChangesUndo(QObject):
         self.undone.emit("\n".join(lines), button)
 
     def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
-        """The undo of an undo is exact: nothing is asked, and what somebody changed since is left alone."""
+        """Redoes without a question: only files that nobody has changed since are restored."""
         if (changes := self._changes) is not None:
             source = ChangeSource(self._conversation, 0, time.time(), fact)
 

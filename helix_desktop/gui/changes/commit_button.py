@@ -16,7 +16,7 @@ from helix_desktop.gui.workbench_types import FileChanges
 
 
 class CommitDialog(widgets.TransientDialog):
-    """`proposal_wanted`: a message is wanted for the chosen files."""
+    """`proposal_wanted` asks for a commit message for the chosen files."""
 
     proposal_wanted = Signal()
 
@@ -68,7 +68,7 @@ class CommitDialog(widgets.TransientDialog):
 
 
 class CommitButton(QPushButton):
-    """`notice_wanted` carries what came of it."""
+    """`notice_wanted` carries the result of the commit."""
 
     notice_wanted = Signal(str)
 
@@ -88,7 +88,7 @@ class CommitButton(QPushButton):
         self.setEnabled(bool(files))
 
     def relabel_for_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
-        """In a folder without git the way to a commit begins with a repository."""
+        """Offers to create a repository in a folder without git."""
         self._has_git = has_git
         self.setText(tr("Commit…") if has_git else tr("Set up git here"))
         set_widget_look(self, "primary" if has_git else "")

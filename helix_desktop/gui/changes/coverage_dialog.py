@@ -14,7 +14,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class CheckpointCoverageDialog(widgets.TransientDialog):
-    """`coverage_chosen`: rules for the folders left out, and whether the rest is covered at any size."""
+    """`coverage_chosen` carries rules for the folders to leave out, and whether the rest is covered at any size."""
 
     coverage_chosen = Signal(list, bool)
 
@@ -37,7 +37,7 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         build_column(why, (self.list, 1), self.state, buttons, owner=self)
 
     def show_folder_sizes(self, folders: Sequence[tuple[str, int, int]]) -> None:
-        """By name, files and bytes; an empty name: what lies in no folder."""
+        """Shows names, files and bytes of folders. An empty name: files outside any folder."""
         self.list.clear()
         for name, files, held in folders:
             label = f"{printable_path(name)}/" if name else tr("Files at the top level")

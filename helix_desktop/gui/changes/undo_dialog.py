@@ -21,7 +21,7 @@ Compare = Callable[[PlannedUndo], object]
 
 
 class UndoChangesDialog(widgets.TransientDialog):
-    """`choices_by_path`: after acceptance, what to do with each file changed by others."""
+    """`choices_by_path`: after acceptance, what to do with each file that others changed."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ def _shorten_name_list(places: Sequence[str]) -> str:
 
 
 class ThreeVersionsDialog(widgets.TransientDialog):
-    """Before the agent, after it, and now, beside each other."""
+    """Shows a file before the agent's change, after it, and now, side by side."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ def _label_line(differing: Collection[int], sign: str, number: int) -> str:
 
 
 def find_differing_lines(versions: tuple[bytes, bytes, bytes]) -> list[set[int]]:
-    """Of each version, counted from 0: what the agent removed, what it added, and what is otherwise now than after it."""
+    """Returns for each version the lines that the agent removed, that it added, and that changed since."""
     before, after, now = map(split_into_lines, versions)
     agents, later = list(find_changed_lines(before, after)), find_changed_lines(after, now)
     removed, added = [range(one.old, one.old_end) for one in agents], [range(one.new, one.new_end) for one in agents]

@@ -94,7 +94,6 @@ class AttachmentChips(QWidget):
             self.changed.emit()
 
     def add_attachment(self, attachment: Attachment) -> None:
-        """Adds an attachment unless the same content is attached already."""
         if all(attachment.stored.digest != held.stored.digest for held in self._held):
             self._held.append(attachment)
             self._rebuild_chips()

@@ -77,7 +77,7 @@ class AttachmentReader:
             self._attach_when_read(file.name, partial(_read_file_with_media_type, file))
 
     def attach_dropped_data(self, mime: QMimeData) -> None:
-        """A drop, or the clipboard: files, else a picture."""
+        """Attaches the files or the picture of a drop or of the clipboard."""
         if files := [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]:
             self.attach_files(files)
         elif mime.hasImage():
@@ -93,7 +93,7 @@ class AttachmentReader:
 
 
 async def _read_and_attach(bench: Workbench, name: str, read: Callable[[str], tuple[bytes, str]]) -> Attachment:
-    """`read` gets the name, in a thread, and returns the content and its media type."""
+    """Reads and attaches content. `read` gets the name, in a thread, and returns the content and its media type."""
     return await bench.attach_content(name, *await asyncio.to_thread(read, name))
 
 

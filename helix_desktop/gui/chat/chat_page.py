@@ -1,4 +1,4 @@
-"""The page Chat: the transcript, the questions that wait for the user, the composer."""
+"""The Chat page: the transcript, open questions and the composer."""
 
 from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
@@ -26,12 +26,12 @@ from helix_desktop.gui.workbench_types import Session
 
 MEASURE_PAUSE_MS = 100  # The price of the next message is updated this long after the last change.
 SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
-# In pixels. The transcript above a question is at most ABOVE high, if BELOW remain for the question.
+# The transcript above a question is at most ABOVE pixels high if BELOW pixels remain for the question.
 ABOVE, BELOW = 96, 560
 
 
 class ChatPage(QWidget):
-    """One conversation at a time. There is one such page, or two side by side."""
+    """Shows one conversation. There is one such page, or two side by side."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ChatPage(QWidget):
         self.awaited_conversation = ""
         self.wanted_conversation = ""  # The one requested last. Results for other conversations are ignored.
         self.measured_session: Session | None = None  # The session whose context the meter shows.
-        self.cost = 0.0  # The cost of the conversation so far, in dollars.
+        self.cost = 0.0  # The cost of the conversation until now, in dollars.
         self.bridge = EventBridge(self)
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Updates the next message's price.
         self.setProperty("look", "page")
@@ -96,8 +96,8 @@ class ChatPage(QWidget):
         return writes.height() + sum(each.height() for each in above if each.isVisible())
 
     def show_transcript_or_start(self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False) -> None:
-        """Shows the transcript, or the start panel before the first message. `name`: the workspace's
-        name. `loads`: the transcript is not there yet. `scripted`: the built-in script is the model.
+        """Shows the transcript, or the start panel before the first message. `name`: the workspace.
+        `loads`: the transcript is still being read. `scripted`: the built-in script is the model.
         """
         self.empty.show_workspace_name(name)
         self.empty.show_demo_or_usual_suggestions(scripted=scripted)
@@ -106,7 +106,7 @@ class ChatPage(QWidget):
         self._above.setCurrentWidget(self.empty if not begun else self._loading if loads else self.transcript)
 
     def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
-        """Shows its transcript where the reader was; an empty one without a session."""
+        """Shows a session's transcript where the reader left it, or an empty one."""
         self.session = session
         kept = self._state_file.get_remembered("place", *place, default=list[int]())
         known = session is not None and len(kept) == 2 and all(isinstance(n, int) for n in kept)
@@ -114,7 +114,7 @@ class ChatPage(QWidget):
         self.transcript.open_transcript(history, (kept[0], kept[1], False) if known else None)
 
     def leave_session(self) -> None:
-        """Before another conversation is shown here, or none."""
+        """Cleans up before this page shows another conversation or none."""
         self.bridge.stop_listening_to_session()
         self.save_reading_place()
         self.session, self.awaited_conversation = None, ""
@@ -130,7 +130,7 @@ class ChatPage(QWidget):
         self._above.setCurrentWidget(self.transcript)
 
     def show_foreign_writer_or_composer(self, agent: str, machine: str = "") -> None:
-        """Shows the connected agent or other computer that writes here, or else the composer."""
+        """Shows the connected agent or other computer that writes this conversation, or else the composer."""
         self.foreign.show_foreign_writer(agent, machine)
         self.composer.setVisible(not agent and not machine)
         self.way_on.elsewhere = bool(agent or machine)
@@ -141,7 +141,7 @@ class ChatPage(QWidget):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """A drop anywhere on the page is attached to the message."""
+        """Attaches what was dropped anywhere on the page to the message."""
         self.composer.text.insertFromMimeData(event.mimeData())
         event.acceptProposedAction()
         self.composer.text.setFocus()

@@ -1,6 +1,7 @@
 """The list that opens over the composer for `@` (files and cached entries) and `/` (commands).
 
-It never takes the focus: the keys stay with the text, which moves the choice, takes it or closes the list.
+It never takes the focus: the text field keeps the keys, and moves the choice, accepts it or closes
+the list.
 """
 
 import re
@@ -39,7 +40,7 @@ class CompletionRequest:
 
 
 def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
-    """Whether the cursor stands behind `@letters` at a word's start, or `/letters` at the very start."""
+    """Returns the request if the cursor follows `@letters` at the start of a word, or `/letters` at the start."""
     before = text[:cursor]
     if command := re.fullmatch(r"/([\w:.-]*)", before):
         return CompletionRequest("/", command[1], 0)
@@ -65,7 +66,7 @@ class CompletionList(QListWidget):
         self.hide()
 
     def show_offers(self, offers: Sequence[CompletionOffer], above: QPoint, width: int) -> None:
-        """Show the offers above `above` (in the parent's coordinates); without any, close the list."""
+        """Shows the offers above a point in the parent's coordinates, or closes the list if there are none."""
         self.clear()
         for each in offers:
             made: QIcon = build_icon(each.icon, self._theme.colour_of_token("muted"))

@@ -1,4 +1,4 @@
-"""The composer: text and attachments, what waits, the permission mode, the meter, Send and Stop."""
+"""The composer: text and attachments, queued messages, the permission mode, the meter, Send and Stop."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,7 +25,7 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 
-BAR, MOST_BAR = 60, 132  # In pixels: the minimum and the maximum width of the context meter.
+BAR, MOST_BAR = 60, 132  # The minimum and the maximum width of the context meter, in pixels.
 LEAST_BAR = 20  # In pixels. The minimum width of the meter's bar when there is no room for the figures.
 LEAST = 30  # In pixels. The minimum width of the permission mode's name when it is shortened.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
@@ -33,7 +33,7 @@ UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Used
 
 
 class Composer(QWidget):
-    """`sent(parts, steer)`."""
+    """`sent` carries the parts of the message, and whether it interrupts the agent."""
 
     sent = Signal(object, bool)
     resent = Signal(int, object)
@@ -143,7 +143,7 @@ class Composer(QWidget):
         self._save_draft_and_update_send_button()
 
     def move_draft_to_new_conversation(self, conversation: str) -> None:
-        """The new conversation now has this id: the text typed meanwhile becomes its draft."""
+        """Uses the text that was typed meanwhile as the draft of the conversation, which was just created."""
         before, after = self.draft_place, (self.draft_place[0], conversation)
         if before[1] == "new":
             self.drafts.move_draft(before, after)
@@ -152,7 +152,7 @@ class Composer(QWidget):
     def show_window_meter(
         self, meter: WindowMeter = UNKNOWN_METER, cost: float = 0.0, *, has_price: bool = True
     ) -> None:
-        """The attachments are added to it."""
+        """Shows how full the window is, including the attachments."""
         unknown = "" if has_price else tr("the price is not known")
         self._measured, self._cost = meter, format_dollars(cost) if cost >= 0.0005 else unknown
         self._update_meter_with_attachments()
@@ -172,7 +172,7 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:
-        """`is_folding`: a fold is being written. Messages do not wait for it."""
+        """Shows what is running. `is_folding`: a fold is being written, for which messages do not wait."""
         self._running = running
         self.price.show_whether_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
@@ -186,7 +186,7 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def show_permission_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
-        """The permission modes, as (name, words)."""
+        """Shows the permission modes, which are pairs of name and label."""
         self._modes = modes
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
@@ -211,7 +211,7 @@ class Composer(QWidget):
             self.sent.emit(parts, steer)
 
     def edit_earlier_message(self, seq: int, parts: Sequence[UserPart]) -> None:
-        """Change the message at `seq` and send it again; what comes after it is rewound then."""
+        """Edits the message at `seq`. When it is sent again, what followed it is rewound."""
         self.stop_editing_and_restore_draft()
         self._interrupted_draft, self._edited = self.message_parts(), seq
         self.drafts.save_edited_message(self.draft_place, EditedMessage(seq, self._interrupted_draft))
@@ -221,7 +221,7 @@ class Composer(QWidget):
         self.put_message_back(parts)
 
     def stop_editing_and_restore_draft(self) -> None:
-        """Ends editing: what was typed before it becomes the message again."""
+        """Ends editing and restores the draft from before it."""
         if self._edited:
             self._edited = 0
             self.drafts.save_edited_message(self.draft_place, None)
@@ -235,7 +235,7 @@ class Composer(QWidget):
         return (*((Text(words),) if words else ()), *self.attachments.listed_attachments)
 
     def put_message_back(self, parts: Sequence[UserPart], *, takes_focus: bool = True) -> None:
-        """Put a message back into the box, above what is already there."""
+        """Puts a message back into the composer, above the text that is already there."""
         self._add_message_parts(parts)
         if takes_focus:
             self.text.setFocus()
@@ -251,18 +251,18 @@ class Composer(QWidget):
                 self.attachments.add_attachment(part)
 
     def turn_waiting_messages_into_draft(self) -> None:
-        """Turns messages that waited when the program ended into a draft. Only the user sends it."""
+        """Turns messages that were queued when the program ended into a draft, which only the user may send."""
         waited = self._state_file.get_remembered("waiting", *self.draft_place, default=list[object]())
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
         self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
 
     def is_message_of(self, place: DraftPlace) -> bool:
-        """Whether the message at `place` is written here, also if its conversation began since."""
+        """Whether this composer writes the message at `place`, even if its conversation was created since."""
         begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
         return place == self.draft_place or begun
 
     def add_and_tell_if_shown(self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True) -> bool:
-        """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""
+        """Adds parts to the message at `place`, or to its draft if another one is shown; False in that case."""
         if self.is_message_of(place):
             self.put_message_back(parts, takes_focus=takes_focus)
             return True
@@ -300,8 +300,8 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def _fit_controls_to_width(self) -> None:
-        """When the window gets narrow, hides the bar, then the cost, then shortens the mode,
-        and last shows the bar in place of the figures, one of the two opens the context; of "+ Attach" the sign stays.
+        """Fits a narrow window: hides the bar, then the cost, shortens the mode, and last shows only
+        the bar. "+ Attach" shrinks to its icon.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)

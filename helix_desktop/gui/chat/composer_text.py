@@ -24,9 +24,8 @@ ALT_WRITES = sys.platform == "darwin"  # On a Mac, the Alt key is used to type s
 
 
 class ComposerTextEdit(QPlainTextEdit):
-    """`sending(steer)`. While something is typed that can be completed, `offers_wanted(request)` is
+    """The composer's text. `sending` carries whether to interrupt the agent. `offers_wanted` is
     answered with `show_completion_offers`; `offer_taken` carries an offer that is more than text.
-    `queued_message_wanted`: the newest message that waits is to be taken back.
     """
 
     sending = Signal(bool)
@@ -68,7 +67,7 @@ class ComposerTextEdit(QPlainTextEdit):
         return QSize(60, self.fontMetrics().lineSpacing() + 3)
 
     def _count_wrapped_lines(self) -> int:
-        """Lines as they are wrapped; counted no further than can be shown."""
+        """Counts wrapped lines, up to the number that can be shown."""
         lines, block = 0, self.document().firstBlock()
         while block.isValid() and lines <= LINES:
             lines += max(block.lineCount(), 1)
@@ -78,7 +77,7 @@ class ComposerTextEdit(QPlainTextEdit):
     # --- Bringing back sent messages with the arrow keys
 
     def set_sent_messages(self, sent: list[str]) -> None:
-        """What was sent before, oldest first."""
+        """Sets the messages that were sent before, oldest first."""
         self._history = sent[-KEPT:]
         self._at = len(self._history)
 
@@ -112,7 +111,7 @@ class ComposerTextEdit(QPlainTextEdit):
             super().keyPressEvent(event)
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's
-        """Tab takes a suggestion while some are shown."""
+        """Lets Tab accept a suggestion while some are shown."""
         if self.completion is not None and self.completion.isVisible():
             return False
         return super().focusNextPrevChild(forward)

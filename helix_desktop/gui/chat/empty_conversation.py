@@ -1,4 +1,4 @@
-"""Shown in place of a conversation without messages: what the page is for, what to try first."""
+"""Shown for a conversation without messages: what the page is for, and what to try first."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ WIDTH = 460
 
 
 class EmptyConversationPanel(QWidget):
-    """`suggested` fills the composer; `demo_prompt_chosen` is sent to the built-in script as it is."""
+    """`suggested` fills the composer; `demo_prompt_chosen` is sent to the script unchanged."""
 
     suggested = Signal(str)
     demo_prompt_chosen = Signal(str)
@@ -48,14 +48,14 @@ class EmptyConversationPanel(QWidget):
         self._words.setMinimumHeight(self._words.heightForWidth(width))
 
     def show_demo_or_usual_suggestions(self, *, scripted: bool) -> None:
-        """Offers the demo if the built-in script answers here; the usual ones are beyond it."""
+        """Offers the demo if the built-in script is the model, because it cannot answer the usual suggestions."""
         self._is_scripted = scripted
         self.first.setVisible(scripted)
         for button in self._others:
             button.setVisible(self._has_folder and not scripted)
 
     def say_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
-        """What the agent may do here in the permission mode. A workspace without a folder has no project to explain and no tests to run."""
+        """Explains the permission mode. In a workspace without a folder, suggestions about a project are hidden."""
         self._has_folder = has_folder
         asks = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
         here = {

@@ -1,4 +1,4 @@
-"""Shows a change the user must agree to: every line exactly, and whether its end has been shown."""
+"""Shows a change that needs permission: every line exactly, and whether its end has been shown."""
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
@@ -9,12 +9,12 @@ from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
-LEAST, END = 2, 6  # The minimum number of visible lines, and the room below the last line in pixels.
+LEAST, END = 2, 6  # The minimum number of visible lines, and the pixels below the last line.
 LARGEST = 1 << 20  # In characters. A larger change is shown as text and loaded in pieces.
 
 
 class ExactDifferenceView(DifferenceView):
-    """`reading_state_changed`: its end has been shown."""
+    """`reading_state_changed`: the end of the change has been shown."""
 
     reading_state_changed = Signal()
 

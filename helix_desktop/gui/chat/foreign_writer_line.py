@@ -11,7 +11,7 @@ from helix_desktop.gui.translation import tr
 
 
 class ForeignWriterLine(QWidget):
-    """`continuing`: the user wants a fork for this program's own agent. `taking_over`: to write here, where another computer does."""
+    """`continuing`: the user wants a fork for our own agent. `taking_over`: the user wants to write here."""
 
     continuing = Signal()
     taking_over = Signal()
@@ -27,7 +27,7 @@ class ForeignWriterLine(QWidget):
         self.hide()
 
     def show_foreign_writer(self, agent: str, machine: str = "") -> None:
-        """The agent or other computer that writes here; both empty: this program does."""
+        """Shows the agent or computer that writes. If both are empty, this program writes."""
         self._machine = machine
         if machine:
             words = tr(

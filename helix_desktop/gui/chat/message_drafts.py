@@ -1,4 +1,4 @@
-"""Keeps the words of message boxes in the window's state file: drafts, edits of earlier messages, messages that are not sent yet."""
+"""Keeps texts of message boxes in the window's state file: drafts, edits, and unsent messages."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class EditedMessage:
 
 @dataclass(frozen=True, slots=True)
 class UnsentMessage:
-    """`edited`: the earlier message that it replaces; 0: none."""
+    """An unsent message. `edited` is the earlier message that it replaces, or 0."""
 
     parts: Parts
     is_steering: bool = False
@@ -76,11 +76,11 @@ class UnsentMessages:
         return [message.parts for message in self._held.get(place, ())]
 
     def give_up_sending(self, place: DraftPlace) -> None:
-        """The conversation cannot be opened: its messages become a draft for later."""
+        """Turns messages into a draft, because their conversation cannot be opened."""
         self._held.pop(place, None)
 
     def pop_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
-        """Take out all messages of a place, oldest first."""
+        """Removes and returns all messages of a place, oldest first."""
         taken, waiting = self._held.pop(place, []), self._remembered_messages_of(place)
         for message in taken:
             if (kept := encode_message_parts(message.parts)) in waiting:

@@ -1,4 +1,4 @@
-"""What the next message would cost, below the message, and the way to make it cheaper."""
+"""Shows what the next message would cost, below the composer, and offers to make it cheaper."""
 
 import math
 import time
@@ -18,7 +18,7 @@ LEAST_SAVED = 0.001  # In dollars. Smaller savings are not shown.
 
 
 class NextMessageCostLabel(QLabel):
-    """`fold` is the button that folds first; it is shown while that saves something. `changed`: either may need other room."""
+    """`fold` is shown while folding first saves money. `changed`: the label or the button needs more room."""
 
     changed = Signal()
 
@@ -71,7 +71,7 @@ def _format_rough_dollars(dollars: float) -> str:
 
 
 def _describe_next_message_cost(price: NextMessageCost) -> str:
-    """The cost with a warm and a cold cache, and what it leaves out."""
+    """Describes the cost with a warm and a cold cache, and what it does not include."""
     reply = tr(
         "Assumes a reply of typical length for this conversation: {tokens} tokens.",
         tokens=format_token_count(price.reply),

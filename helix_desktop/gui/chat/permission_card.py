@@ -1,8 +1,9 @@
-"""Shows permission questions above the composer: what exactly will be done and for how long it is allowed.
+"""Shows permission questions above the composer: exactly what will be done, and for how long it is
+allowed.
 
-A question never takes the focus from somebody who is writing; the keys on its buttons work
-from everywhere in the window. What is to be done is shown exactly (`engine/hidden_characters.py`),
-made from the value that runs; it cannot be allowed before its end has been shown.
+A question never takes the focus from a user who is writing; the shortcuts on its buttons work
+everywhere in the window. The action is shown exactly (`engine/hidden_characters.py`), built from the
+value that will run, and cannot be allowed before its end has been shown.
 """
 
 import math
@@ -73,12 +74,11 @@ def build_question_announcement(question: PermissionQuestion) -> str:
 
 
 def question_title(question: PermissionQuestion) -> str:
-    """What is to be done and to what, which is named exactly."""
     return translate_title(question.title, mark_on_one_line)
 
 
 def describe_uncovered_files(bench: Workbench | None) -> str:
-    """What an undo of a command will not bring back in a workspace."""
+    """Describes which files in a workspace an undo of a command would not restore."""
     with suppress(HelixError):  # This workspace may have no folder.
         if bench is not None:
             names = [left.place for left in bench.file_changes.list_uncovered_paths()]
@@ -87,7 +87,7 @@ def describe_uncovered_files(bench: Workbench | None) -> str:
 
 
 def format_uncovered_files(state: str, names: Sequence[str]) -> str:
-    """What an undo of a command will not bring back; empty where it brings back everything."""
+    """Lists what an undo of a command would not restore. Empty if it restores everything."""
     if state == "off":
         return tr("Checkpoints are turned off, so this command's changes cannot be undone.")
     if not names:
@@ -172,7 +172,7 @@ class PermissionQuestionCard(QWidget):
         self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
 
     def allow_by_shortcut(self, scope: str) -> None:
-        """Allows it by a key that needs no focus, if the card was visible long enough to be read."""
+        """Allows it by a shortcut, if the card was visible long enough to be read."""
         if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
             return
         if self._preview is not None and not self._preview.is_end_seen:
@@ -180,7 +180,7 @@ class PermissionQuestionCard(QWidget):
         self.allow_or_show_next_part(scope)
 
     def is_in_sight(self) -> bool:
-        """Whether it is shown and no other window, such as the settings, covers it."""
+        """Whether the card is shown and not covered by another window, such as the settings."""
         place = QRect(self.mapToGlobal(QPoint()), self.size())
         kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
         others = (each for each in QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds)
@@ -208,7 +208,7 @@ class PermissionQuestionCard(QWidget):
         first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Ignores a press too soon to be meant for this question, and the second click of two."""
+        """Ignores a press too early to be meant for this question, and the second click of a double click."""
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING:
             return event.isAutoRepeat() or time.monotonic() - self._taken < READING
         return event.type() == QEvent.Type.MouseButtonDblClick and time.monotonic() - self._read_since < READING
@@ -219,7 +219,6 @@ class PermissionQuestionCard(QWidget):
         return label
 
     def _build_plan_editor(self) -> QPlainTextEdit:
-        """A plan, which may be changed before it is approved."""
         text = QPlainTextEdit(self._question.preview, self)
         text.setProperty("look", "code")
         text.setAccessibleName(tr("The plan, which you can edit"))
@@ -255,7 +254,6 @@ class PermissionQuestionCard(QWidget):
         return found
 
     def _build_columns_button(self, difference: "ExactDifferenceView") -> QPushButton:
-        """Before and after below each other, or beside each other."""
         button = self._build_answer_button(tr("Side by side"), "", "pill")
         button.setCheckable(True)
 
@@ -267,7 +265,7 @@ class PermissionQuestionCard(QWidget):
         return button
 
     def _build_rule_chooser(self) -> QComboBox:
-        """The exact rule that allowing for longer would make; the user may take a narrower one."""
+        """Builds a choice of rules: the one for exactly this action, and narrower ones."""
         label = widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
         choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         choice.addItems([mark_text(rule) for rule in self._question.rules])
@@ -282,7 +280,7 @@ class PermissionQuestionCard(QWidget):
         return choice
 
     def _enable_buttons_if_preview_is_read(self) -> None:
-        """More of the preview has been shown."""
+        """Enables the buttons once the end of the preview has been shown."""
         if self._preview is None:
             return
         self._length.setText(self._preview.describe_length_and_warnings())
@@ -402,13 +400,13 @@ class PermissionQuestionPanel(QWidget):
         self.hide()
 
     def show_keys(self, keys: Mapping[str, str]) -> None:
-        """The shortcuts of the answering actions; none where they answer another conversation."""
+        """Shows the shortcuts that answer, or none while they answer another conversation."""
         self._keys = keys
         if self.visible_card is not None:
             self.visible_card.show_keys(keys)
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
-        """Show the oldest question and how many wait. `uncovered`: what an undo would not bring back."""
+        """Shows the oldest question and how many are open. `uncovered`: what an undo would not restore."""
         number = min(questions, default=0)
         question = questions.get(number)
         focused = QApplication.focusWidget()

@@ -1,4 +1,4 @@
-"""Says in one line, below the transcript, what the last turn cost because context had to be written to the provider's cache again."""
+"""Shows below the transcript what the last turn cost because context had to be cached again."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ LEAST_DOLLARS = 0.01  # In dollars. Lower costs are never shown, however cheap t
 
 
 class RewriteCostLine(QWidget):
-    """Hidden where the last turn wrote hardly anything again that could have been avoided. `price_wanted`: of the model."""
+    """Shown if the last turn had avoidable costs. `price_wanted`: the model's price is needed."""
 
     price_wanted = Signal()
 
@@ -40,7 +40,7 @@ class RewriteCostLine(QWidget):
         self.hide()
 
     def warn_before_message(self, session: Session) -> None:
-        """Says, once, what the user's choice would cost with the next message, or that no limit can act."""
+        """Warns once what the user's choice would cost with the next message, or that no spending limit can work."""
         words = describe_pending_rewrite(session.context.pending_rewrite())
         unpriced = describe_missing_price(session.context.model_whose_cost_cannot_be_limited())
         self._set_price.setVisible(not words and bool(unpriced))
@@ -51,7 +51,7 @@ class RewriteCostLine(QWidget):
         self._is_warning = bool(words)
 
     def explain_costs_of_last_turn(self, session: Session | None) -> None:
-        """Looks at the requests of the last turn in a thread, and shows the line where they cost more than they had to."""
+        """Examines the requests of the last turn in a thread, and shows the line if they cost more than necessary."""
         if session is not self._session:
             self._words.clear()
         self._session, self._is_warning = session, False
@@ -78,7 +78,7 @@ def describe_missing_price(model: str) -> str:
 
 
 def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
-    """What is lost by another model, other tools or rules; empty where it is not worth a line."""
+    """Describes the cost of a changed model, tools or rules. Empty if it is too low to mention."""
     if rewrite is None or rewrite.dollars < LEAST_DOLLARS:
         return ""
     changed = tr("the tools, the system prompt or the rules have changed")
@@ -92,7 +92,7 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
 
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
-    """What these requests wrote again and for how much; empty where it is not worth a line."""
+    """Describes what these requests wrote to the cache again, and its cost. Empty if it is too low to mention."""
     causes = [one for request in requests for one in request.avoidable_causes()]
     whole, again = sum(request.cost for request in requests), sum(one.cost for one in causes)
     if again < LEAST_DOLLARS or again <= min(TOLD_DOLLARS, TOLD_SHARE * whole):

@@ -1,6 +1,7 @@
-"""A small form made from a JSON schema: what a server asks the user for (elicitation).
+"""A small form built from a JSON schema, for values that an MCP server requests (elicitation).
 
-Flat objects of texts, numbers, yes-or-no and choices, as the protocol allows. Anything else is asked for as JSON text.
+It supports flat objects of texts, numbers, yes-or-no values and choices, as the protocol allows.
+Anything else is entered as JSON.
 """
 
 import json
@@ -18,7 +19,7 @@ from helix_desktop.gui.translation import tr
 
 
 class SchemaForm(QWidget):
-    """`values_as_json()` raises InvalidInput for a wrong field. `entered`: Enter was pressed in a line."""
+    """`values_as_json()` raises InvalidInput for a wrong field. `entered`: Enter was pressed in a field."""
 
     entered = Signal()
 
@@ -103,7 +104,7 @@ class SchemaForm(QWidget):
 
 
 def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """The choices and their labels, in any of the forms the protocol has had."""
+    """Returns choices and labels, in any of the forms that versions of the protocol define."""
     named = about.get("oneOf") or about.get("anyOf")
     if isinstance(named, list):
         constants = [each for each in map(_get_mapping_or_empty, named) if "const" in each]

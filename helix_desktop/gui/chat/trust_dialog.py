@@ -50,7 +50,7 @@ class TrustDialog(TransientDialog):
         self._list.setCurrentRow(0)
 
     def _filter_items(self, words: str) -> None:
-        """Only those with these words in their kind or name."""
+        """Shows only items whose kind or name contains these words."""
         rows = [self._list.item(row) for row in range(self._list.count())]
         for item in rows:
             item.setHidden(words.casefold() not in item.text().casefold())

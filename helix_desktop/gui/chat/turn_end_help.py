@@ -17,7 +17,7 @@ _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATI
 
 
 class TurnEndHelpLine(QWidget):
-    """`settings_wanted` carries the page that helps. `going_on`: go on where the turn ended."""
+    """`settings_wanted` carries a helpful page. `going_on`: the user wants to continue the turn."""
 
     settings_wanted = Signal(str)
     going_on = Signal()
@@ -60,7 +60,7 @@ class TurnEndHelpLine(QWidget):
 
 
 def _describe_unrecorded_failure(session: Session | None) -> str:
-    """Why the last turn failed, if the failure could not be recorded in the transcript."""
+    """Says why the last turn failed, if the failure could not be recorded in the transcript."""
     if session is None or session.running is not ConversationActivity.FAILED:
         return ""
     facts = session.conversation.state.facts

@@ -1,4 +1,4 @@
-"""The messages that wait while the agent works: each can be changed or taken away."""
+"""The messages that are queued while the agent works. Each can be edited or deleted."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,7 +28,7 @@ class OneLineLabel(QLabel):
 
 
 class WaitingMessageList(QWidget):
-    """Messages to be sent. `editing(index)`: take one back; `discarding(index)`: delete it."""
+    """The queued messages. `editing(index)`: take one back; `discarding(index)`: delete it."""
 
     editing = Signal(int)
     discarding = Signal(int)
@@ -44,7 +44,6 @@ class WaitingMessageList(QWidget):
         return self._rows.count()
 
     def show_message_lines(self, texts: Sequence[str]) -> None:
-        """One line for each, in the order in which they will be sent."""
         clear_layout(self._rows)
         for index, text in enumerate(texts):
             self._rows.addWidget(self._build_waiting_message_row(index, text))

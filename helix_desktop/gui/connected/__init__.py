@@ -1,1 +1,1 @@
-"""Connecting agents people already use: which there are, the address, and the first request."""
+"""Connects agents that people already use: the known agents, the gateway's address, and the first request."""

@@ -24,7 +24,7 @@ from helix_desktop.resident import connected_agents
 
 
 class FigureTile(QWidget):
-    """One figure with its name above it and a word below it."""
+    """A tile with one figure, its name above and a note below."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -38,7 +38,7 @@ class FigureTile(QWidget):
 
 
 class ConnectedAgentCard(QWidget):
-    """`change_wanted`: connect it, or disconnect it."""
+    """`change_wanted`: the user wants to connect or disconnect the agent."""
 
     change_wanted = Signal()
 
@@ -59,7 +59,7 @@ class ConnectedAgentCard(QWidget):
         QGuiApplication.clipboard().setText(self.row.start_command)
 
     def show_connected_agent(self, row: connected_agents.ConnectedAgentRow, now: float) -> None:
-        """Every second, while requests may arrive."""
+        """Shows an agent's state. Called every second while requests may arrive."""
         self._state.setText(describe_agent_activity(row, now))
         if row == self.row:
             return
@@ -75,8 +75,6 @@ class ConnectedAgentCard(QWidget):
 
 
 class CopyableCommandLine(QWidget):
-    """A line of a terminal, and a button that copies it."""
-
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         widgets.set_surface_look(self, "card")
@@ -93,7 +91,6 @@ class CopyableCommandLine(QWidget):
 
 
 def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
-    """What an agent did, or why it does nothing."""
     if row.reason_not_folded:
         return tr("Not folded: the agent is signed in with a subscription")
     if row.requests:
@@ -115,7 +112,7 @@ REFRESH_INTERVAL_MS = 1_000  # The list of connections is updated this often.
 
 
 class ConnectAgentsDialog(widgets.TransientDialog):
-    """Looks every second while it is open."""
+    """The dialog updates itself every second while it is open."""
 
     def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents) -> None:
         super().__init__(tr("Connect an agent"), parent, 1_060, 780)
@@ -162,7 +159,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         return head
 
     def refresh_connections(self) -> None:
-        """Refreshes now and from now on every second."""
+        """Refreshes now and then every second."""
         self._timer.start()
         self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
 

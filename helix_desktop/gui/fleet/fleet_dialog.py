@@ -29,7 +29,7 @@ MARGINS = (20, 14, 20, 16)
 
 
 class FleetDialog(TransientDialog):
-    """`names`: of the workspaces, by their ids, the one in front first. `open_conversation` gets a workspace and a conversation."""
+    """`names` maps ids of workspaces to names. `open_conversation` gets a workspace and a conversation."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(work)
 
     def _retry_chosen_task(self, *allowed: str) -> None:
-        """`allowed`: what it may do from now on."""
+        """Retries the task. `allowed` is what it may do from now on."""
         _, one, task = self._chosen_task()
         self._run_fleet_work(self._fleet.retry_task(one["workspace"], task["id"], allowed))
 
@@ -225,7 +225,7 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
 
     def _update_list_buttons(self) -> None:
-        """Enables those that can act on what is chosen."""
+        """Enables the buttons that apply to the selected rows."""
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
         own = next((one for one in self._found if one["workspace"] == workspace), {})
         self._drain.setEnabled(worker in own.get("workers", ()) and worker not in own["draining"])
@@ -256,7 +256,7 @@ class FleetDialog(TransientDialog):
         FieldsDialog(tr("New schedule"), fields, tr("Add schedule"), add, self).open()
 
     def _save_schedules(self, change: ScheduleChange) -> None:
-        """Those of now are changed: since they were shown, the resident may have added the task of one, or a command one more."""
+        """Changes the stored schedules, since the shown ones may be out of date."""
 
         def show_saved(refused: str) -> None:
             self._show_trouble(translate_sentences(refused))

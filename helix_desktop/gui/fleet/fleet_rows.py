@@ -1,4 +1,4 @@
-"""The lists of the fleet: what they say of a task, a worker and a schedule."""
+"""The lists of the fleet: how tasks, workers and schedules are described."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ class FleetList(RowTree):
         self.header().setSectionResizeMode(self._widths.index(0), QHeaderView.ResizeMode.Stretch)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room, the widest column gives way to the one that takes what is left, then all wide ones do."""
+        """Shrinks columns if room is short: first the widest, then all wide ones."""
         super().resizeEvent(event)
         room = self.viewport().width() - LEAST_WIDTH
         title_width = self.header().sectionSizeHint
@@ -70,7 +70,7 @@ class FleetList(RowTree):
             row.setTextAlignment(column, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
     def show_rows(self, rows: Mapping[str, Sequence[str]], dots: Mapping[str, QIcon] | None = None) -> None:
-        """`dots`: before the first cells. The chosen row stays chosen."""
+        """Replaces the rows. `dots` precede the first cells. The chosen row stays chosen."""
         if list(rows) != list(self._items):
             chosen = self.chosen_row()
             self.clear()
@@ -98,7 +98,7 @@ class FleetList(RowTree):
 
 
 def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]]:
-    """Of each conversation that runs, or works in a copy of its own: who does what where, and which files others change as well."""
+    """Describes each conversation that runs or works in a copy, and which of its files others change."""
     rows: dict[str, list[str]] = {}
     for bench in benches:
         titles = {row.id: make_safe_text(row.title[:LONGEST_CELL]) for row in bench.list_conversations()}
@@ -122,7 +122,7 @@ def _join_file_names(paths: Iterable[str]) -> str:
 
 
 def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:
-    """State, figures of the workspace, and task: the longest waiting one, else the newest."""
+    """Returns state, workspace and task for each row: first those that wait longest, then the newest."""
     rows = {}
     for state in DOT_BY_STATE:
         some = [(one, task) for one in found for task in reversed(one.get(state, ()))]
@@ -133,7 +133,7 @@ def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Fi
 
 
 def describe_task_reason(state: str, task: Figures) -> tuple[str, str]:
-    """The reason for a task's state, and exactly what it asks to do. A task that continues has none."""
+    """Returns the reason for a task's state, and exactly what it asks for. A task that continues has none."""
     goes_on = state == "running" or (state == "waiting" and task["asked"])
     why, _, exact = ("" if goes_on else task["why"]).partition("\n\n")
     return translate_sentences(why), exact
@@ -170,7 +170,7 @@ def list_worker_rows(found: Sequence[Figures]) -> dict[str, list[str]]:
 
 
 def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
-    """`allowed` has the names for `--allow`, with blanks between them."""
+    """Declares the fields of a new task. `allowed` holds the names for `--allow`, separated by blanks."""
     first, permissions = next(iter(names), ""), (
         tr("The agent waits for you if it needs permission"),
         tr("The agent may edit files without asking"),
@@ -204,7 +204,7 @@ def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str
 
 
 def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
-    """Title, figure and what belongs to it, for each of the four cards."""
+    """Returns title, figure and note for each of the four cards."""
     sound = [one for one in found if "tasks" in one]
     figures = {state: sum(one["tasks"][state.replace("_", "-")] for one in sound) for state in DOT_BY_STATE}
     count = {state: format_number(figure) for state, figure in figures.items()}

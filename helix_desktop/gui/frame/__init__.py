@@ -1,1 +1,1 @@
-"""The frame of the window, and what opens over it."""
+"""The frame of the window, and what opens above it."""

@@ -34,7 +34,7 @@ class PaletteItem:
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """The items that contain every word: first those that begin with the typed text or its first word, or whose note is it."""
+    """Returns items with every word: first those that begin with the text or its first word."""
     if not (wanted := words.casefold().split()):
         return list(finds[:MAX_MATCHES])
     found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
@@ -63,7 +63,7 @@ class PaletteRows(ListRowModel[PaletteItem]):
 
 
 class PaletteRowPainter(RowPainter):
-    """An icon, the text, where it is, and the shortcut at the end."""
+    """Paints an icon, the text, its place, and the shortcut at the end."""
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
@@ -117,7 +117,7 @@ class CommandPalette(SearchPopup):
         self.line.textChanged.connect(self._refill_palette_and_schedule_search)
 
     def open_palette(self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = "") -> None:
-        """Find everything; with `known` only among these, as `hint` says."""
+        """Opens the palette for everything, or for the items in `known`, as `hint` says."""
         self._known, self._is_open_to_all = (self._list_ready_items(), True) if known is None else (known, False)
         everything = tr("Search messages, entries, conversations and actions")
         self.line.setPlaceholderText(hint or everything)
@@ -137,7 +137,7 @@ class CommandPalette(SearchPopup):
         return self.isVisible() and words == self.line.text().strip()
 
     def show_search_results(self, words: str, finds: Sequence[PaletteItem], *, more: bool = False) -> None:
-        """Shows the results so far; `more` are to come. Results for older words are ignored."""
+        """Shows the results until now; `more` will follow. Results for older words are ignored."""
         if words == self.line.text().strip():
             self._found = finds
             chosen = self.list.currentIndex().row()

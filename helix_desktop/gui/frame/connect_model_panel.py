@@ -1,7 +1,7 @@
 """The panel that connects a model: a local server, a pasted and tested key, or the built-in demo.
 
-This is the only place that asks for a key. The key stays in the field until it is tested,
-then it is stored where keys are kept.
+This is the only place that asks for a key. The key stays in the field until it is tested, and is
+then stored by the chosen keeper.
 """
 
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ class ConnectModelPanel(QWidget):
         self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
 
     def _contact_server_at_typed_address(self) -> None:
-        """Says what is wrong with the address before the user pastes a key."""
+        """Reports a wrong address before the user pastes a key."""
         if self._address.isModified() and self._address.text().strip():
             self._address.setModified(False)
             provider = self._provider_from_form()

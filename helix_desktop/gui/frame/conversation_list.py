@@ -37,7 +37,7 @@ class ConversationGroupHeading:
 
 
 def format_age(updated: float, now: float) -> str:
-    """How long ago, in two or three characters: now, 5m, 3h, Tue, 4 Mar."""
+    """Formats an age in two or three characters: now, 5m, 3h, Tue, 4 Mar."""
     past = max(now - updated, 0)
     if past < 60:
         return tr("now")
@@ -52,7 +52,7 @@ def format_age(updated: float, now: float) -> str:
 def group_conversations(
     rows: Sequence[ConversationListRow], *, words: str = "", place: str = "", now: float
 ) -> list[ConversationGroupHeading | ConversationListRow]:
-    """Pinned, today, earlier; newest first. `place`: "" (usual), "archived" or "trashed"."""
+    """Groups rows as pinned, today and earlier, newest first. `place`: "" (usual), "archived" or "trashed"."""
     wanted = words.casefold().split()
     shown: list[ConversationListRow] = [
         row
@@ -161,7 +161,7 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
 
 
 def _describe_writer_copy_and_overlaps(line: ConversationGroupHeading | ConversationListRow) -> str:
-    """Who works there and where, if not this program's own agent in the workspace's folders, and where others do the same."""
+    """Describes another agent, a working copy, and files that other conversations change, too."""
     if isinstance(line, ConversationGroupHeading):
         return ""
     writer = line.agent or line.machine or make_safe_text(line.acp_agent)
@@ -193,7 +193,7 @@ def _key_of_line(line: ConversationGroupHeading | ConversationListRow) -> str:
 
 
 class ConversationRowPainter(RowPainter):
-    """Paints a line: the title and the age; a second line only where there is something to say."""
+    """Paints the title and the age, and a second line only if necessary."""
 
     def __init__(self, theme: Theme, view: QWidget) -> None:
         super().__init__(theme, view, ROW)
@@ -283,7 +283,7 @@ class ConversationRowPainter(RowPainter):
 
 
 class ConversationList(QListView):
-    """`opened`: one was chosen, with Ctrl `beside_wanted`. `menu_wanted`: its menu, at a point."""
+    """`opened`: a conversation was chosen; with Ctrl, `beside_wanted`. `menu_wanted` carries a point."""
 
     opened = Signal(str)
     beside_wanted = Signal(str)
@@ -318,7 +318,7 @@ class ConversationList(QListView):
         return self._conversation_id_at(self.currentIndex())
 
     def find_neighbour_conversation(self, steps: int) -> str:
-        """The conversation so many rows further down (or up), past headings; empty at the ends."""
+        """Returns the conversation `steps` rows below (or above) the open one. Empty beyond the ends."""
         at = self.currentIndex().row() + steps
         while 0 <= at < self.lines.rowCount():
             if found := self._conversation_id_at(self.lines.index(at)):

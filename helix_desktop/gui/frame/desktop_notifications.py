@@ -1,7 +1,8 @@
-"""Desktop notifications: an agent is done, waits or failed, and the window is not in front.
+"""Desktop notifications while the window is in the background: an agent has finished, waits or
+failed.
 
-On Linux through the desktop's own service on the session bus, elsewhere through the
-system tray. Where there is neither, nothing happens; the rail's dots say the same.
+They use the desktop's service on the session bus on Linux, and the system tray elsewhere. Without
+either, nothing happens; the dots in the rail show the same.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class DesktopNotifier(QObject):
         self._places: dict[int, str] = {}
 
     def show_desktop_notification(self, title: str, text: str, place: str) -> None:
-        """Show a notification; a click on it comes back as `clicked(place)`."""
+        """Shows a notification; a click on it emits `clicked(place)`."""
         short = text if len(text) <= MAX_TEXT_LENGTH else f"{text[: MAX_TEXT_LENGTH - 1]}…"
         if sys.platform != "linux":
             self._notify_through_tray(title, short, place)
@@ -70,10 +71,11 @@ class DesktopNotifier(QObject):
             self._spawn(self._connect_to_and_follow_session_bus(), name="desktop notifications")
 
     async def _connect_to_and_follow_session_bus(self) -> None:
-        """Runs until the program quits or the bus is gone. Cancelling the task closes the connection.
+        """Runs until the program quits or the bus disconnects. Cancelling the task closes the
+        connection.
 
-        Nobody waits for a reply: jeepney's own router fails with a KeyError when the connection
-        ends while somebody does.
+        Nobody waits for a reply: jeepney's own router fails with a KeyError when the connection ends
+        while somebody does.
         """
         from jeepney.bus import get_bus
         from jeepney.io.asyncio import DBusConnection
@@ -127,7 +129,7 @@ class DesktopNotifier(QObject):
 
 
 async def _log_in_and_ask_for_clicks(bus: DBusConnection) -> None:
-    """Log in and ask for clicks. What the bus answers to that is received as any other message."""
+    """Logs in and subscribes to clicks. Replies are received like any other message."""
     from jeepney import MatchRule, message_bus
     from jeepney.auth import BEGIN, Authenticator
 

@@ -18,8 +18,8 @@ SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
 
 class EarlyTyping:
-    """Keeps what the user types before the window is ready. `sent_by_conversation` holds what was sent with
-    Enter so far, oldest first, in the form of drafts; it is sent once its conversation is open.
+    """Keeps what the user types before the window is ready. `sent_by_conversation` holds what was
+    sent with Enter, oldest first, in the form of drafts, until its conversation is open.
     """
 
     def __init__(self, state_file: WindowStateFile) -> None:

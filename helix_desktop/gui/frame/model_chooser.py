@@ -1,4 +1,4 @@
-"""Choosing a model: a search field over favourites, recent models and what the providers offer."""
+"""The popup for choosing a model: a search field over favourites, recent models and what the providers offer."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,7 +25,7 @@ STAR, WINDOW, PRICE = 24, 110, 106  # The widths of these columns in pixels.
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A model, or the heading of a group where `model` is None."""
+    """A model, or the heading of a group if `model` is None."""
 
     heading: str = ""
     model: ModelChoice | None = None
@@ -59,7 +59,7 @@ def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
 
 
 def model_abilities(model: ModelChoice) -> list[str]:
-    """Lists what a model can or cannot do, shown as chips. Of an unknown model nothing is said."""
+    """Lists what a model can or cannot do, for chips. Returns nothing for an unknown model."""
     found = [tr("vision")] if model.images and model.sure is not WindowSizeSource.ASSUMED else []
     if model.thinking:
         found.append(tr("thinking"))
@@ -113,7 +113,7 @@ class ModelRows(ListRowModel[ModelRow]):
 
 
 class ModelRowPainter(RowPainter):
-    """A star, the name, what the model can do, its window and its price, in columns."""
+    """Paints a star, the name, the abilities, the context window and the price in columns."""
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
@@ -171,7 +171,7 @@ class ModelRowPainter(RowPainter):
 
 
 class ModelChooser(SearchPopup):
-    """`chosen` carries `provider/model`; `edit_wanted` the model to correct; `connect_wanted`: there is none to choose."""
+    """`chosen` carries `provider/model`, `edit_wanted` the model to correct. `connect_wanted`: there is none."""
 
     chosen = Signal(str)
     edit_wanted = Signal(object)
@@ -209,7 +209,7 @@ class ModelChooser(SearchPopup):
         return foot
 
     def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
-        """Opens below what shows the choice. Whoever listens to `opened` supplies the models."""
+        """Opens below the button. The receiver of `opened` supplies the models."""
         self._anchor, self._current = anchor, current
         self.open_popup(words)
         self._refill_models()
@@ -220,7 +220,7 @@ class ModelChooser(SearchPopup):
             button.hide()
 
     def show_known_models(self, models: Sequence[ModelChoice], *, refreshing: bool = True) -> None:
-        """Shows the models known so far, and the chosen one even if no provider lists it."""
+        """Shows the known models, and the chosen one even if no provider lists it."""
         names = {model.name for model in models}
         missing = [self._current] if self._current and self._current not in names else []
         self._models = [*(ModelChoice(name, provider=name.partition("/")[0]) for name in missing), *models]

@@ -1,4 +1,4 @@
-"""Short notices at the lower edge of the window, with a button that undoes or helps."""
+"""Short notices at the lower edge of the window, with a button for an undo or another action."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ _PLACEMENT_EVENTS = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type
 class Notices(QWidget):
     """Shows one notice at a time; the newest replaces the one before. Errors stay longer.
 
-    A replaced notice with an offer comes back afterwards: an undo after a notice without an offer,
+    A replaced notice with an offer is shown again later: an undo after a notice without an offer,
     any other offer until the user changes the workspace.
     """
 
@@ -59,7 +59,7 @@ class Notices(QWidget):
     def show_notice(
         self, text: str, *, button: str = "", act: Callable[[], object] | None = None, shown_ms: int = NOTICE_MS
     ) -> None:
-        """Show a sentence; `run_notice_action` is done when its button is pressed."""
+        """Shows a sentence. The button runs `act`."""
         comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
         if self._repeat_shown_offer is not None and comes_back:
             self._waiting_offers.append(self._repeat_shown_offer)
@@ -107,7 +107,6 @@ class Notices(QWidget):
         return False
 
     def _close_notice_unless_in_use(self) -> None:
-        """Closes the notice, unless the pointer is over it or its button has the focus."""
         if self.underMouse() or self._button.hasFocus():
             self._timer.start(NOTICE_MS)
         else:

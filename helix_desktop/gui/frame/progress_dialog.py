@@ -47,7 +47,6 @@ class ProgressDialog(TransientDialog):
     def run_with_progress(
         self, doing: BackgroundRunner, work: Coroutine[Any, Any, T], then: Callable[[T], object]
     ) -> None:
-        """Runs `work` and closes at its end. An error is shown as a notice."""
 
         def close_with_result(result: T) -> None:
             self.accept()

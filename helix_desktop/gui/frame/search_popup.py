@@ -1,6 +1,6 @@
 """A search field over a list: typing filters, arrows move, Enter chooses, Escape closes.
 
-A subclass says what the list holds, which rows can be chosen and what choosing one does.
+A subclass defines the rows, which of them can be chosen, and what choosing one does.
 """
 
 from abc import abstractmethod
@@ -21,7 +21,7 @@ _STEPS: Mapping[int, int] = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_P
 
 
 class SearchPopup(QWidget):
-    """Covers its parent and follows its size; `box` is the part that can be seen."""
+    """Covers its parent and follows its size. `box` is the visible part."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -41,21 +41,21 @@ class SearchPopup(QWidget):
         self.hide()
 
     def set_rows_model(self, model: QAbstractItemModel, painter: QStyledItemDelegate) -> None:
-        """What the list shows, and how. Once, when it is made."""
+        """Sets the list's rows and how they are drawn. Called once."""
         self.list.setModel(model)
         self.list.setItemDelegate(painter)
 
     @abstractmethod
     def selectable_rows(self) -> list[int]:
-        """The rows that can be chosen."""
+        """Returns the rows that can be chosen."""
 
     @abstractmethod
     def accept_current_row(self) -> None:
-        """Take the chosen row."""
+        """Chooses the current row."""
 
     @abstractmethod
     def place_popup(self) -> None:
-        """Where the box is, now that the parent or the list has another size."""
+        """Places the box after the parent or the list changed its size."""
 
     def open_popup(self, words: str = "") -> None:
         if self.isHidden():
@@ -71,7 +71,6 @@ class SearchPopup(QWidget):
         self.hide()
 
     def close_and_return_focus(self) -> None:
-        """Closes it, and the keyboard goes back to where it was."""
         self.close_popup()
         if self._focus_before is not None and shiboken6.isValid(self._focus_before) and self._focus_before.isVisible():
             self._focus_before.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -80,11 +79,11 @@ class SearchPopup(QWidget):
         self.close_and_return_focus()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
-        """Tab stays in the box."""
+        """Keeps Tab within the box."""
         return tab_order.focus_next_stop((self.box,), self.window().focusWidget(), forward=following)
 
     def event(self, event: QEvent) -> bool:
-        """Escape closes it from its buttons too."""
+        """Lets Escape close the popup when one of its buttons has the focus, too."""
         if isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape:
             event.accept()
             if event.type() == QEvent.Type.KeyPress:
@@ -104,7 +103,7 @@ class SearchPopup(QWidget):
         return False
 
     def claims_shortcut_key(self, event: QKeyEvent) -> bool:
-        """Keys that are shortcuts elsewhere and mean something here."""
+        """Claims keys that are shortcuts elsewhere but have a meaning in this popup."""
         return event.key() == Qt.Key.Key_Escape
 
     def handle_popup_key(self, event: QKeyEvent) -> bool:

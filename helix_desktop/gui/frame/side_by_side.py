@@ -47,7 +47,7 @@ class SideBySide(QSplitter):
         self.setSizes([10_000, 10_000])  # Both sides get the same width.
 
     def show_sides(self, titles: Mapping[ChatPage, str], current: ChatPage) -> None:
-        """One side needs no heading. Without room for both, a button leads to the other."""
+        """Shows one or two sides. A single side has no heading. Without room for both, a button leads to the other."""
         self._titles, self._current = titles, current
         room = self.width() >= 2 * self._theme.zoomed_pixels(LEAST_WIDTH)
         for side, words in titles.items():
@@ -71,7 +71,7 @@ class SideBySide(QSplitter):
             self.show_sides(self._titles, self._current)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """A click on what takes no focus itself."""
+        """Selects the side even if the click was on something that does not take the focus."""
         for side in tuple(self._titles):
             if side.geometry().contains(event.position().toPoint()):
                 self._choose_side(side)

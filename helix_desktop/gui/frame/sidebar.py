@@ -25,7 +25,7 @@ AGE_UPDATE_MS = 60_000  # Ages are updated this often, because they are shown in
 
 
 def format_folder(folder: Path) -> str:
-    """A folder as people write it: with ~ for the home directory."""
+    """Formats a folder with ~ for the home directory."""
     home = Path.home()
     return f"~/{folder.relative_to(home).as_posix()}" if folder.is_relative_to(home) else str(folder)
 

@@ -1,4 +1,4 @@
-"""The bar over the pages: Chat, Changes, Cache, Timeline at the left; the model at the right."""
+"""The bar above the pages, with Chat, Changes, Cache and Timeline at the left and the model at the right."""
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
@@ -17,7 +17,7 @@ SHORTENED_CHOICE_WIDTH = 110  # In pixels. The minimum width of a button whose t
 
 
 class TopBar(QWidget):
-    """`page_chosen` carries a name of PAGES."""
+    """`page_chosen` carries a name from PAGES."""
 
     page_chosen = Signal(str)
     sidebar_wanted = Signal()
@@ -64,7 +64,7 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def show_working_copy(self, words: str) -> None:
-        """The copy of the repository that the conversation works in; empty for none."""
+        """Shows the copy of the repository that the conversation works in. Empty if it works in the original."""
         self._copy.setText(words)
         self.fit_top_bar()
 
@@ -77,7 +77,7 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def fit_top_bar(self) -> None:
-        """If room is short, the model's name is shortened, then hidden: Ctrl+K finds it too."""
+        """Shortens the model's name if room is short, then hides it, because Ctrl+K finds it too."""
         px = self._theme.zoomed_pixels
         tight = self.width() < px(560)
         self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)

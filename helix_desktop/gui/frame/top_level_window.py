@@ -1,6 +1,8 @@
-"""The top-level window. It is painted at once and gets its content when everything else has been imported.
+"""The top-level window. It is painted at once, and gets its content when everything else has been
+imported.
 
-It saves its position and leaves closing to the program. The first paint imports it, so it must not import the engine.
+It saves its position and leaves closing to the program. The first paint imports it, so it must not
+import the engine.
 """
 
 from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Signal
@@ -30,8 +32,8 @@ MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 
 
 class WindowPlaceholder(QWidget):
-    """Draws the empty surfaces of the window as they looked last, and the text typed so far, until
-    the real content is there. The theme does not exist yet.
+    """Draws the window's empty surfaces as they looked last, and the typed text, until the real
+    content is ready. The theme does not exist yet.
     """
 
     def __init__(self, state_file: WindowStateFile) -> None:
@@ -71,7 +73,6 @@ class WindowPlaceholder(QWidget):
         self.was_painted = True
 
     def _draw_typed_text(self, painter: QPainter, left: int, width: int, height: int) -> None:
-        """The words of the message box, where it will stand."""
         from PySide6.QtCore import Qt
 
         zoom, metrics = self._zoom, painter.fontMetrics()
@@ -90,7 +91,7 @@ class WindowPlaceholder(QWidget):
 
 
 class TopLevelWindow(QMainWindow):
-    """`closing`: the user closed the window. It stays open until all has stopped."""
+    """`closing`: the user closed the window. It stays open until everything has stopped."""
 
     closing = Signal()
 
@@ -122,7 +123,6 @@ class TopLevelWindow(QMainWindow):
         self._state_file.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
 
     def _restore_window_geometry(self) -> None:
-        """Restores the window's position, or centres it; it is never placed off all screens."""
         kept = QByteArray.fromBase64(self._state_file.get_remembered("window", default="").encode())
         if not kept.isEmpty() and self.restoreGeometry(kept) and self._is_on_a_screen():
             return

@@ -1,7 +1,8 @@
-"""Highlights a part of the window during the tour, and explains it on a card with Back, Next, Leave.
+"""Highlights a part of the window during the tour, and explains it on a card with Back, Next and
+Leave.
 
-The user still presses the highlighted part themselves: the overlay lets every click and
-key through except on its own buttons.
+The user presses the highlighted part themselves: the overlay lets every click and key through except
+on its own buttons.
 """
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
@@ -116,7 +117,7 @@ class TourGuide(QObject):
         self._place_ring_and_card()
 
     def point_at_area(self, place: QRect, *keep_clear: QRect) -> None:
-        """Points at an area of the window, or at nothing. The card leaves free what it can of `keep_clear`."""
+        """Points at an area of the window, or at nothing. The card avoids the areas in `keep_clear` if it can."""
         place &= self._window.rect()
         clear = [*filter(None, keep_clear), place]
         if (place, clear) != (self.ring.highlighted_area, self._clear_areas):

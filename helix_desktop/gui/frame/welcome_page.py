@@ -1,4 +1,4 @@
-"""The page without a workspace: open a folder, take the tour, or import. A model is asked for by the first message."""
+"""The page without a workspace: open a folder, take the tour, or import. The first message asks for a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ WIDTH = 640
 
 
 class WelcomePage(QWidget):
-    """`folder_wanted`: ask for one. `folder_given`: one was dropped. `tour_wanted`."""
+    """`folder_wanted`: to choose a folder. `folder_given`: one was dropped. `tour_wanted`: to start the tour."""
 
     folder_wanted = Signal()
     folder_given = Signal(object)
@@ -77,7 +77,7 @@ class WelcomePage(QWidget):
     def show_importable_conversations(
         self, conversations: int, programs: Sequence[str], newest: Sequence[Sequence[str]]
     ) -> None:
-        """How many conversations of other programs are here, and of a few the `newest` details."""
+        """Shows how many conversations can be imported, and details of some of the `newest`."""
         some = ", ".join(programs[:-1])
         names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
         count = format_count(conversations, "{n} conversation", "{n} conversations")
@@ -89,7 +89,6 @@ class WelcomePage(QWidget):
         set_widget_look(self.folder, "" if conversations else "primary")
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
-        """Builds the card that offers to import; hidden until something is found."""
         about = tr("See what these conversations cost, and continue any of them with any model.")
         words, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
@@ -100,7 +99,6 @@ class WelcomePage(QWidget):
         return button
 
     def enable_first_steps(self, *, ready: bool) -> None:
-        """Enables the buttons once the stores can be opened."""
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
@@ -136,7 +134,7 @@ class WelcomePage(QWidget):
 
 
 def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
-    """A title in the second column may be cut; the others have the room they need."""
+    """Builds a cell. Only a title, in the second column, may be shortened."""
     if column != 1:
         return widgets.build_plain_label(word, "muted", wraps=False)
     label = ElidedLabel(parent)

@@ -1,5 +1,5 @@
-"""Lays out the window: rail, sidebar, top bar, pages and the panel at the right. It knows where
-they are and how wide, and nothing about their content.
+"""Lays out the window: rail, sidebar, top bar, pages and the side panel. It knows their places and
+widths, but nothing about their content.
 
 Widths and hidden parts are saved for each workspace in `WindowStateFile`.
 """
@@ -25,7 +25,7 @@ SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
 # Unless the user has resized the sidebar, it takes at most this share of the window's width, even with large text.
 MAX_SIDEBAR_SHARE = 0.3
-# In pixels. In a narrower window at the usual text size, the inspector is shown only on request.
+# In a window narrower than this many pixels, at the usual text size, the inspector is shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
 
 
@@ -84,7 +84,7 @@ class WindowFrame(QWidget):
     # --- The pages of the window, and switching between them
 
     def add_page(self, name: str, page: QWidget, side: QWidget | None = None) -> None:
-        """`side` stands at the right while the page is shown."""
+        """Adds a page. `side` is shown at its right."""
         self._pages[name] = page
         self.page_area.addWidget(page)
         if side is not None:
@@ -139,7 +139,7 @@ class WindowFrame(QWidget):
         return self.width() < self.theme.zoomed_pixels(NARROW_WINDOW_WIDTH)
 
     def _update_visible_sides(self) -> None:
-        """Shows and hides the sides: what the user wants, as far as there is room."""
+        """Shows and hides the sides as the user wants, if there is room."""
         side = self._sides.get(self.showing.page)
         welcome = self.showing.page not in PAGES
         room = not self._is_narrow or self._inspector_wanted_when_narrow or self.showing.page != "chat"
@@ -179,7 +179,6 @@ class WindowFrame(QWidget):
         return super().eventFilter(watched, event)
 
     def restore_window_layout(self, workspace: str) -> None:
-        """The widths, sides and page of a workspace, as they were left."""
         self._workspace = workspace
         get = self.state_file.get_remembered
         self._wants_sidebar = get("layout", workspace, "sidebar", default=True)

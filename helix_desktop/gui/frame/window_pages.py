@@ -1,4 +1,4 @@
-"""Builds the pages of the window and passes on to them what is open and what happens. No other module calls the pages."""
+"""Builds the pages of the window and passes on to them what happens. No other module calls the pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class OpenWorkspaceContents:
-    """Reads the chat's contents from the workspace that is open now. A hash means the same content in every workspace."""
+    """Reads contents from the open workspace. A hash means the same content in every workspace."""
 
     def __init__(self, bench: Callable[[], Workbench | None]) -> None:
         self._bench = bench
@@ -47,7 +47,7 @@ class OpenWorkspaceContents:
 
 class WindowPages(QObject):
     """`wanted` carries a value of `chat_actions`. Every page but the chat, which the window builds,
-    is imported and built when it is first needed; `page_made` then carries its name and the page.
+    is imported and built when first needed; `page_made` then carries its name and the page.
     """
 
     wanted = Signal(object)

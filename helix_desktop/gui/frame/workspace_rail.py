@@ -1,4 +1,4 @@
-"""The rail of workspaces: an initial on a coloured square, and a dot for what goes on."""
+"""The rail of workspaces: an initial on a coloured square, and a dot for its state."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,7 +25,7 @@ _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "
 
 
 class WorkspaceButton(QAbstractButton):
-    """A workspace on the rail. While it is dragged, `dragged` carries its new top; `dropped` comes when it is let go."""
+    """A workspace on the rail. `dragged` carries its top during a drag, which `dropped` ends."""
 
     dragged = Signal(int)
     dropped = Signal()
@@ -103,7 +103,7 @@ class WorkspaceButton(QAbstractButton):
             self._draw_state_dot(painter, square)
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
-        """Draws the state's dot with a sign in it, for people who cannot tell the colours apart."""
+        """Draws the state's dot with a symbol in it, for people who are colour-blind."""
         sign = _STATE_SIGNS.get(self.running_state, "")
         name = {"?": "handover", "!": "danger"}.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)
@@ -119,9 +119,9 @@ class WorkspaceButton(QAbstractButton):
 
 
 class WorkspaceRail(QWidget):
-    """`chosen` carries a workspace's id; `workspace_action_wanted` what is asked for one: "rename", "settings", "trash", ...
-
-    `add_action_wanted` carries the name of an action that brings another one; `ordered` the ids as the user has ordered them.
+    """`chosen` carries a workspace's id, `workspace_action_wanted` an action on it ("rename",
+    "settings", "trash", ...), `add_action_wanted` an action that adds a workspace, and `ordered` the
+    ids in the user's order.
     """
 
     chosen = Signal(str)
@@ -155,7 +155,7 @@ class WorkspaceRail(QWidget):
         theme.changed.connect(self._update_rail_icons)
 
     def show_workspace_buttons(self, rows: Sequence[WorkspaceListRow], current: str) -> None:
-        """The squares from the top, the one that is open marked."""
+        """Shows the squares from the top, with the open workspace marked."""
         drawn = [(row.id, row.name, row.workspace_colour, row.main_folder) for row in rows]
         if drawn != self._shown_buttons:
             self._shown_buttons = drawn
@@ -190,7 +190,7 @@ class WorkspaceRail(QWidget):
                 self.area.ensureWidgetVisible(button, 0, SQUARE)
 
     def move_workspace(self, workspace: str, steps: int) -> None:
-        """Up or down by so many squares."""
+        """Moves a workspace up or down by `steps` squares."""
         order = [button.workspace for button in self._buttons]
         at = order.index(workspace)
         order.insert(min(max(at + steps, 0), len(order) - 1), order.pop(at))
@@ -203,7 +203,7 @@ class WorkspaceRail(QWidget):
         self.ordered.emit(order)
 
     def _move_dragged_button(self, button: WorkspaceButton, top: int) -> None:
-        """It follows the mouse above the others, and the list follows it."""
+        """Lets a square follow the mouse above the others, and scrolls the list along."""
         button.raise_()
         button.move(0, min(max(top, 0), self._inside.height() - SQUARE))
         self.area.ensureWidgetVisible(button, 0, SQUARE // 2)
@@ -218,7 +218,7 @@ class WorkspaceRail(QWidget):
                 button.set_running_state(running)
 
     def workspace_id_at(self, number: int) -> str:
-        """The id of the n-th square, from 1; empty when there is none."""
+        """Returns the id of the n-th square, counted from 1, or an empty string."""
         return self._buttons[number - 1].workspace if 0 < number <= len(self._buttons) else ""
 
     def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
@@ -232,7 +232,6 @@ class WorkspaceRail(QWidget):
         return button
 
     def show_workspace_menu(self, workspace: str, at: QPoint) -> None:
-        """What can be done with a workspace, at a place of the screen."""
         menu = widgets.build_popup_menu(self)
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
             menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
@@ -249,7 +248,6 @@ class WorkspaceRail(QWidget):
         menu.popup(at)
 
     def _show_add_menu(self) -> None:
-        """What else brings a workspace here: actions by their names."""
         menu = widgets.build_popup_menu(self)
         for name, text in (
             ("open-folder", tr("Open folder as workspace…")),

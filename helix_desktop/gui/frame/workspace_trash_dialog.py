@@ -1,4 +1,4 @@
-"""The dialog of trashed workspaces: restore one, or delete it permanently after a question."""
+"""The dialog of trashed workspaces: restores one, or deletes it for ever after a question."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,7 +19,7 @@ from helix_desktop.gui.workbench_types import Workbenches, WorkspaceListRow
 
 
 class WorkspaceTrashDialog(TransientDialog):
-    """`changed` is called when a workspace was restored, `gone` with the id of a deleted one."""
+    """`changed` is called after a workspace was restored, `gone` with the id of a deleted one."""
 
     def __init__(
         self,

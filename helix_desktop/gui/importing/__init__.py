@@ -1,1 +1,1 @@
-"""Imports conversations of other programs: what was found, the progress, and undo."""
+"""Imports conversations of other programs: what was found, the progress, and the undo."""

@@ -19,7 +19,7 @@ _TITLE, _DATE, _LENGTH, _COST = range(4)
 
 
 class FoundConversationTree(RowTree):
-    """A tick chooses a conversation or a whole project. Only what the filter shows counts as chosen."""
+    """Checkboxes choose conversations or whole projects. Only visible rows count as chosen."""
 
     choice_changed = Signal()
 
@@ -37,7 +37,7 @@ class FoundConversationTree(RowTree):
         self.itemChanged.connect(lambda _item, column: self.choice_changed.emit() if column == _TITLE else None)
 
     def show_groups(self, groups: Sequence[HistoryGroup]) -> None:
-        """All of them ticked, the newest project first."""
+        """Shows all groups checked, the newest project first."""
         self.blockSignals(True)
         self.clear()
         self.rows.clear()
@@ -82,7 +82,7 @@ class FoundConversationTree(RowTree):
         self.rows[group.path, group.folder] = row
 
     def show_details(self, group: HistoryGroup, details: HistoryDetails) -> None:
-        """What was read of a conversation; why it cannot be imported, where that is so."""
+        """Shows what was read of a conversation, or why it cannot be imported."""
         if (row := self.rows.get((group.path, group.folder))) is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
@@ -98,7 +98,7 @@ class FoundConversationTree(RowTree):
             row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
 
     def show_reasons_and_return_others(self, complaints: Sequence[str]) -> list[str]:
-        """Writes what was left out beside the conversation it is of; returns what is of none."""
+        """Shows each reason beside the conversation it concerns. Returns the reasons that concern none."""
         others = []
         for complaint in complaints:
             row = next((row for (path, _), row in self.rows.items() if path and complaint.startswith(path)), None)
@@ -115,7 +115,6 @@ class FoundConversationTree(RowTree):
         row.setToolTip(_TITLE, safe_tooltip(words))
 
     def filter_rows(self, words: str) -> None:
-        """Leaves in sight what has all of the words in its title, folder or program."""
         wanted = words.casefold().split()
         for project in self._project_items():
             for row in _rows_of(project):

@@ -10,7 +10,7 @@ ImportProgressCallback = Callable[[int, int], None]  # Called with the number of
 
 @dataclass(frozen=True, slots=True)
 class HistoryGroup:
-    """What one file holds about one folder. `is_folder_present`: the folder is on this computer."""
+    """The part of a file that belongs to one folder. `is_folder_present`: the folder exists on this computer."""
 
     program: str
     folder: str
@@ -23,7 +23,7 @@ class HistoryGroup:
 
 @dataclass(frozen=True, slots=True)
 class HistoryDetails:
-    """What a file says when it is read whole. `last`: the time of its last message; `reason`: why it cannot be imported."""
+    """What a file contains. `last`: the time of its last message. `reason`: why it cannot be imported."""
 
     title: str = ""
     messages: int = 0
@@ -34,8 +34,8 @@ class HistoryDetails:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What came of it. `first_conversation`: the workspace and the conversation to look at first;
-    `masked_keys`: what looks like a key, masked; `workspaces`: the names of those it came into.
+    """The result of an import. `first_conversation`: the workspace and conversation to show first.
+    `masked_keys`: possible keys, masked. `workspaces`: the names of the changed workspaces.
     """
 
     new_count: int = 0
@@ -49,27 +49,27 @@ class ImportOutcome:
 
 
 class HistoryImportPort(Protocol):
-    """One import after another; `undo_last_import` and `forget_found_keys` are about the last."""
+    """Runs one import after another. Undoing and forgetting concern the last one."""
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
-        """What lies on this computer, the newest first."""
+        """Finds histories on this computer, the newest first."""
 
     async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
-        """Reads a conversation for its title, its length and what it cost."""
+        """Reads a conversation's title, length and cost."""
 
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
     ) -> ImportOutcome:
-        """Each into the workspace of its folder, which is made where there is none."""
+        """Imports each group into the workspace of its folder, which is created if necessary."""
 
     def stop_import(self) -> None:
-        """End `import_history_groups` soon: it returns what came until then."""
+        """Ends `import_history_groups` soon. It returns what was imported until then."""
 
     async def undo_last_import(self) -> Sequence[str]:
-        """Take the last import back; a sentence for each conversation that stays."""
+        """Undoes the last import. Returns a sentence for each conversation that stays."""
 
     async def delete_recorded(self, kind: str, days: int) -> int:
-        """Delete what was recorded or imported from one program, or with no kind from all, and last changed so many days ago; how many."""
+        """Deletes conversations of one program, or of all, last changed `days` ago. Returns how many."""
 
     async def forget_found_keys(self) -> int:
-        """Remove what looks like a key from each workspace of the last import for good; how many."""
+        """Forgets possible keys in each workspace of the last import. Returns how many."""

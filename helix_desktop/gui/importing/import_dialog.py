@@ -126,7 +126,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self.resize(self.width(), self.minimumSizeHint().height())
 
     def _describe_remaining_groups(self) -> None:
-        """One after another, so that titles come from the top and closing the dialog ends it."""
+        """Describes one group after another from the top. Closing the dialog ends this."""
         if not self._undescribed:
             return
         group = self._undescribed.pop(0)
@@ -175,7 +175,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._update_import_button()
 
     def reject(self) -> None:
-        """Closing the window stops the work; what came until then stays."""
+        """Stops the work when the dialog closes. What was imported until then stays."""
         if self._is_importing:
             self._histories.stop_import()
         super().reject()

@@ -1,1 +1,1 @@
-"""What the model is sent, at the right of the chat: by kind, by block, at any step."""
+"""Shows what the model is sent, beside the chat: by kind, by block, at any step."""

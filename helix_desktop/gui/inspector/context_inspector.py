@@ -1,4 +1,4 @@
-"""The context inspector: how full the window is, with what, and every block of it, at this step or any earlier one."""
+"""The context inspector: how full the window is and with what, every block of it, at this step or any earlier one."""
 
 import asyncio
 import time
@@ -162,7 +162,7 @@ class ContextInspector(QWidget):
         self.slider.setValue(self.slider.maximum())
 
     def _show_chosen_step(self) -> None:
-        """Shows the slider's step: at its end the next request, else the one an earlier reply answered."""
+        """Shows the slider's step. The last one is the next request; any other is the request of an earlier reply."""
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:

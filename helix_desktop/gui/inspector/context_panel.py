@@ -25,7 +25,7 @@ PANEL_WIDTH, WIDER_PANEL = 400, 620
 
 
 class ContextPanel(QWidget):
-    """Stands above the meter until something else is clicked."""
+    """The panel stays above the meter until the user clicks elsewhere."""
 
     fold_wanted = Signal()
     request_wanted = Signal()
@@ -62,7 +62,7 @@ class ContextPanel(QWidget):
         return build_push_button(words, self, close_and_go, "link")
 
     def open_or_close_panel(self, opener: QWidget) -> None:
-        """`opener`: the control that it stands above."""
+        """Opens or closes the panel above the control `opener`."""
         self._opener = opener
         self.setVisible(self.isHidden())
         if self.isVisible():
@@ -74,7 +74,7 @@ class ContextPanel(QWidget):
         self._meaning.setText(tr(context_policy.PRESETS.get(name, "")))
 
     def show_context_of(self, session: Session, next_price: str) -> None:
-        """`next_price`: what the next message costs, in words. A conversation that has not begun has no request yet."""
+        """Shows a session's context. `next_price` is the next message's cost in words."""
         begun = bool(session.conversation.state.facts)
         for link in (self.fold_link, self._request_link, self._compare_link):
             link.setVisible(begun)
@@ -92,7 +92,7 @@ class ContextPanel(QWidget):
         self._place_panel()
 
     def _place_panel(self) -> None:
-        """Above the meter, within the window. Where that is not high enough, it is wider; where even that is not, the figures scroll."""
+        """Places the panel above the meter. If it would be too high, it is widened, and then it scrolls."""
         window, px = self._window, self._theme.zoomed_pixels
         end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
         for width in (PANEL_WIDTH, WIDER_PANEL):
@@ -114,7 +114,7 @@ class ContextPanel(QWidget):
     # --- Placing the panel, and closing it by Escape or a click elsewhere
 
     def _close_panel_and_focus_opener(self) -> None:
-        """The keyboard goes back to what opened it, not to the first thing in the window."""
+        """Returns the focus to the control that opened the panel."""
         self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
         self.hide()
 
@@ -128,7 +128,7 @@ class ContextPanel(QWidget):
             application.removeEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A press beside the panel closes it; Esc means this panel and not the agent."""
+        """Closes the panel on a press outside it, and on Esc, which then does not stop the agent."""
         if event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
             place = event.globalPosition().toPoint()
             over = [each.rect().contains(each.mapFromGlobal(place)) for each in (self, self._opener)]

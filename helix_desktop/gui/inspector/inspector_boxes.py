@@ -51,7 +51,7 @@ class MeterBox(LayoutBox):
 
 
 class FigureBox(LayoutBox):
-    """Words at the left, a figure at the right. `dot`: the kind's colour; `ring`: drawn as a ring."""
+    """Words at the left, a figure at the right. `dot` is the kind's colour; `ring` draws it as a ring."""
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
@@ -109,7 +109,7 @@ class FigureBox(LayoutBox):
 def build_context_boxes(
     ink: DrawingStyle, width: float, state: Moment, meter: WindowMeter, thresholds: str
 ) -> Iterator[LayoutBox]:
-    """How full the window is and with what; kinds that are not there are left out."""
+    """Builds boxes for how full the window is and with what. Empty kinds are left out."""
     title = tr(
         "Context · ≈ {used} of {window}" if meter.is_estimate else "Context · {used} of {window}",
         used=format_token_count(meter.used),
@@ -130,7 +130,7 @@ def build_context_boxes(
 
 
 def build_savings_boxes(ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
-    """What was sent, paid and saved; where no price is known, the way to set it."""
+    """Builds boxes for what was sent, paid and saved, or a link to set an unknown price."""
     savings = compute_savings(state)
     for number, (words, figure, good) in enumerate(build_savings_rows(savings)):
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)

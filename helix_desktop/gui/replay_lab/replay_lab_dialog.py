@@ -1,7 +1,7 @@
-"""The dialog of the replay lab: what the open conversation, or the last ones, would have
-cost with other policies. It can adopt one of them.
+"""The dialog of the replay lab: what the open conversation, or the last ones, would have cost with
+other policies. The user can adopt one of them.
 
-Other windows and recorded sessions are what `helix-desktop replay` is for.
+For other windows and for recorded sessions there is `helix-desktop replay`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from helix_desktop.gui.workbench_types import Workbench
 
 
 class ReplayLabDialog(TransientDialog):
-    """Replays as soon as it is made. `policies`: names with their titles."""
+    """Starts replaying when it is created. `policies` maps names to titles."""
 
     policy_adopted = Signal(str)
 
@@ -87,7 +87,7 @@ class ReplayLabDialog(TransientDialog):
         self._table.setColumnStretch(4, 1)
 
     def _rank_by_shown_cost(self, outcome: PolicyOutcome) -> tuple[int, bool]:
-        """Of presets with equal figures, the one in use: changing to another would bring nothing."""
+        """Ranks by cost. Of presets with equal cost, the one in use comes first: a change would gain nothing."""
         return round(outcome.cost_share * 100), outcome.policy != self._bench.policy_name
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:

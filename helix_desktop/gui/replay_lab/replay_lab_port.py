@@ -1,4 +1,4 @@
-"""What the replay lab asks for and what comes back; see `desktop/replay_process.py`."""
+"""What the replay lab requests and receives; implemented by `desktop/replay_process.py`."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ RunReplay = Callable[
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy would have cost in some conversations. `billed` counts tokens at the input price, including recalls and
-    tools; `plain_billed` is the same without folding; `in_view`: the share of what was used again that still stood there.
+    """What one policy would have cost. `billed` counts tokens at the input price, `plain_billed` the
+    same without folding. `in_view`: the share of reused content that was still in the view.
     """
 
     policy: str
@@ -26,5 +26,5 @@ class PolicyOutcome:
 
     @property
     def cost_share(self) -> float:
-        """The cost as a share of sending everything each time."""
+        """The cost as a share of the cost without folding."""
         return self.billed / self.plain_billed if self.plain_billed else 1.0

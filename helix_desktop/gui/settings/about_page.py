@@ -1,4 +1,4 @@
-"""About: versions, licences, and what the doctor says."""
+"""About: versions, licences, and the findings of the doctor."""
 
 from collections.abc import Sequence
 

@@ -16,7 +16,7 @@ MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
 
 
 class EditModelDialog(FieldsDialog):
-    """`corrected` carries what was changed; `reset_wanted`: back to the provider's own values."""
+    """`corrected` carries the changes. `reset_wanted`: the provider's own values are to be restored."""
 
     corrected = Signal(dict)
     reset_wanted = Signal()

@@ -12,7 +12,7 @@ from helix_desktop.gui.workbench_types import ConnectedAgents, DoctorFinding, Wo
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceStorage:
-    """What a workspace takes on the disk: entries, their bytes, compressed, and its folder."""
+    """The disk space that a workspace uses: entries, their bytes, compressed, and its folder."""
 
     entries: int
     size: int
@@ -37,7 +37,7 @@ class SpaceToFree:
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A server's tool. `is_enabled`: offered to the agent; `is_read_only`: as the user says."""
+    """A server's tool. `is_enabled`: it is offered to the agent. `is_read_only`: the user says that it only reads."""
 
     name: str
     about: str = ""
@@ -79,7 +79,7 @@ class McpServerState:
 
 @dataclass(frozen=True, slots=True)
 class CommandFileAccess:
-    """What commands see of the user's home, and which files no agent sees. `openings`: name, title and what is given away."""
+    """What commands see of the user's home, and the files hidden from agents. `openings`: what can be opened."""
 
     openings: Sequence[tuple[str, str, str]]
     opened: Sequence[str]
@@ -111,7 +111,7 @@ class Installation(Protocol):
     def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings: ...
     def command_file_access(self, bench: Workbench) -> CommandFileAccess: ...
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
-        """Starts a second copy of the server and says in a sentence or two how that went."""
+        """Starts a second copy of the server, and describes the result in a sentence or two."""
 
     async def replay_policies(
         self,
@@ -123,7 +123,7 @@ class Installation(Protocol):
     ) -> Sequence[PolicyOutcome]: ...
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench: ...
     def histories_for_import(self, desk: Workbenches) -> HistoryImportPort:
-        """Conversations from other programs on this computer."""
+        """Returns the importer for conversations of other programs on this computer."""
 
     def connected_agents(self) -> ConnectedAgents:
-        """The gateway, and the agents that may use it."""
+        """Returns the gateway's state and the agents that may use it."""

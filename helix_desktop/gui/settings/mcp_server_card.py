@@ -23,7 +23,7 @@ ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 
 
 class McpServerCard(QWidget):
-    """`acts` makes the work for a button: "restart", "sign_in", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
+    """`acts` builds a button's work, such as "restart" or "sign_in". `do` runs it."""
 
     def __init__(self, acts: Callable[..., Coroutine[Any, Any, Any]], do: ServerWorkRunner, parent: QWidget) -> None:
         super().__init__(parent)
@@ -85,7 +85,6 @@ class McpServerCard(QWidget):
         self._run_work(self._build_server_work(action, self._server.name, **given))
 
     def _confirm_and_remove_server(self) -> None:
-        """Asks first: the command that starts the server would be lost."""
         text = tr("Remove {name} and its settings?", name=self._server.name)
         ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
 

@@ -132,7 +132,6 @@ class McpServersPage(SettingsPage):
 
 
 def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
-    """What adding these servers does: which commands are started, who gets requests."""
     lines: dict[bool, list[str]] = {False: [], True: []}
     for server in servers:
         far = server.words.startswith(("http://", "https://"))

@@ -15,7 +15,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` accepts.
-UNSET_STEP = 0.05  # The minimum of a field lies this far below 0. At its minimum, the field shows "Default".
+UNSET_STEP = 0.05  # The minimum of a field is below 0 by this amount. At its minimum, the field shows "Default".
 
 
 class ModelsPage(WorkspaceSettingsPage):
@@ -73,7 +73,7 @@ class ModelsPage(WorkspaceSettingsPage):
         return " · ".join(filter(None, parts)).replace("&", "&&")
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
-        """Opens a new chooser each time: an old one would ask for a list nobody sees."""
+        """Opens a new chooser each time: an old one would request a list that nobody sees."""
         if self._chooser is not None:
             self._chooser.deleteLater()
         chooser = self._chooser = ModelChooser(self._window.theme, self._window.state_file, self.window())

@@ -21,7 +21,7 @@ DECISIONS = ("allow", "ask", "deny")
 
 
 def describe_permission_rule(rule: Mapping[str, Any]) -> str:
-    """A rule in a line: "allow · run_command · cargo test *"."""
+    """Formats a rule as one line: "allow · run_command · cargo test *"."""
     fits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
     network = [tr("with network access")] if rule.get("network") else []
     return " · ".join([str(rule.get("decision", "")), *(fits or [tr("everything")]), *network])
@@ -86,7 +86,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             apply_permission_mode()
 
     def _show_permission_mode(self) -> None:
-        """Shows the mode that is set, after the user did not confirm another."""
+        """Shows the mode in force again after the user rejected another."""
         if (shown := self.findChild(QComboBox, "mode")) is not None:
             shown.setCurrentIndex(shown.findData(self._bench.permission_mode))
 

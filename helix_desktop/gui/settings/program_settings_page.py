@@ -14,7 +14,7 @@ from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS,
 
 
 class ProgramSettingsPage(SettingsPage):
-    """Shows the settings of some sections. A change applies and is saved at once."""
+    """Shows the settings of some sections. Each change takes effect and is saved at once."""
 
     def __init__(self, title: str, settings: ProgramSettings, sections: Sequence[str]) -> None:
         super().__init__(title)

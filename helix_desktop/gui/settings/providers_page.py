@@ -1,4 +1,4 @@
-"""Providers: those that are set up, changing one, and connecting another one."""
+"""Lists the configured providers, and changes and adds providers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,7 +46,6 @@ class EditProviderDialog(widgets.TransientDialog):
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
 
     def show_provider_error(self, error: HelixError) -> None:
-        """Says that nothing was saved. If there is no keyring, offers other places for the key."""
         self._error_label.setText(translate_sentences(str(error)))
         self._key_places.setVisible(isinstance(error, NoUsableKeyring))
         needed = self.heightForWidth(self.width())  # With less height, the fields would be squeezed.
@@ -54,7 +53,7 @@ class EditProviderDialog(widgets.TransientDialog):
 
 
 class ProvidersPage(SettingsPage):
-    """`model_chosen`: a provider was connected, and this is the model to begin with."""
+    """`model_chosen`: a provider was added, and carries the model to start with."""
 
     model_chosen = Signal(str)
 

@@ -67,7 +67,6 @@ class RulesAndSkillsPage(SettingsPage):
         self._filter_item_cards(self._filter.text())
 
     def _filter_item_cards(self, words: str) -> None:
-        """Only those with these words in their kind, name or description."""
         for widget, text in self._cards:
             widget.setVisible(words.casefold() in text)
 

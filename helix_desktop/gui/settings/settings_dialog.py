@@ -33,7 +33,7 @@ GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs",
 
 
 class SettingsDialog(widgets.TransientDialog):
-    """`model_chosen`: a provider was connected, and this model is to be used."""
+    """`model_chosen`: a provider was added, and this model is to be used."""
 
     model_chosen = Signal(str)
 

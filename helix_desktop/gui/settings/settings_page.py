@@ -1,4 +1,4 @@
-"""What all pages of the settings share: a heading, sentences, rows, and a column that scrolls."""
+"""The base of all pages of the settings: a heading, sentences and rows in a column that scrolls."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -45,7 +45,7 @@ class SettingsPage(QScrollArea):
         return label
 
     def add_field(self, declared: FieldDeclaration, changed: ValueListener) -> None:
-        """The row of one declared value, with its title and sentence."""
+        """Adds a row for a declared value, with its title and sentence."""
         self.add_page_widget(build_field_row(declared, changed, self.page_content))
 
     def add_page_layout(self, layout: QLayout) -> None:
@@ -57,7 +57,7 @@ class SettingsPage(QScrollArea):
         return button
 
     def clear_page(self) -> None:
-        """Everything but the heading."""
+        """Removes everything but the heading."""
         self._column.removeWidget(self._title)
         clear_layout(self._column)
         self._column.addWidget(self._title)

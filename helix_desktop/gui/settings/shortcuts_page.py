@@ -1,4 +1,4 @@
-"""All shortcuts, and how to change them."""
+"""The page of all shortcuts, which can be changed."""
 
 import re
 from functools import partial
@@ -18,7 +18,7 @@ _SHORTCUT = re.compile(r"|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+")
 
 
 class ShortcutsPage(SettingsPage):
-    """One line for each action. A shortcut can belong to one action only: the other loses it, and the page says so."""
+    """One line for each action. An action whose shortcut is given to another one loses it."""
 
     def __init__(self, actions: ActionRegistry) -> None:
         super().__init__(tr("Shortcuts"))

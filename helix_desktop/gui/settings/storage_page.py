@@ -1,4 +1,4 @@
-"""What a workspace takes on the disk: limit, backup, verification, freeing up space."""
+"""The page of a workspace's disk space: limit, backup, verification, freeing up space."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -66,7 +66,6 @@ class StoragePage(SettingsPage):
         self._over_limit_label.setVisible(over > 0)
 
     def _estimate_and_ask_to_free_space(self) -> None:
-        """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)
         show, failed = self._ask_to_free_space, lambda e: self._status_label.setText(translate_sentences(str(e)))
         self._doing.run_in_background(work, then=show, owner=self, failed=failed)
@@ -107,7 +106,7 @@ class StoragePage(SettingsPage):
         self.add_sentence(text, "small").setContentsMargins(0, 0, 0, 10)
 
     def _run_maintenance(self, button: QPushButton, work: Coroutine[Any, Any, str], *, stoppable: bool = False) -> None:
-        """`stoppable`: stop when the page is closed, because nobody would see the result."""
+        """Runs the work. `stoppable`: it stops when the page is closed, because nobody would see the result."""
 
         def show_maintenance_result(said: str) -> None:
             button.setEnabled(True)

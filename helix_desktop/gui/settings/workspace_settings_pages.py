@@ -1,4 +1,4 @@
-"""What a workspace is set to: instructions, its policy with every threshold, its limits."""
+"""The pages of a workspace: instructions, its policy with every threshold, its limits."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -34,7 +34,7 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
 
 
 class InstructionsPage(WorkspaceSettingsPage):
-    """What the user tells every agent of this workspace."""
+    """The user's instructions to every agent of this workspace."""
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Instructions"), bench, doing)
@@ -48,7 +48,7 @@ class InstructionsPage(WorkspaceSettingsPage):
 
 
 class PolicyPage(WorkspaceSettingsPage):
-    """The preset; every other threshold is under Advanced and can be put back to the preset's."""
+    """The preset. All other thresholds are on the page "Advanced", where the preset's values can be restored."""
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"), bench, doing)
@@ -145,7 +145,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         doing.run_in_background(work, then=self._show_checkpoint_disk_use, owner=self)
 
     def _add_copies_section(self) -> None:
-        """Who works in a copy of the repository, and what is run in a new one."""
+        """Adds the settings for copies of the repository: who works in one, and what is run in a new one."""
         chosen = self._bench.workspace.settings.copies
         self.add_heading(tr("Copies of the repository"))
         own = tr("Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back.")  # fmt: skip
@@ -175,7 +175,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
 
 
 class TurnLimitsPage(WorkspaceSettingsPage):
-    """Where a turn stops by itself."""
+    """The limits at which a turn stops automatically."""
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Limits"), bench, doing)

@@ -1,1 +1,1 @@
-"""What the pages share: figures and folds in words, moments of the past, plots, ranges of rows."""
+"""Shared by the pages: figures and folds in words, past moments, plots, ranges of rows."""

@@ -1,4 +1,4 @@
-"""Tells screen readers what widgets are that draw themselves. Qt knows no role for them."""
+"""Tells screen readers the roles of widgets that draw themselves, which Qt does not know."""
 
 from functools import cache
 
@@ -10,11 +10,11 @@ _ROLES = {"TextSurface": QAccessible.Role.Document, "StepPlot": QAccessible.Role
 
 
 def _build_accessible_interface(name: str, widget: QObject) -> QAccessibleWidget | None:
-    """Qt asks for the name of a widget's class, then for those it is made from."""
+    """Builds the interface for a widget. Qt asks for the widget's class by name, and then for its base classes."""
     return QAccessibleWidget(widget, _ROLES[name]) if name in _ROLES and isinstance(widget, QWidget) else None
 
 
 @cache
 def install_accessible_roles() -> None:
-    """Once for the program."""
+    """Installs the roles. Called once."""
     QAccessible.installFactory(_build_accessible_interface)

@@ -8,7 +8,7 @@ from helix_desktop.gui.theme import Theme
 
 
 class ChipLabel(QWidget):
-    """`strong`: the soft accent surface. `danger`: something is wrong. `plain`: a line around it."""
+    """`strong`: the soft accent surface. `danger`: something is wrong. `plain`: with a border."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,7 +51,7 @@ class ChipLabel(QWidget):
 
 
 class DigestLabel(QLabel):
-    """A hash, in the strong monospaced font, that can be selected."""
+    """A hash in the strong monospaced font, which can be selected."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""A changed file as rows of the difference: heads of hunks, lines with their marks, pairs for two columns. Plain Python."""
+"""A changed file as rows of a difference: hunk headers, lines with their signs, pairs for two columns. Plain Python."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ MOST = 200  # Changed words are not marked in blocks with more lines than this.
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """A line of one version. Numbers count from 1; 0: not there. `counterpart`: the other version."""
+    """A line of one version. Numbers count from 1; 0: none. `counterpart`: the other version's line."""
 
     mark: str
     text: str
@@ -28,7 +28,7 @@ class DifferenceLine:
 
     @property
     def changed_spans(self) -> Sequence[Span]:
-        """The changed spans; found when drawn, since a file of 25,000 lines took seconds."""
+        """The changed spans, computed when drawn, because a file of 25,000 lines took seconds."""
         if self.counterpart is None:
             return ()
         if self.mark == "-":
@@ -38,7 +38,7 @@ class DifferenceLine:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """A row: the head of a hunk, or one line in each column. In one column `right` is the line."""
+    """A row: a hunk header, or one line in each column. With one column, `right` is the line."""
 
     hunk: int
     head: str = ""
@@ -48,7 +48,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSheet:
-    """The rows of a file, which of them are heads, and how many letters wide each is at most."""
+    """The rows of a file, which of them are headers, and the most characters in a row of each column."""
 
     is_two_columns: bool
     rows: Sequence[DifferenceRow]
@@ -73,7 +73,7 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[Differe
 
 
 def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
-    """A unified difference of one file, shown exactly: every line of it, with what hides in it marked. Nothing for any other text."""
+    """Builds rows for every line of a unified difference, with hidden characters marked. Empty for other texts."""
     if (names := _FILES.match(text)) is None:
         return []
     first, second = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
@@ -180,7 +180,7 @@ def _pair_for_two_columns(
 
 
 def _most_letters_wide(line: DifferenceLine | None) -> int:
-    """At most so many letters wide."""
+    """Returns an upper bound for the number of characters that a line is wide."""
     if line is None:
         return 0
     text = line.text if line.text.isprintable() else line.text.expandtabs(4)

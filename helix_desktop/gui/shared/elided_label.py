@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 
 class ElidedLabel(QLabel):
-    """`set_elided_text` its words. `least`: pixels under which nothing is shown."""
+    """`set_elided_text` sets the text. Below `least` pixels, nothing is shown."""
 
     def __init__(self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0) -> None:
         super().__init__(parent, textFormat=Qt.TextFormat.PlainText)

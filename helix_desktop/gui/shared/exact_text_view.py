@@ -1,7 +1,7 @@
-"""A text that is to be agreed to, shown exactly: a command, arguments, rules.
+"""Shows a text that needs the user's consent, exactly: a command, arguments, rules.
 
-All of it can be read, whatever its length: its lines are taken in as the reader comes near them.
-The widget knows when the end has been shown, so that nobody agrees to what they cannot have seen.
+All of it can be read, whatever its length: more lines are added as the reader scrolls. The widget
+knows when the end has been shown, so that nobody agrees to what they cannot have seen.
 """
 
 from itertools import islice
@@ -20,7 +20,7 @@ _PIECE = 200  # The number of lines that are added at a time.
 
 
 class ExactTextView(QPlainTextEdit):
-    """As high as its lines, where there is room for them. `reading_state_changed`: more of it is known, or its end has been shown."""
+    """As high as its lines if possible. `reading_state_changed`: text was added, or its end has been shown."""
 
     reading_state_changed = Signal()
 
@@ -44,7 +44,7 @@ class ExactTextView(QPlainTextEdit):
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
 
     def describe_length_and_warnings(self) -> str:
-        """How long it is, and what the reader should know of it."""
+        """Describes the length of the text, and warns the reader of what is hidden."""
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:
@@ -81,7 +81,7 @@ class ExactTextView(QPlainTextEdit):
         return last.bottom() <= self.viewport().height() + self.fontMetrics().descent()
 
     def _count_visible_rows(self) -> int:
-        """Lines as they are wrapped at this width, as far as they can be shown at once."""
+        """Counts wrapped lines at this width, up to the number that can be shown at once."""
         blocks = (self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES)))
         return round(sum(self.blockBoundingRect(block).height() for block in blocks) / self.fontMetrics().lineSpacing())
 
@@ -109,7 +109,7 @@ class ExactTextView(QPlainTextEdit):
 
 
 def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:
-    """How long a text is, how many marks are shown of it, and whether there is more to read."""
+    """Describes a text's length, the number of its visible marks, and whether there is more to read."""
     lines = text.removesuffix("\n").count("\n") + 1
     told = [format_count(lines, "{n} line", "{n} lines"), format_count(len(text), "{n} character", "{n} characters")]
     if marks:

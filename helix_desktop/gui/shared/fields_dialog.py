@@ -1,4 +1,4 @@
-"""A dialog of declared fields, for a new thing or for what is known of one."""
+"""A dialog of declared fields, to create something or to change its values."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

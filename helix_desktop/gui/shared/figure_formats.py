@@ -13,7 +13,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def format_byte_size(amount: int) -> str:
-    """Bytes in three figures: 512 B, 18.9 KB, 96.2 MB. A KB is 1,000 bytes, as for the model."""
+    """Formats bytes with three digits: 512 B, 18.9 KB, 96.2 MB. A KB is 1,000 bytes, as for the model."""
     value, unit = float(amount), 0
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value /= 1000
@@ -35,7 +35,7 @@ def format_time_ago(moment: float, now: float) -> str:
 
 
 def format_date(moment: float) -> str:
-    """The day, with an unambiguous month: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
+    """Formats a day with an unambiguous month: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
     long = QLocale().dateFormat(QLocale.FormatType.LongFormat)
     return _format_local_time(moment, re.sub(r",? ?dddd,? ?", "", long).replace("MMMM", "MMM"))
 
@@ -49,7 +49,7 @@ def format_date_and_time(moment: float) -> str:
 
 
 def format_short_day(moment: float, now: float) -> str:
-    """The day in two or three characters: Tue, 4 Mar, 2024."""
+    """Formats a day in a few characters: Tue, 4 Mar, 2024."""
     there, here = (datetime.fromtimestamp(at).astimezone() for at in (moment, now))
     if now - moment < 6 * DAY_SECONDS:
         return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
@@ -58,7 +58,7 @@ def format_short_day(moment: float, now: float) -> str:
 
 
 def format_short_day_and_time(moment: float, before: float, now: float) -> str:
-    """The time of day, with the day where it is not that of `before`."""
+    """Formats the time of day, with the day if it differs from that of `before`."""
     days = [datetime.fromtimestamp(at).astimezone().date() for at in (moment, before)]
     if days[0] == days[1]:
         return format_time_of_day(moment)
@@ -75,7 +75,7 @@ def _format_local_time(moment: float, form: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A length of time: 0.3 s, 42 s, 3 min 05 s, 2 h 10 min."""
+    """Formats a duration: 0.3 s, 42 s, 3 min 05 s, 2 h 10 min."""
     if seconds < 9.95:
         return tr("{n} s", n=format_number(seconds, 1))
     if seconds < 59.5:
@@ -87,6 +87,6 @@ def format_duration(seconds: float) -> str:
 
 
 def format_dollars(dollars: float) -> str:
-    """US dollars, with more figures where the amount is small."""
+    """Formats US dollars, with more decimals for a small amount."""
     decimals = 2 if abs(dollars) >= 0.995 else 3 if abs(dollars) >= 0.0005 else 0
     return tr("${n}", n=format_number(dollars if decimals else 0, decimals))

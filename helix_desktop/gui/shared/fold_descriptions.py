@@ -18,12 +18,11 @@ KIND: dict[FoldKind, ContextKind] = {
 
 
 def context_kind_of_fold(kind: FoldKind) -> ContextKind:
-    """The kind of context whose colour a fold has: that of observations unless another is given."""
+    """Returns the kind of context whose colour a fold has; that of observations by default."""
     return KIND.get(kind, ContextKind.OBSERVATIONS)
 
 
 def fold_title(fold: Folded, folds: int = 1) -> str:
-    """What a fold is called. `folds`: how many of its batch there are."""
     if fold.kind is FoldKind.HANDOVER:
         return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
     if fold.kind is FoldKind.MARKER:
@@ -49,7 +48,7 @@ def describe_fold_kind(kind: FoldKind) -> str:
 
 
 def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:
-    """How many messages and replies a fold covers. A span also contains other records."""
+    """Counts the messages and replies that a fold covers. A span also contains other facts."""
     cover = fold.cover if isinstance(fold.cover, Span) else Span(fold.cover.seq, fold.cover.seq)
     return sum(isinstance(each.fact, UserSaid | ModelReplied) for each in recorded[cover.first - 1 : cover.last])
 
@@ -59,7 +58,7 @@ def format_token_change(before: int, after: int) -> str:
 
 
 def describe_kept_details(details: DetailsKept) -> str:
-    """How many details the folded text still holds, by the model's own words or added; empty where none were found."""
+    """Says how many details the folded text keeps, by the model or added. Empty if none were found."""
     if not details.found:
         return ""
     return tr(
@@ -70,7 +69,7 @@ def describe_kept_details(details: DetailsKept) -> str:
 
 
 def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
-    """The line across the chat: what happened, in a sentence. `before`, `after`: tokens of all folds done together."""
+    """Describes a fold in one sentence across the chat. `before` and `after`: the tokens of all folds of the batch."""
     happened = {
         FoldKind.HANDOVER: tr("Older messages were replaced with a handover document"),
         FoldKind.MARKER: format_count(

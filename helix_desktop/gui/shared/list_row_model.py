@@ -1,4 +1,4 @@
-"""Rows of a list that is replaced as a whole, for Qt's views, and what paints them."""
+"""Rows for Qt's views of a list that is replaced as a whole, and the base of their painters."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ListRowModel(QAbstractListModel, Generic[T]):
-    """What a row is in words, and whether it can be chosen, is for each kind of list to say."""
+    """A subclass defines a row's text and whether it can be chosen."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -32,7 +32,7 @@ class ListRowModel(QAbstractListModel, Generic[T]):
 
 
 class RowPainter(QStyledItemDelegate):
-    """Paints rows that are `height` high. How one looks, each kind of list says in `draw_row`."""
+    """Paints rows that are `height` high. A subclass draws the content in `draw_row`."""
 
     def __init__(self, theme: Theme, parent: QWidget, height: float) -> None:
         super().__init__(parent)
@@ -55,8 +55,8 @@ class RowPainter(QStyledItemDelegate):
 
 
 class RowTree(QTreeWidget):
-    """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet
-    leaves out. While it is empty, it says so, or what `empty` says, and the keyboard passes it by.
+    """A tree or table that shows which row has the focus: Qt marks a cell, which the style sheet
+    omits. An empty one shows the text `empty` and does not take the focus.
     """
 
     def __init__(self, parent: QWidget, empty: str = "") -> None:
@@ -85,7 +85,7 @@ class RowTree(QTreeWidget):
 
 
 def draw_row_focus(painter: QPainter, option: QStyleOptionViewItem, inset: float) -> None:
-    """A frame around the row that the keyboard is on, if keys led there."""
+    """Draws a frame around the focused row, if the focus came from the keyboard."""
     if option.state & QStyle.StateFlag.State_KeyboardFocusChange:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(option.palette.accent(), 1))

@@ -15,7 +15,7 @@ from helix_desktop.gui.workbench_types import Conversation
 
 
 class PastMomentLoader:
-    """Answers one question at a time; a later question cancels an earlier one."""
+    """Computes one moment at a time. A later request cancels an earlier one."""
 
     def __init__(self, doing: BackgroundRunner, owner: QObject) -> None:
         self._doing = doing
@@ -26,7 +26,7 @@ class PastMomentLoader:
         self._asked += 1
 
     def compute_moment_at(self, conversation: Conversation, seq: int, then: Callable[[Moment], None]) -> None:
-        """Calls `then` with the state when `seq` was the newest fact, computed in a thread."""
+        """Calls `then` with the state at the time when `seq` was the newest fact, computed in a thread."""
         self.cancel_pending_question()
         number = self._asked
 
@@ -38,12 +38,12 @@ class PastMomentLoader:
 
 
 def facts_shown_whole(view: View, recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
-    """The facts that a view shows whole, such as outputs."""
+    """Returns the facts that a view shows without folding, such as outputs."""
     return [recorded_facts[block.source.seq - 1] for block in view.blocks if isinstance(block.source, facts.PartRef)]
 
 
 def format_view_as_text(view: View, texts: Mapping[facts.Stored, str]) -> str:
-    """A view as text, block by block. Long outputs are named by their entries. `texts`: short outputs."""
+    """Formats a view as text, block by block. Long outputs are represented by their entries. `texts`: short outputs."""
     pieces = []
     for block in view.blocks:
         title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"
@@ -52,7 +52,7 @@ def format_view_as_text(view: View, texts: Mapping[facts.Stored, str]) -> str:
 
 
 def describe_block_source(block: Block) -> str:
-    """Where a block comes from: the number of its fact, or those it covers."""
+    """Describes where a block comes from: the number of its fact, or the range that it covers."""
     cover = block.source
     if isinstance(cover, facts.Span):
         return tr("#{first} to #{last}", first=cover.first, last=cover.last)

@@ -1,7 +1,7 @@
-"""Opens pictures that come from outside: from models, tools, histories, files.
+"""Opens pictures from outside: from models, tools, histories, files.
 
-Only formats that are made of pixels are read. Qt would also read SVG and PDF, whatever name and
-media type say; these can open other files, and a small one can take for ever.
+Only pixel formats are read. Qt would also read SVG and PDF, whatever name and media type say; these
+can open other files, and a small one can take for ever.
 """
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize
@@ -13,14 +13,14 @@ _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", b"png"), (b"\xff\xd8\xff", b"jpeg"), (b"GI
 
 
 def picture_format(content: bytes) -> bytes:
-    """Its format by its first bytes, as Qt calls it; empty for what is not read."""
+    """Returns Qt's name of the format, by its first bytes. Empty if the format is not supported."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return b"webp"
     return next((name for beginning, name in _BEGINNINGS if content.startswith(beginning)), b"")
 
 
 def read_picture(content: bytes, widest: int = 0) -> QImage | None:
-    """The picture, scaled down to `widest` if it is given; None if it cannot be read or claims to be huge. May run on any thread."""
+    """Reads a picture and scales it down to `widest`. None if it is unreadable or huge. Runs on any thread."""
     if not (kind := picture_format(content)):
         return None
     data = QByteArray(content)

@@ -1,4 +1,4 @@
-"""Policies in words."""
+"""Describes policies in words."""
 
 from helix_desktop.engine.context_policy import PRESETS, Policy
 from helix_desktop.engine.messages import ContextKind
@@ -19,7 +19,7 @@ def list_policy_choices() -> list[tuple[str, str]]:
 
 
 def list_fold_thresholds(chosen: Policy) -> list[FoldThreshold]:
-    """When at the latest a policy folds: observe 30%, reflect 50%, handover document at 85%."""
+    """Lists the latest points at which a policy folds: observe at 30%, reflect at 50%, handover document at 85%."""
     observe, reflect, handover = chosen.observation_share, chosen.reflection_share, chosen.handover_share
     found: list[FoldThreshold] = []
     if chosen.observation:

@@ -1,4 +1,4 @@
-"""What a workspace or a conversation is doing, in words."""
+"""Describes what a workspace or a conversation is doing."""
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.translation import tr

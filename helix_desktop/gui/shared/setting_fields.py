@@ -30,7 +30,7 @@ TEXT_MARGIN = 7
 
 @dataclass(frozen=True, slots=True)
 class FieldDeclaration:
-    """What a field is made from. `words` are shown for `choices`, in the same order."""
+    """Describes a field. `words` are the labels of `choices`, in the same order."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class FieldDeclaration:
 
 
 class LongTextField(QPlainTextEdit):
-    """A field for several lines; `finished` comes when it loses the focus or is hidden."""
+    """A field for several lines. `finished`: it lost the focus or was hidden."""
 
     finished = Signal()
 
@@ -77,7 +77,7 @@ class _IgnoresWheel:
 
 
 class FontField(_IgnoresWheel, QFontComboBox):
-    """The fonts of the system, by name; the first line is the default."""
+    """The system's fonts by name. The first line is the default."""
 
     def __init__(self, declared: FieldDeclaration, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -89,7 +89,7 @@ class FontField(_IgnoresWheel, QFontComboBox):
 
 
 class ChoiceField(_IgnoresWheel, QComboBox):
-    """One of several."""
+    """One of several choices."""
 
 
 class WholeNumberField(_IgnoresWheel, QSpinBox):
@@ -104,7 +104,7 @@ class NumberField(_IgnoresWheel, QDoubleSpinBox):
 
 
 def build_field(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None = None) -> QWidget:
-    """The widget for a value; `changed` gets each new one."""
+    """Builds the widget for a value. `changed` is called with each new value."""
     widget = _build_value_widget(declared, changed, parent)
     widget.setAccessibleName(declared.title or declared.sentence)
     widget.setAccessibleDescription(declared.sentence)
@@ -195,7 +195,7 @@ def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: 
 
 
 def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
-    """With `below`, or if there is no room beside the words, the field stands below them."""
+    """Builds a row. With `below`, or if there is no room beside the words, the widget is placed below them."""
     whole, words = build_surface(parent, "plain"), build_surface(parent, "plain")
     column = build_column(owner=words, margins=0, spacing=1)
     for text, look in ((title, ""), (sentence, "small")):

@@ -1,7 +1,7 @@
-"""What all plots over steps share: zooming, scrolling, and the step under the pointer.
+"""The base of all plots over steps: zooming, scrolling, and the step under the pointer.
 
-However many steps there are, a paint looks at some points for each pixel and no more:
-level k of the pyramid holds the lowest and the highest of every 8^k points.
+However many steps there are, a paint examines only a few points for each pixel: level k of the
+pyramid holds the lowest and the highest of every 8^k points.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ _LEAST_SPAN = 12.0
 
 
 class MinMaxPyramid:
-    """Minima and maxima of a growing row of numbers, for blocks of 8, 64, 512 and so on."""
+    """Minima and maxima of a growing list of numbers, for blocks of 8, 64, 512 and so on."""
 
     def __init__(self, points: Sequence[float]) -> None:
         self._points = points
@@ -27,7 +27,7 @@ class MinMaxPyramid:
         self.add_new_values()
 
     def add_new_values(self) -> None:
-        """Take in what has been added; a level's last, unfinished piece is made anew."""
+        """Adds the new values. The last, unfinished block of each level is computed again."""
         lows: Sequence[float] = self._points
         highs: Sequence[float] = self._points
         level = 0
@@ -42,7 +42,7 @@ class MinMaxPyramid:
             lows, highs, level = low, high, level + 1
 
     def sample_lows_and_highs(self, first: float, last: float, pixels: int) -> list[tuple[float, float, float]]:
-        """For points `first` to `last`: place, low and high of as many pieces as there are pixels, about."""
+        """Yields place, low and high of about `pixels` pieces between two points."""
         span = max(last - first, 1.0)
         level, size = -1, 1
         while span / size > 2 * pixels and level + 1 < len(self._levels):
@@ -54,7 +54,7 @@ class MinMaxPyramid:
 
 @dataclass(frozen=True, slots=True)
 class PlotScale:
-    """The points `first` to `last` fill the area's width, and `top` tokens its height."""
+    """Maps the points `first` to `last` to the area's width, and `top` tokens to its height."""
 
     area: QRectF
     first: float
@@ -76,7 +76,7 @@ class PlotScale:
 
 
 class StepPlot(QWidget):
-    """Wheel and keys zoom, dragging moves. A subclass says how many points there are, how high they go, and draws them."""
+    """Wheel and keys zoom, dragging scrolls. A subclass draws the points and defines their number and height."""
 
     def __init__(self, theme: Theme, parent: QWidget | None, *, height: int, empty_text: str) -> None:
         super().__init__(parent, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
@@ -98,27 +98,27 @@ class StepPlot(QWidget):
     @property
     @abstractmethod
     def _point_count(self) -> int:
-        """How many points there are."""
+        """The number of points."""
 
     @property
     @abstractmethod
     def _top_tokens(self) -> float:
-        """The tokens at the upper edge."""
+        """The number of tokens at the upper edge."""
 
     @abstractmethod
     def _draw_plot_background(self, painter: QPainter, scale: PlotScale) -> None:
-        """Draws what does not depend on the pointer; it is drawn again only if the span or `_plot_cache_key` changes."""
+        """Draws what does not depend on the pointer. Redrawn only if the span or `_plot_cache_key` changes."""
 
     @abstractmethod
     def _plot_cache_key(self) -> object:
-        """Another value where `_draw_plot_background` would draw something else."""
+        """A value that changes whenever `_draw_plot_background` would draw something else."""
 
     @abstractmethod
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
-        """What is chosen and pointed at."""
+        """Draws what is chosen and what is under the pointer."""
 
     def zoom_plot(self, factor: float, around: float | None = None) -> None:
-        """Show `factor` times as many points, keeping the place `around` where it is."""
+        """Shows `factor` times as many points, and keeps the point `around` where it is."""
         middle = (self._first + self._last) / 2 if around is None else around
         self._zoom_to_point_range(middle - (middle - self._first) * factor, middle + (self._last - middle) * factor)
 
@@ -142,7 +142,7 @@ class StepPlot(QWidget):
     @property
     @abstractmethod
     def _plot_area(self) -> QRectF:
-        """Where the points are drawn; the rest is for axes."""
+        """The area of the points; the rest is for axes."""
 
     @property
     def scale(self) -> PlotScale:
@@ -188,7 +188,7 @@ class StepPlot(QWidget):
     def _draw_labelled_token_line(
         self, painter: QPainter, tokens: float, scale: PlotScale, colours: tuple[QColor, QColor], words: str
     ) -> None:
-        """A dashed line from side to side, and what it is."""
+        """Draws a dashed line across the plot, with a label."""
         y = round(scale.y_of_tokens(tokens)) + 0.5
         pen = QPen(colours[0], 1, Qt.PenStyle.CustomDashLine)
         pen.setDashPattern([4, 4])
@@ -206,7 +206,7 @@ class StepPlot(QWidget):
     def _draw_pointer(
         self, painter: QPainter, scale: PlotScale, dots: Sequence[tuple[float, QColor]], words: str
     ) -> None:
-        """The step pointed at: a line from top to bottom, a dot on each line, and its words."""
+        """Draws a vertical line at the step under the pointer, dots on the curves, and words."""
         x = scale.x_of_point(self._hover)
         painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
         painter.drawLine(QPointF(x, scale.area.top()), QPointF(x, scale.area.bottom()))
@@ -217,7 +217,7 @@ class StepPlot(QWidget):
         self._draw_label(painter, x, words)
 
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
-        """One line stands centred at the bottom; several beside what is pointed at."""
+        """Draws one line centred at the bottom, or several lines beside the pointer."""
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("text"))  # Qt measures text only if a pen is set.
         several = "\n" in words

@@ -1,4 +1,4 @@
-"""What is selected in a text of many lines, or in a chat of many items."""
+"""The selection in a text of many lines, or in a chat of many items."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +27,7 @@ def word_range(text: str, offset: int) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class TextSelection:
-    """`anchor` stays, `caret` moves."""
+    """`anchor` stays in place while `caret` moves."""
 
     anchor: TextPosition = NO_POSITION
     caret: TextPosition = NO_POSITION
@@ -47,14 +47,14 @@ class TextSelection:
         self.set_both_ends(NO_POSITION)
 
     def selected_offsets_of(self, number: int, length: int) -> tuple[int, int]:
-        """From where to where a line or an item is selected."""
+        """Returns the first and the last selected offset in a line or an item."""
         first, last = self.ordered_ends
         if self.is_empty_selection or not first.number <= number <= last.number:
             return 0, 0
         return (first.offset if number == first.number else 0), (last.offset if number == last.number else length)
 
     def join_selected_lines(self, line: Callable[[int], str | None]) -> str:
-        """`line` gives None for what is no line."""
+        """Joins the selected lines. `line` returns None for a row that is not copied."""
         if self.is_empty_selection:
             return ""
         first, last = self.ordered_ends

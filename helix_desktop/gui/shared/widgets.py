@@ -30,7 +30,7 @@ Action = Callable[[], object]
 
 
 def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
-    """A label that shows text as it is: no name or path in it is markup."""
+    """Builds a label that shows text literally, so that no name or path in it acts as markup."""
     label = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
     if look:
         label.setProperty("look", look)
@@ -38,7 +38,7 @@ def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = N
 
 
 def set_surface_look(widget: QWidget, look: str) -> None:
-    """Lets the style sheet paint the ground of a plain widget."""
+    """Lets the style sheet paint the background of a plain widget."""
     widget.setProperty("look", look)
     widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
@@ -50,14 +50,14 @@ def build_surface(parent: QWidget, look: str) -> QWidget:
 
 
 def build_line_edit(name: str, example: str, parent: QWidget) -> QLineEdit:
-    """`name` is for a screen reader; `example` stands in the field while it is empty."""
+    """Builds a line edit. `name` is for screen readers; `example` is shown while the field is empty."""
     line = QLineEdit(parent, placeholderText=example)
     line.setAccessibleName(name)
     return line
 
 
 def build_combo_box(name: str, parent: QWidget) -> QComboBox:
-    """A choice. On Linux, Qt tells a screen reader its name by a label alone."""
+    """Builds a combo box. On Linux, Qt passes its name to screen readers only through a label."""
     box, label = QComboBox(parent), build_plain_label(name.replace("&", "&&"), parent=parent)
     box.setAccessibleName(name)
     label.setBuddy(box)
@@ -66,7 +66,7 @@ def build_combo_box(name: str, parent: QWidget) -> QComboBox:
 
 
 class WrappingButton(QPushButton):
-    """Where it is too narrow for its words, they continue on the next line."""
+    """A button whose text wraps if the button is too narrow."""
 
     def __init__(self, text: str, parent: QWidget, **given: bool) -> None:
         super().__init__(text, parent, **given)
@@ -98,7 +98,7 @@ class WrappingButton(QPushButton):
 def build_push_button(
     text: str, parent: QWidget, act: Action | None = None, look: str = "", *, wraps: bool = False, name: str = ""
 ) -> QPushButton:
-    """A button that Return presses only where it has the focus. A screen reader says `name`, or else the text."""
+    """Builds a button that Return presses only if it has the focus. Screen readers say `name`, or else the text."""
     button = (WrappingButton if wraps else QPushButton)(text, parent, autoDefault=False)
     button.setAccessibleName(name)
     if look:
@@ -109,7 +109,7 @@ def build_push_button(
 
 
 def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "icon") -> QToolButton:
-    """A small button with a sign or an icon. `hint` says what it does, to a screen reader too."""
+    """Builds a small button with a sign or an icon. `hint` describes it, for screen readers too."""
     button = QToolButton(parent)
     button.setText(text)
     button.setProperty("look", look)
@@ -119,7 +119,7 @@ def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "i
 
 
 def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
-    """Shows `inside` as wide as there is room, and scrolls. Tab leads to what is inside."""
+    """Builds an area that shows `inside` at its full width and scrolls. Tab moves to what is inside."""
     area = QScrollArea(parent, widgetResizable=True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(inside)
@@ -127,7 +127,7 @@ def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
 
 
 class TransientDialog(QDialog):
-    """A dialog that is deleted once it is closed, and never larger than the screen (`keep_on_screen`). Enter presses the button that has the keyboard, else the default one."""
+    """A dialog that is deleted when closed. Enter presses the focused button, or else the default one."""
 
     def __init__(self, title: str, parent: QWidget | None, width: int = 0, height: int = 0) -> None:
         super().__init__(parent)
@@ -141,14 +141,14 @@ class TransientDialog(QDialog):
 
 
 def build_popup_menu(parent: QWidget) -> QMenu:
-    """A menu that is opened once and then deleted."""
+    """Builds a menu that is deleted after it was open."""
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     return menu
 
 
 def add_menu_choice(menu: QMenu, words: str, act: Action, *, chosen: bool) -> QAction:
-    """A line of a menu, with a tick where it is what is chosen now."""
+    """Adds a line to a menu, checked if it is the current choice."""
     action = menu.addAction(words.replace("&", "&&"), act)
     action.setCheckable(True)
     action.setChecked(chosen)
@@ -156,7 +156,7 @@ def add_menu_choice(menu: QMenu, words: str, act: Action, *, chosen: bool) -> QA
 
 
 def build_confirm_buttons(dialog: QDialog, yes: str | QPushButton, act: Action, no: str = "") -> QDialogButtonBox:
-    """A dialog's buttons, in the order usual on this system. Return presses `yes`; `no` is "Cancel" where nothing else is said."""
+    """Builds a dialog's buttons in the system's usual order. Return presses `yes`. `no` is "Cancel" by default."""
     buttons = QDialogButtonBox(dialog)
     wanted = build_push_button(yes, dialog, look="primary") if isinstance(yes, str) else yes
     wanted.setDefault(True)
@@ -168,7 +168,7 @@ def build_confirm_buttons(dialog: QDialog, yes: str | QPushButton, act: Action, 
 
 
 def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
-    """The column in the middle of `owner`, as wide as the text of the transcript above."""
+    """Builds a centred column, as wide as the transcript's text."""
     set_surface_look(owner, "page")
     middle = build_surface(owner, "plain")
     build_row(1, (middle, 100), 1, owner=owner, margins=(16, 0, 16, 0))

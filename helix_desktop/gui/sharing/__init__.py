@@ -1,1 +1,1 @@
-"""Sharing a workspace with other computers: the dialog, and what the window shows of it."""
+"""Sharing a workspace with other computers: the dialogs, and what the window shows of it."""

@@ -14,7 +14,7 @@ from helix_desktop.gui.workbench_types import Workbench, Workbenches
 
 
 class JoinWorkspaceDialog(SharingFormDialog):
-    """`name_for` names a workspace for a folder; `joined` gets the new workspace."""
+    """`name_for` returns a workspace's name for a folder. `joined` is called with the new workspace."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The dialog to share a workspace: address, test and upload size; once it is shared, its state and the key to copy."""
+"""The dialog to share a workspace: address, test and upload size, or its state and the key to copy if it is shared."""
 
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget

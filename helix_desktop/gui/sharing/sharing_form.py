@@ -28,7 +28,7 @@ class SharingFormDialog(TransientDialog):
     def _lay_out_sharing_form(
         self, widgets: tuple[QWidget, ...], left: tuple[QWidget, ...], right: tuple[QWidget, ...]
     ) -> None:
-        """`left` and `right`: the buttons below."""
+        """Lays out the form. `left` and `right` are buttons at the bottom."""
         buttons = build_row(*left, 1, *right)
         build_column(*widgets, self.status_label, 1, buttons, owner=self, margins=(20, 20, 20, 16), spacing=12)
 

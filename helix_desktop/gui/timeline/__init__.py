@@ -1,1 +1,1 @@
-"""The page of a conversation's folds: when, why, what they replaced, and how to take them back."""
+"""The page of a conversation's folds: when and why they were made, what they replaced, and how to undo them."""

@@ -1,11 +1,13 @@
-"""The points and events of a conversation's timeline. What the facts mean is the engine's to say
+"""The points and events of a conversation's timeline. The engine interprets the facts
 (`engine/state`).
 
-A point stands at every step and at every change of the prefix. A step is what its request took; a change is what the view
-counted after it, times the model's factor. A batch of folds is one event: one change of the prefix, one row of the list.
+There is a point for every step and for every change of the prefix. A step counts what its request
+used; a change counts the view after it, multiplied by the model's factor. A batch of folds is one
+event: one change of the prefix, one row of the list.
 
-What was saved from one event to the next belongs to the folds in force then, by what each of them takes out of the view; so
-the sum over all folds is what the context panel says was saved. What a model was paid to write a fold is that fold's own.
+Savings between two events are credited to the folds in force then, in proportion to what each
+removes from the view, so the sum over all folds equals the savings in the context panel. The cost of
+writing a fold is charged to that fold.
 """
 
 from array import array
@@ -31,7 +33,7 @@ LONG_LIST = 30  # In a list of at least this length, adjacent folds of one kind 
 
 
 class TimelineLane(StrEnum):
-    """A row of marks below the picture."""
+    """A row of marks below the plot."""
 
     YOU = "you"
     FILES = "files"
@@ -40,8 +42,8 @@ class TimelineLane(StrEnum):
 
 @dataclass(slots=True)
 class TimelineEvent:
-    """One row of the timeline. `point` is its index in the chart. Without folds it is the start of the conversation.
-    `last_time`: when the last of several events in one row came. `saved_tokens` and `saved_dollars`: so far.
+    """One row of the timeline. `point` is its index in the chart. An event without folds is the
+    conversation's start. `last_time`: of the last event in the row. Savings are those until now.
     """
 
     history: ConversationState
@@ -81,10 +83,10 @@ class TimelineEvent:
 
 
 class ConversationTimeline:
-    """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number of replies up to
-    point i, `dollars[i]` what was paid until then. `layers` are the tokens of the first kind, of the first two, and so on;
-    the last layer is `points`. `marks` has for each lane the points and the seqs of what happened.
-    `change_count` counts updates to events; a step alone only adds a point.
+    """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
+    of replies up to point i, `dollars[i]` what was paid until then. `layers` are the tokens of the
+    first kind, of the first two, and so on; the last layer is `points`. `marks` has the points and
+    the seqs of each lane. `change_count` counts updates to events; a step alone only adds a point.
     """
 
     def __init__(self, history: ConversationState | None = None) -> None:
@@ -108,7 +110,7 @@ class ConversationTimeline:
 
     @property
     def model_window(self) -> int:
-        """The main model's; 0 where it is not known."""
+        """The main model's context window, or 0 if it is unknown."""
         chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         return chosen.window if chosen else 0
 
@@ -169,7 +171,7 @@ class ConversationTimeline:
         return True
 
     def _remove_error_mark(self, call: str) -> bool:
-        """What the user refused is no error. The decision is recorded after the result."""
+        """Removes the error mark of a call that the user refused. The decision is recorded after the result."""
         points, seqs = self.marks[TimelineLane.ERRORS]
         if (seq := self._failed_calls.pop(call, 0)) not in seqs:
             return False
@@ -178,7 +180,7 @@ class ConversationTimeline:
         return True
 
     def _did_other_agent_write_files(self, seq: int) -> bool:
-        """By the call's arguments: only what our own tools did has its changes beside it."""
+        """Decides by the call's arguments, because only our own tools record their changes."""
         answered = self.history.branch.answered.get(seq)
         if answered is None or answered.call.name in _OWN_TOOLS:
             return False
@@ -187,7 +189,7 @@ class ConversationTimeline:
         return any(find_changed_paths(tool, given, command))
 
     def _spread_imported_cost(self, brought: facts.BroughtIn) -> None:
-        """What imported steps cost together belongs to each of them by what it sent, where no step says what it cost."""
+        """Distributes the total cost of imported steps by what each sent, if no step states its own cost."""
         ledger = self.history.record.ledger
         run = [at for at, seq in enumerate(self.seqs) if brought.first <= seq]
         known = ledger.dollars_until(self.history.seq) - ledger.dollars_until(brought.first)
@@ -199,7 +201,7 @@ class ConversationTimeline:
         self.imported_dollars += brought.cost
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
-        """Credits what was saved until the fact `seq` (0: until now) to the folds in force."""
+        """Credits the savings until the fact `seq` (0: until now) to the folds in force."""
         chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         prices, per_million = context_usage.relative_prices(chosen), chosen.price_input if chosen else 0.0
         ledger, until = self.history.record.ledger, seq or self.history.seq
@@ -215,7 +217,7 @@ class ConversationTimeline:
         self._settled_seq = until
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
-        """What was paid to write a fold belongs to that fold, and not to those before it."""
+        """Charges the cost of writing a fold to that fold, and not to those before it."""
         spent = recorded.fact
         if isinstance(spent, facts.Spent) and spent.purpose in _WRITES_FOLDS:
             self.credit_savings_to_folds(recorded.seq - 1)
@@ -240,7 +242,7 @@ class ConversationTimeline:
         return round(ledger.shown[seq] * ledger.billing_factor(chosen.model if chosen else "", seq))
 
     def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
-        """`newest_seq`: the newest fact of the view that takes so many tokens."""
+        """Adds a point. `newest_seq`: the newest fact of the view that has this many tokens."""
         for layer, height in zip(self.layers, self._layer_heights(tokens, newest_seq), strict=True):
             layer.append(height)
         ledger = self.history.record.ledger
@@ -250,7 +252,7 @@ class ConversationTimeline:
         self.dollars.append(ledger.dollars_until(recorded.seq) + self.imported_dollars)
 
     def _layer_heights(self, tokens: int, newest_seq: int) -> list[int]:
-        """The kinds of context on top of each other: the highest is the whole view."""
+        """Returns cumulative tokens by kind. The last value is the whole view."""
         heights = list(accumulate(self.history.record.ledger.kinds_shown(newest_seq)))
         counted = heights[-1] or 1
         return [*(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]), tokens]
@@ -282,7 +284,7 @@ class ConversationTimeline:
 
 
 def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:
-    """Events in their order; where there are many, neighbours of one kind are one."""
+    """Merges adjacent events of one kind if there are many. The order stays the same."""
     if len(events) < LONG_LIST:
         return list(events)
     grouped: list[TimelineEvent] = []
@@ -302,5 +304,5 @@ def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent
 
 
 def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[TimelineEvent]:
-    """The events of several conversations, the newest first."""
+    """Merges the events of several conversations, the newest first."""
     return sorted((event for story in stories for event in story.events), key=lambda event: -event.time)

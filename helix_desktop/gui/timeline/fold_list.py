@@ -1,4 +1,4 @@
-"""The list of folds, the newest first: a ring of its kind's colour, a title, the figures."""
+"""The list of folds, the newest first: a ring in its kind's colour, a title, and figures."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ LEFT = 22
 
 
 class FoldRows(ListRowModel[TimelineEvent]):
-    """Events as rows. `window`: of the model, in tokens."""
+    """Events as rows. `window` is the model's context window in tokens."""
 
     window = 0
 
@@ -86,7 +86,7 @@ class _FoldRowPainter(RowPainter):
 
 
 class FoldList(QListView):
-    """`chosen` carries the Event."""
+    """`chosen` carries the event."""
 
     chosen = Signal(object)
 
@@ -127,7 +127,7 @@ class FoldList(QListView):
 
 
 def describe_event_time(event: TimelineEvent) -> str:
-    """When it was; of several events in one row, from when to when."""
+    """Describes when an event happened, or the period of several events in one row."""
     now = time.time()
     until = f"–{format_short_day_and_time(event.last_time, event.time, now)}" if event.last_time else ""
     return format_short_day_and_time(event.time, now, now) + until

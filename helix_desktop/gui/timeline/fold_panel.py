@@ -41,7 +41,7 @@ _BEFORE_AFTER: SectionKey = ("before and after",)
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel shows of an event. `earlier`: what it can be compared with; `claims`: what its text says that stands nowhere."""
+    """What the panel shows of an event. `earlier`: older versions. `claims`: statements without a source."""
 
     event: TimelineEvent
     window: int
@@ -56,12 +56,12 @@ class ShownFold:
         return fold not in self.event.history.branch.live
 
     def folds_to_undo_or_redo(self) -> list[Folded]:
-        """The folds of the event that can be undone or redone: an output that was permanently removed can't be restored."""
+        """Returns the event's folds that can be undone or redone. An output that was deleted cannot be restored."""
         return [fold for fold in self.event.current_folds if not self.event.history.is_output_forgotten(fold)]
 
 
 class FoldPanel(QWidget):
-    """`wanted` carries values of `chat_actions`; other signals are commands on the shown fold."""
+    """`wanted` carries values of `chat_actions`. The other signals are commands on the shown fold."""
 
     wanted = Signal(object)
     undo_wanted = Signal(object)
@@ -109,7 +109,7 @@ class FoldPanel(QWidget):
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room the buttons stand under the title."""
+        """Moves the buttons below the title if room is short."""
         super().resizeEvent(event)
         narrow = self.width() < self._theme.zoomed_pixels(470)
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
@@ -211,7 +211,7 @@ class FoldPanel(QWidget):
             self._editor.setFocus()
 
     def restore_unsaved_text(self, event: TimelineEvent, text: str) -> None:
-        """Returns a text that could not be saved to the editor of its fold."""
+        """Puts a text that could not be saved back into the editor of its fold."""
         self._drafts[event.conversation, event.first_fold_id] = text
         if self._shown is not None and self._shown.event is event and self._stack.currentIndex() == 0:
             self._editor.setPlainText(text)
@@ -238,7 +238,7 @@ def _draft_key(shown: ShownFold) -> tuple[str, str]:
 
 
 def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """The sections of a document with links to their sources, without what is only for the model."""
+    """Builds the sections of a document with links to their sources, without what is only for the model."""
     found = fold_sentences.split_document_sections(text)
     named = any(name for name, _ in found)
     for name, written in found:
@@ -254,7 +254,7 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
 
 
 def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """Each output that a batch of folds covers, with its entry. “Restore” undoes one fold."""
+    """Builds a box for each output that a batch of folds covers, with its entry. “Restore” undoes one fold."""
     event = shown.event
     for number, fold in enumerate(event.current_folds[:200]):
         undone = shown.is_fold_undone(fold.fold)

@@ -48,7 +48,7 @@ def _name_covered_calls(event: TimelineEvent) -> list[str]:
 
 
 def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
-    """What a fold covers: a call by its line, an attachment by its name; else empty."""
+    """Names what a fold covers: a call by its line, an attachment by its name. Empty for anything else."""
     recorded_facts = event.history.facts
     fact = recorded_facts[ref.seq - 1].fact if 0 < ref.seq <= len(recorded_facts) else None
     if isinstance(fact, facts.UserSaid):
@@ -59,7 +59,7 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
 
 
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
-    """The second line of the list."""
+    """Returns the second line of the list."""
     if not event.current_folds:
         named = tr("{name} preset", name=event.words) if event.words else ""
         parts = [
@@ -83,7 +83,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
 
 
 def describe_saving(event: TimelineEvent) -> str:
-    """What the folds of an event have saved so far: money where prices are known."""
+    """Describes what the folds of an event have saved until now, in money if prices are known."""
     dollars, tokens = event.saved_dollars, round(event.saved_tokens)
     if not event.has_fold_in_force or (abs(dollars) < LEAST_DOLLARS and tokens <= 0):
         return ""
@@ -95,7 +95,6 @@ def describe_saving(event: TimelineEvent) -> str:
 
 
 def describe_timeline(story: ConversationTimeline) -> str:
-    """How long a conversation took, its steps, and what it cost."""
     if not story.points:
         return ""
     seconds = story.times[-1] - story.times[0]
@@ -115,7 +114,6 @@ def describe_timeline(story: ConversationTimeline) -> str:
 
 
 def describe_marked_fact(history: ConversationState, seq: int) -> str:
-    """What happened at a mark of the timeline, in a line."""
     fact = history.facts[seq - 1].fact
     match fact:
         case facts.UserSaid(parts=parts):
@@ -148,7 +146,6 @@ def describe_fold_figures(event: TimelineEvent) -> str:
 
 
 def describe_fold_details(event: TimelineEvent) -> str:
-    """Says how many details the fold found, kept and added."""
     found = event.current_folds[0].details
     if not found.found:
         return ""

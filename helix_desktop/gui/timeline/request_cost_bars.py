@@ -1,5 +1,5 @@
-"""What each request cost, as bars in the timeline's chart: from below what was read from
-the provider's cache, what was new, what was written again, and the reply.
+"""Bars of what each request cost in the timeline's chart. From the bottom: what was read from the
+provider's cache, what was new, what was written again, and the reply.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ READ, NEW, AGAIN, REPLY = range(4)
 
 
 class RequestCostBars:
-    """`seqs`: those of the chart's points. A request beside the steps belongs to the next point."""
+    """`seqs` are those of the chart's points. A request between steps belongs to the next point."""
 
     def __init__(self, requests: Sequence[RequestCost] = (), seqs: Sequence[int] = ()) -> None:
         placed = [(bisect_left(seqs, one.seq), one) for one in requests]
@@ -34,7 +34,7 @@ class RequestCostBars:
         self._dearest = max((one.cost for _, one in self._requests), default=0.0)
 
     def draw_cost_bars(self, painter: QPainter, theme: Theme, scale: PlotScale) -> None:
-        """Of several requests in one pixel the dearest is drawn."""
+        """Draws the bars. Of several requests in one pixel, the most expensive is drawn."""
         first, last = bisect_left(self._points, scale.first), bisect_right(self._points, scale.last)
         dearest: dict[int, RequestCost] = {}
         for point, request in self._requests[first:last]:
@@ -58,7 +58,7 @@ class RequestCostBars:
         return tuple(zip(names, COLOURS, strict=True)) if self._requests else ()
 
     def describe_costs(self, point: int) -> str:
-        """What the requests of a point cost, a line for each part; empty where there is none."""
+        """Describes the cost of a point's requests, one line for each part, if any."""
         first, last = bisect_left(self._points, point), bisect_right(self._points, point)
         if not (requests := [one for _, one in self._requests[first:last]]):
             return ""

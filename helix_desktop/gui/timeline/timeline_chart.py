@@ -1,6 +1,7 @@
-"""The picture of a conversation: its kinds of context as areas, what it cost, its folds, and lanes for what happened.
+"""The chart of a conversation: its kinds of context as areas, its cost, its folds, and lanes for
+what happened.
 
-Steps stand at equal distances, so that a night without work takes no room; the dates stand below.
+Steps have equal distances, so that a night without work takes no room; the dates are below.
 """
 
 import time
@@ -30,7 +31,7 @@ SMALL = 11
 
 
 class TimelineChart(StepPlot):
-    """`chosen` carries the clicked event, `step_chosen` the seq of a step or of a mark below."""
+    """`chosen` carries the clicked event, `step_chosen` the seq of a step or of a mark below the plot."""
 
     chosen = Signal(object)
     step_chosen = Signal(int)
@@ -67,7 +68,7 @@ class TimelineChart(StepPlot):
         self._update_grown_plot()
 
     def show_request_costs(self, requests: Sequence[RequestCost]) -> None:
-        """Bars of what each request cost, until another conversation is shown; none removes them."""
+        """Shows a bar for each request's cost until another conversation is shown. An empty list removes them."""
         self._bars, self._drawn = RequestCostBars(requests, self._story.seqs), None
         self.update()
 
@@ -97,7 +98,7 @@ class TimelineChart(StepPlot):
 
     @property
     def _top_tokens(self) -> float:
-        """The window if a good part of it is filled; otherwise, room above the highest point."""
+        """The window if a good part of it is filled, or else a little more than the highest point."""
         sampled = self._layers[-1].sample_lows_and_highs(0, self._point_count, 64)
         highest = max((high for _, _, high in sampled), default=0)
         window = self._story.model_window
@@ -150,7 +151,7 @@ class TimelineChart(StepPlot):
         self._marks.draw_lane_marks(painter, scale, self.width())
 
     def _highest_points(self, pyramid: MinMaxPyramid, scale: PlotScale) -> list[QPointF]:
-        """Where the highest values stand, from the left edge to the right one."""
+        """Returns the highest values in the plot, from left to right."""
         sampled = pyramid.sample_lows_and_highs(scale.first - 1, scale.last + 1, self.width())
         return [QPointF(scale.x_of_point(place), scale.y_of_tokens(high)) for place, _, high in sampled]
 
@@ -174,7 +175,7 @@ class TimelineChart(StepPlot):
             painter.drawText(place, right_words, name)
 
     def _draw_legends(self, painter: QPainter) -> None:
-        """The kinds there are, and below them the parts of the bars."""
+        """Draws the legend of the kinds, and below it that of the bars."""
         layers = self._story.layers
         shown = [
             kind for at, kind in enumerate(ContextKind) if (layers[at] != layers[at - 1] if at else any(layers[0]))
@@ -187,7 +188,7 @@ class TimelineChart(StepPlot):
     def _draw_legend(
         self, painter: QPainter, entries: Sequence[tuple[str, QColor]], row: float, last: str = ""
     ) -> None:
-        """From the right; nothing where there is no room for all."""
+        """Draws a legend from right to left, or nothing if it does not fit."""
         metrics, gap = painter.fontMetrics(), self._theme.zoomed_pixels(22)
         widths = [metrics.horizontalAdvance(words) + gap for words, _ in entries]
         y = self._theme.zoomed_pixels(LEGEND) * row
@@ -204,7 +205,7 @@ class TimelineChart(StepPlot):
         painter.drawText(QPointF(x, y + 4), last)
 
     def _dates_in_sight(self, metrics: QFontMetrics, scale: PlotScale) -> Iterator[tuple[float, str]]:
-        """What stands below the lanes and where; each minute once, as a short one has few."""
+        """Yields dates and their places below the lanes. Each minute appears once, as a short conversation has few."""
         area, last, before, now = scale.area, -1.0, 0.0, time.time()
         for share in (0, 0.25, 0.5, 0.75, 1):
             point = self._nearest_point(area.left() + share * area.width())
@@ -231,7 +232,6 @@ class TimelineChart(StepPlot):
         self._draw_pointer(painter, scale, [dot], self.describe_point(self._hover))
 
     def describe_point(self, point: int) -> str:
-        """A step in words; at a fold what it did and what it saved."""
         story = self._story
         if (near := self._marks.find_fold_mark(point)) is not None:
             story.credit_savings_to_folds()

@@ -1,4 +1,4 @@
-"""The marks of a timeline's chart: a ring for each fold, and below the plot a lane for each kind of thing that happened."""
+"""The marks of a timeline's chart: a ring for each fold, and a lane below the plot for each kind of event."""
 
 from bisect import bisect_left
 
@@ -13,7 +13,7 @@ from helix_desktop.gui.timeline.conversation_timeline import ConversationTimelin
 
 LANE = 15  # In pixels: the height of a lane.
 MARK_GAP = 4  # In pixels: the minimum distance between marks in the same lane.
-REACH = 6  # In pixels: the distance within which a mark reacts to the pointer.
+REACH = 6
 RING, CHOSEN_RING = 4.5, 6.5  # In pixels: the radius of a fold's mark, and that of the chosen fold.
 LANE_COLOURS = {TimelineLane.YOU: "conversation", TimelineLane.FILES: "output", TimelineLane.ERRORS: "danger"}
 
@@ -26,7 +26,7 @@ class TimelineMarks:
         self._theme = theme
 
     def place_of_lane(self, lane: TimelineLane, area: QRectF) -> QRectF:
-        """Below the plot's area; ends at the left edge of the lane's marks."""
+        """Returns the place left of a lane's marks, below the plot."""
         height = self._theme.zoomed_pixels(LANE)
         return QRectF(area.left(), area.bottom() + 3 + list(TimelineLane).index(lane) * height, 0, height)
 
@@ -43,7 +43,7 @@ class TimelineMarks:
                     painter.drawRoundedRect(QRectF(x - 1.5, place.top() + 3, 4, place.height() - 5), 1.5, 1.5)
 
     def draw_fold_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
-        """Draws a mark for each fold in sight; where marks would overlap, only the first. Excerpts, which are many, give way."""
+        """Draws the marks of visible folds. Of overlapping marks, only the first is drawn, excerpts last."""
         events, room, taken = self._story.events, self._theme.zoomed_pixels(8), list[float]()
         first = bisect_left(events, scale.first - 1, key=lambda event: event.point)
         last = bisect_left(events, scale.last + 1, key=lambda event: event.point)
@@ -56,7 +56,7 @@ class TimelineMarks:
                 self.draw_fold_mark(painter, event, scale, RING)
 
     def draw_fold_mark(self, painter: QPainter, event: TimelineEvent, scale: PlotScale, radius: float) -> None:
-        """A ring where the fold began, and a line from there to the ground."""
+        """Draws a ring where the fold started, and a line from there to the bottom."""
         points = self._story.points
         at = min(event.point, len(points) - 1)
         place = QPointF(scale.x_of_point(event.point), scale.y_of_tokens(max(points[at], points[max(0, at - 1)])))
@@ -68,7 +68,7 @@ class TimelineMarks:
         painter.drawEllipse(place, radius, radius)
 
     def find_fold_mark(self, point: float, reach: float = 0.5) -> TimelineEvent | None:
-        """The event with folds nearest to a point, at most `reach` points away."""
+        """Returns the event with folds nearest to a point, if it is within `reach` points."""
         events = self._story.events
         at = bisect_left(events, point - reach, key=lambda event: event.point)
         near = [event for event in events[at : at + 40] if event.current_folds and abs(event.point - point) <= reach]

@@ -1,4 +1,4 @@
-"""The timeline page: the picture of a conversation, its folds or those of the workspace, and what each of them did."""
+"""The timeline page: the chart of a conversation, its folds or those of the workspace, and what each of them did."""
 
 import asyncio
 import time
@@ -105,7 +105,7 @@ class TimelinePage(QWidget):
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Puts the chosen fold below the list where there is little room."""
+        """Moves the chosen fold below the list if room is short."""
         super().resizeEvent(event)
         narrow = self.width() < self._theme.zoomed_pixels(NARROW)
         self._lower.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
@@ -137,7 +137,6 @@ class TimelinePage(QWidget):
         self._read_timer.start()
 
     def update_timeline_from_events(self, events: Sequence[SessionEvent]) -> None:
-        """What has happened since the last time."""
         if self._session is None or self._read_timer.isActive():
             return
         came = [event.recorded for event in events if isinstance(event, FactAppended)]
@@ -147,13 +146,13 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Draws what has happened while the page was hidden."""
+        """Draws what happened while the page was hidden."""
         super().showEvent(event)
         if self._has_undrawn_growth:
             self._update_chart()
 
     def _update_chart(self) -> None:
-        """Updates the chart now and the list later: both together take longer than a frame."""
+        """Updates the chart now and the list later: both take longer than a frame."""
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
         self._update_heading_and_price_link()
@@ -250,7 +249,7 @@ class TimelinePage(QWidget):
             self._find_and_show_claims(event, fold, self._bench)
 
     def _find_and_show_claims(self, event: TimelineEvent, fold: Folded, bench: Workbench) -> None:
-        """Marks what the text of the chosen fold claims, once what it replaces is read."""
+        """Marks unsupported statements of the chosen fold, once what it replaces has been read."""
 
         def show_claims(found: Sequence[str]) -> None:
             self._claims[fold.text] = found
@@ -306,7 +305,7 @@ class TimelinePage(QWidget):
         self._doing.run_in_background(run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed)
 
     def compare_handovers(self) -> None:
-        """The chosen handover beside the one before it, section by section."""
+        """Compares the chosen handover with the one before it, section by section."""
         event = self._chosen
         earlier = self._timeline_of_event(event).find_handover_before(event) if event is not None else None
         if event is not None and earlier is not None:
@@ -316,7 +315,7 @@ class TimelinePage(QWidget):
             TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
     def compare_views_around_fold(self) -> None:
-        """What the model saw before the chosen fold and after it, side by side."""
+        """Shows the view before and after the chosen fold, side by side."""
         event, session, bench = self._chosen, self._session, self._bench
         if event is None or session is None or bench is None or event.history is not self.timeline.history:
             return
@@ -367,7 +366,7 @@ class TimelinePage(QWidget):
         self.menu_button.setText(f"{kinds[0][0]} ▾")
 
     def _show_request_costs(self) -> None:
-        """Goes through the whole conversation, so only when it is asked for, and in a thread."""
+        """Examines the whole conversation in a thread, when the user asks for it."""
         session = self._session
         if session is None or not self._costs_action.isChecked():
             self.chart.show_request_costs(())
@@ -407,7 +406,7 @@ class TimelinePage(QWidget):
 
 
 def _add_exclusive_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]) -> list[QAction]:
-    """Of these, one is chosen: the first at the beginning."""
+    """Adds choices of which one is chosen, at first the first one."""
     group = QActionGroup(menu)
     for number, (name, act) in enumerate(choices):
         group.addAction(add_menu_choice(menu, name, act, chosen=number == 0))
@@ -425,7 +424,7 @@ def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
 
 
 async def _fetch_timelines_except(bench: Workbench, left_out: str) -> list[ConversationTimeline]:
-    """The stories of all other conversations, read one after another."""
+    """Returns the timelines of all other conversations, read one after another."""
     stories = []
     for row in bench.list_conversations():
         if row.id != left_out:

@@ -1,4 +1,4 @@
-"""Keeps track of several answers to one message: where each begins, and which is shown."""
+"""Keeps track of several answers to one message: where each begins, and which one is shown."""
 
 from dataclasses import field
 
@@ -9,13 +9,13 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnswerChoice:
-    """Which answer is shown, from 1, and the newest fact of each. One answer is no choice."""
+    """The number of the shown answer, from 1, and the newest fact of each answer. A single answer is no choice."""
 
     number: int = 0
     answer_ends: tuple[int, ...] = ()
 
     def neighbouring_answer_end(self, steps: int) -> int:
-        """The end of the answer before or after the one shown; 0 where there is none."""
+        """Returns the end of the answer before or after the shown one, or 0 if there is none."""
         at = self.number - 1 + steps
         return self.answer_ends[at] if 0 <= at < len(self.answer_ends) else 0
 
@@ -28,7 +28,7 @@ class AlternativeAnswers:
     _answer_ends: dict[int, int] = field(default_factory=dict)  # By first fact: the last before it was left.
 
     def add_answer_of_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
-        """A rewind at `seq`: the answers on the way to the fact before it are left there."""
+        """Records for a rewind at `seq` where the answers on its branch end."""
         if fact.again and 0 < fact.to < seq - 1 and isinstance(record.facts[fact.to - 1].fact, UserSaid):
             if fact.to not in self._answer_begins:
                 self._answer_begins[fact.to] = self._record_end_of_first_answer_and_return_start(fact.to, seq, record)
@@ -36,7 +36,7 @@ class AlternativeAnswers:
         self._set_left_answer_ends(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
 
     def _record_end_of_first_answer_and_return_start(self, message: int, seq: int, record: FactTree) -> list[int]:
-        """Finds the first answer's beginning if what follows the message belongs to it, and notes where it was left."""
+        """Finds where the first answer begins if what follows the message belongs to it, and records where it ended."""
         begin = message + 1
         if not is_on_path(record.runs_leading_to(begin), message):
             return []
@@ -46,7 +46,7 @@ class AlternativeAnswers:
         return [begin]
 
     def _set_left_answer_ends(self, rewind: int, begins: list[int], record: FactTree) -> None:
-        """A rewind leaves the answers that are on the way to the fact before it."""
+        """Sets the ends of the answers on the branch that a rewind leaves."""
         way = record.runs_leading_to(rewind - 1) if begins else []
         for begin in begins:
             if is_on_path(way, begin):

@@ -1,7 +1,8 @@
-"""The basic boxes an item of the chat is laid out as: text, rule, picture, and a line to click.
+"""The basic boxes of which an item of the chat consists: text, rule, picture, and a line to click.
 
-A box knows its text, so that it can be selected, searched and copied, and its hot places, which can be clicked, reached
-with the keyboard and read out. Coordinates are the box's own. Code, tables and lines have modules of their own.
+A box knows its text, so that it can be selected, searched and copied, and its hot spots, which can
+be clicked, reached with the keyboard and read out. Coordinates are relative to the box. Code, tables
+and lines have separate modules.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +36,7 @@ SectionKey = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class FormulaPicture:
-    """A drawn formula: its size and how much lies below the line, in pixels of the window."""
+    """A drawn formula: its size and its depth below the baseline, in pixels of the window."""
 
     image: QImage
     width: float
@@ -48,7 +49,7 @@ FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Gets LaTeX, and 
 
 @dataclass(frozen=True, slots=True)
 class ToggleSection:
-    """Opens or closes what `key` names; `extra_lines` is added to it (how many more are shown)."""
+    """Opens or closes what `key` names. `extra_lines` is the number of additional lines to show."""
 
     key: SectionKey
     extra_lines: int = 0
@@ -61,7 +62,7 @@ class CopyText:
 
 @dataclass(frozen=True, slots=True)
 class LinkAddress:
-    """A link in a text: to be shown to the user before it is opened."""
+    """A link in a text, which is shown to the user before it is opened."""
 
     address: str
 
@@ -71,7 +72,7 @@ BoxAction = ChatIntent | ToggleSection | CopyText | LinkAddress
 
 @dataclass(frozen=True, slots=True)
 class HotSpot:
-    """A place that does something. `only_when_near`: drawn only while the pointer is over the box or the keyboard on it."""
+    """A place that reacts to clicks. `only_when_near`: it is drawn only while the box has the pointer or the focus."""
 
     place: QRectF
     act: BoxAction
@@ -80,7 +81,7 @@ class HotSpot:
 
 
 class LayoutBox:
-    """One piece. `gap` is the space above it at the usual text size, `left` its distance from the column's left edge."""
+    """One part of an item. `gap`: the space above it; `left`: its distance from the column's left edge."""
 
     text: str = ""
     copied_prefix: str = ""  # Text that is put before the copied text, such as the bullet of a list item.
@@ -99,7 +100,7 @@ class LayoutBox:
         self.hot_spots: list[HotSpot] = []
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        """Draws at the origin. `near`: the pointer or the keyboard is on this box."""
+        """Draws the box at the origin. `near`: this box has the pointer or the focus."""
 
     def nearest_offset(self, place: QPointF) -> int:
         return 0 if place.y() < self.height / 2 else utf16_length(self.text)
@@ -108,7 +109,7 @@ class LayoutBox:
         return QRectF(0, 0, 1, self.height)
 
     def copyable_text(self, first: int, last: int) -> str:
-        """The text between two offsets, as it is pasted elsewhere."""
+        """Returns the text between two offsets in the form that is copied."""
         return utf16_slice(self.text, first, last)
 
     def find_hot_spot(self, place: QPointF) -> HotSpot | None:
@@ -128,7 +129,7 @@ def _belongs_to_word(sign: str) -> bool:
 
 
 def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> float:
-    """Break a layout into lines of one height; returns the height of all."""
+    """Breaks a layout into lines of equal height. Returns the total height."""
     layout.setCacheEnabled(True)
     layout.beginLayout()
     y = 0.0
@@ -144,13 +145,13 @@ def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> f
 
 
 def x_of_character(line: QTextLine, offset: int) -> float:
-    """Where a character of a line begins. Qt answers with the place and the offset it took."""
+    """Returns the x position of a character. Qt returns both the position and the offset it used."""
     found: Any = line.cursorToX(offset)
     return float(found[0]) if isinstance(found, tuple) else float(found)
 
 
 class TextBox(LayoutBox):
-    """Text that wraps: a paragraph, a heading, an item of a list, a note."""
+    """Wrapped text: a paragraph, a heading, an item of a list, a note."""
 
     def __init__(
         self,
@@ -208,7 +209,7 @@ class TextBox(LayoutBox):
     def _replace_drawn_formulas_with_placeholders(
         self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None
     ) -> tuple[StyledSpan, ...]:
-        """A formula that is drawn becomes one sign as wide as its picture; one that is not stands as it was written."""
+        """Replaces each drawn formula with a placeholder as wide as its picture. Others stay as they were written."""
         if not any(span.style & TextStyle.MATH for span in spans):
             return tuple(spans)
         found: list[StyledSpan] = []
@@ -230,7 +231,7 @@ class TextBox(LayoutBox):
         return [build_format_range(at, 1, spacing_format(formula.width - space)) for at, formula, _ in self._formulas]
 
     def _formula_rect(self, at: int, formula: FormulaPicture) -> QRectF:
-        """With its line on the line of the words."""
+        """Returns the rectangle of a formula, on the baseline of the text."""
         caret, metrics = self.caret_rect(at), QFontMetricsF(self._font)
         base = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
         return QRectF(caret.x(), base - formula.height + formula.depth, formula.width, formula.height)
@@ -252,7 +253,7 @@ class TextBox(LayoutBox):
         painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, marker)
 
     def _hot_spots_of_link(self, start: int, span: StyledSpan) -> list[HotSpot]:
-        """One hot place for each line the link stands on."""
+        """Returns one hot spot for each line of the link."""
         found: list[HotSpot] = []
         end = start + utf16_length(span.text)
         first = self._layout.lineForTextPosition(start)
@@ -282,7 +283,7 @@ def _spans_with_starts(spans: Sequence[StyledSpan]) -> Iterable[tuple[int, Style
 
 
 def utf16_length(text: str) -> int:
-    """Qt counts in UTF-16, and so do all offsets into the text of a box."""
+    """Returns the length in UTF-16 units, which Qt and all offsets into a box's text use."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
 
 
@@ -315,7 +316,7 @@ class RuleBox(LayoutBox):
 
 
 class PictureBox(LayoutBox):
-    """A picture from the cache, small; a click does `act`."""
+    """A small picture from the cache. A click runs `act`."""
 
     def __init__(
         self,
@@ -346,7 +347,7 @@ class PictureBox(LayoutBox):
 
 
 class ActionLineBox(LayoutBox):
-    """A line to click: show more, open, close."""
+    """A line to click, which shows more, opens or closes something."""
 
     def __init__(self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, gap: float) -> None:
         super().__init__(ink, width, gap=gap)

@@ -1,6 +1,6 @@
-"""Boxes below one another and the text that runs through them.
+"""A stack of boxes and the text that runs through them.
 
-Offsets count the boxes' texts, one after another, with one for the line end between two.
+Offsets run through the boxes' texts, one after another, with one for the line end between two.
 """
 
 import time
@@ -35,7 +35,7 @@ class BoxStack:
 
     @property
     def bottom_edge(self) -> float:
-        """Where the last box ends, and the space below it."""
+        """The bottom of the last box with the space below it."""
         return self._bottom + 2 * self._pad[1]
 
     @property
@@ -63,7 +63,7 @@ class BoxStack:
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
     ) -> None:
-        """Draws what lies between `top` and `bottom`. The painter's origin is the stack's."""
+        """Draws what is between `top` and `bottom`. The painter's origin is the stack's."""
         painter.translate(*self._pad)
         for number in self._box_numbers_between(top, bottom):
             box = self.boxes[number]
@@ -78,7 +78,7 @@ class BoxStack:
         painter.translate(-self._pad[0], -self._pad[1])
 
     def pieces_with_top_and_height(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
-        """What is drawn between `top` and `bottom`, with the space above: what, where, and how high."""
+        """Yields each drawn piece between `top` and `bottom` with its top and height, including the space above it."""
         for number in self._box_numbers_between(top, bottom):
             box = self.boxes[number]
             yield box, self._tops[number] + self._pad[1] - box.gap, box.gap + box.height
@@ -88,7 +88,7 @@ class BoxStack:
         return range(first, bisect_right(self._tops, bottom - self._pad[1]))
 
     def nearest_box_and_inner_place(self, place: QPointF) -> tuple[int, QPointF]:
-        """The box nearest to a place, and the place as that box sees it."""
+        """Returns the box nearest to a place, and the place in that box's coordinates."""
         inner = place - QPointF(*self._pad)
         number = min(max(bisect_right(self._tops, inner.y()) - 1, 0), max(0, len(self.boxes) - 1))
         if not self.boxes:
@@ -114,7 +114,6 @@ class BoxStack:
         return inner.translated(self.boxes[number].left + self._pad[0], self._tops[number] + self._pad[1])
 
     def word_or_paragraph_at(self, offset: int, *, paragraph: bool) -> tuple[int, int]:
-        """From where to where the word, or the paragraph, at an offset goes."""
         number = self.box_index_of_offset(offset)
         if number < 0:
             return offset, offset
@@ -131,7 +130,7 @@ class BoxStack:
         return hot, hot.place.translated(box.left + self._pad[0], self._tops[spot.box] + self._pad[1])
 
     def find_starts_and_lengths(self, lowercase_needle: str) -> tuple[tuple[int, int], ...]:
-        """Where a text (in small letters) stands in this item."""
+        """Finds all places of a lower-case text in this item."""
         places: list[tuple[int, int]] = []
         size = utf16_length(lowercase_needle)
         for start, box in zip(self._starts, self.boxes, strict=True):
@@ -153,7 +152,6 @@ class BoxStack:
         return "\n".join(lines)
 
     def colour_code_boxes_and_report_change(self, deadline: float) -> bool:
-        """Colours code until the time `deadline`. Returns whether something looks different."""
         changed = False
         for box in self.boxes:
             if isinstance(box, CodeBox) and box.needs_colours:

@@ -14,8 +14,8 @@ _DASHES = [1.75, 1.0]
 
 
 class ToolCallBox(LayoutBox):
-    """Dot, words, chips, and how it went at the right. A click on the line does
-    `toggle`; on the words at the right, `right`, or what the line wants there.
+    """A dot, words, chips, and the outcome at the right. A click on the line runs `toggle`; a click
+    on the outcome runs `right`, or the action of the call line.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ToolCallBox(LayoutBox):
         self._place_words_chips_and_hot_spots(toggle)
 
     def update_call_line(self, line: ToolCallLine) -> None:
-        """The same call a moment later: only the words at the right have changed."""
+        """Updates a call, of which only the words at the right have changed."""
         self._line = line
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
@@ -77,7 +77,7 @@ class ToolCallBox(LayoutBox):
         painter.drawText(self._words, _MIDDLE, shown)
 
     def _place_words_chips_and_hot_spots(self, toggle: BoxAction) -> None:
-        """Chips keep their width, the words give way, the figure at the right is never touched."""
+        """Places chips and words. Chips keep their width, words are shortened, the figure is always complete."""
         ink, line = self.ink, self._line
         pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)
         least = ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0
@@ -104,7 +104,7 @@ class ToolCallBox(LayoutBox):
 
 
 class FoldLineBox(LayoutBox):
-    """What a fold or a turn did, across the page, where it happened, and `link`, which leads to it. `undone`: it says so."""
+    """A line across the chat that says what a fold or a turn did, with a `link` to it. `undone`: it was undone."""
 
     def __init__(
         self, ink: DrawingStyle, width: float, words: str, link: str, act: BoxAction, *, undone: bool = False
@@ -147,7 +147,7 @@ class FoldLineBox(LayoutBox):
 
 
 class ExpandableHeaderBox(LayoutBox):
-    """A quiet line with an arrow: reasoning, a plan, what was set aside."""
+    """A line with an arrow that opens a section: reasoning, a plan, rewound items."""
 
     def __init__(
         self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, opened: bool, gap: float = 0.0
@@ -211,7 +211,7 @@ def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyl
 
 
 def draw_status_dot(painter: QPainter, place: QRectF, look: CallStatus, ink: DrawingStyle) -> None:
-    """Filled: done. Dashed ring: cached and recallable. Amber: it waits for the user. The word beside it says the same."""
+    """Draws a dot. Filled: done. Dashed ring: cached. Amber: waits for the user. Words beside it say the same."""
     colours: dict[CallStatus, QColor] = {
         CallStatus.FAILED: ink.token_colour("danger"),
         CallStatus.REFUSED: ink.token_colour("faint"),

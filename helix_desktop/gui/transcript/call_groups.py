@@ -6,12 +6,12 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-SMALLEST = 3  # At least this many finished calls in a row are shown as one line.
+SMALLEST = 3  # Finished calls are collapsed into one line if there are at least this many in a row.
 
 
 @dataclass(slots=True)
 class CallGroup:
-    """The calls from `first` to `last`, and the reasoning between them. `seconds`: of the calls."""
+    """The calls from `first` to `last`, with the reasoning between them. `seconds`: the calls' total duration."""
 
     first: int
     last: int
@@ -23,17 +23,17 @@ class CallGroup:
 
     @property
     def is_collapsible(self) -> bool:
-        """Whether enough calls are done to collapse the group into a line."""
+        """Whether enough calls are finished to collapse the group into a line."""
         return self.done >= SMALLEST
 
     def hides_item(self, index: int) -> bool:
-        """Whether a collapsed group hides the item; the first one has the group's line and stays."""
+        """Whether a collapsed group hides the item. The first item stays visible with the group's line."""
         return self.is_collapsible and not self.opened and index != self.first and index in self.collapsible_items
 
 
 @dataclass(slots=True)
 class CallGroups:
-    """Only the last group grows. Methods return the items that must be drawn again."""
+    """Only the last group can grow. Methods return the items that must be redrawn."""
 
     all: list[CallGroup] = field(default_factory=list)
     _firsts: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a user can request in the chat, as values; the window carries them out."""
+"""What a user can request in the chat, as values. The window carries them out."""
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, FoldKind, Stored
@@ -7,7 +7,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecallEntry:
-    """Put an entry, or its lines from the first to the last of `lines`, into the next message."""
+    """Recall an entry, or its lines from the first to the last of `lines`, into the next message."""
 
     digest: Digest
     lines: tuple[int, int] | None = None
@@ -31,7 +31,7 @@ class OpenFold:
 
 @dataclass(frozen=True, slots=True)
 class OpenChanges:
-    """What a turn did to files; `seq` is a fact of it. `path`: one of the files."""
+    """Show what a turn did to files. `seq` is a fact of the turn, `path` one of the files."""
 
     seq: int
     path: str = ""
@@ -44,7 +44,7 @@ class OpenConversation:
 
 @dataclass(frozen=True, slots=True)
 class OpenSubAgent:
-    """The conversation a call that still runs has begun."""
+    """Open the conversation that a running call started."""
 
     call: str
 
@@ -57,7 +57,7 @@ class ShowInChat:
 
 @dataclass(frozen=True, slots=True)
 class OpenLink:
-    """The user has seen the address and said yes."""
+    """Open a link whose address the user has seen and accepted."""
 
     address: str
 
@@ -74,36 +74,36 @@ class RegenerateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChooseAnswer:
-    """Another answer to the same message: the one that ends with the fact `end`."""
+    """Show another answer to the same message: the one that ends with the fact `end`."""
 
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShowRequest:
-    """What the model was sent for the reply `seq`."""
+    """Show the request for the reply `seq`."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class ContinueTurn:
-    """Take the turn up again where it failed."""
+    """Continue the turn where it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryModelNow:
-    """Do not wait any longer before the model is asked again."""
+    """Ask the model again without waiting any longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenKeySettings:
-    """Where a provider's key is set."""
+    """Open the settings with the provider's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenModelChooser:
-    """Another model, from the list of all."""
+    """Open the list of all models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +128,14 @@ class UnpinPart:
 
 @dataclass(frozen=True, slots=True)
 class AskToFold:
-    """A fold that a model writes is wanted: asked first, with its price."""
+    """Fold with a model, after a question with the price."""
 
     kind: FoldKind = FoldKind.HANDOVER
 
 
 @dataclass(frozen=True, slots=True)
 class SetModelPrice:
-    """The price of the main model, which is not known."""
+    """Set the unknown price of the main model."""
 
 
 ChatIntent = (

@@ -1,6 +1,7 @@
-"""Code, output and differences on their soft surface: not wrapped, scrolled sideways, coloured, copied with one click.
+"""Code, output and differences on their soft surface: not wrapped, scrolled sideways, coloured,
+copied with one click.
 
-Only so many lines are laid out; the rest is a click away. A line of a megabyte is shown to its first characters.
+Only a limited number of lines is laid out; a click shows the rest. A line of a megabyte is cut.
 """
 
 import time
@@ -25,9 +26,9 @@ _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 
 class CodeBox(basic_boxes.LayoutBox):
-    """Shows code. `whole` is what the copy button copies. `more` is the key under which more lines
-    are opened, and `lines` of them are open. Text of up to `at_once` characters is coloured
-    immediately, longer text by `colour_code_and_report_completion`. `label` is the heading above it.
+    """Shows code. `whole` is what the copy button copies, `more` the key under which `lines` more
+    are open. Text of up to `at_once` characters is coloured immediately, longer text by
+    `colour_code_and_report_completion`. `label` is the heading.
     """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
@@ -74,7 +75,6 @@ class CodeBox(basic_boxes.LayoutBox):
         return self._runs is not None
 
     def colour_code_and_report_completion(self, deadline: float) -> bool:
-        """Colours code until the time `deadline`. Returns True when all of it is coloured."""
         if self._runs is None:
             return False
         for run in self._runs:
@@ -115,7 +115,7 @@ class CodeBox(basic_boxes.LayoutBox):
                 self._draw_copy_button_or_more_line(painter, hot)
 
     def scroll_sideways(self, pixels: float) -> bool:
-        """Sideways; False when there is nothing to scroll to."""
+        """Scrolls sideways. Returns False if there is nothing to scroll to."""
         wanted = min(max(self.scrolled + pixels, 0.0), self._overflow_width)
         moved = wanted != self.scrolled
         self.scrolled = wanted
@@ -126,7 +126,6 @@ class CodeBox(basic_boxes.LayoutBox):
         return max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
 
     def _draw_horizontal_scroll_bar(self, painter: QPainter) -> None:
-        """That there is more sideways, and where this is in it."""
         px = self.ink.scaled_pixels
         room = self.width - px(16)
         length = max(room * self.width / (self.width + self._overflow_width), px(24))

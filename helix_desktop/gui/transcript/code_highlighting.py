@@ -1,7 +1,7 @@
-"""Colours for code, from Pygments, in slices: a generator that can be left at any moment and gone on with later.
+"""Colours code with Pygments, by a generator that can be paused at any time and continued later.
 
-Text that Pygments could take long over (one with very long lines, or very much of it) keeps the
-plain colour. Pygments is imported with the first code there is: an empty window needs none of it.
+Text that could take Pygments long, because it is long or has very long lines, keeps the plain
+colour. Pygments is imported with the first code, because an empty window does not need it.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _PLAIN = frozenset({"", "text", "plain", "plaintext", "txt", "console", "output"
 
 
 def highlight_code(text: str, language: str) -> Iterator[Run]:
-    """The coloured runs of `text`, in order. `language`: a name after a fence, or a file's name."""
+    """Yields the coloured runs of `text`, in order. `language` is the name after a fence, or a file's name."""
     found = find_lexer(language)
     if found is None or len(text) > MOST or any(len(line) > LONGEST_LINE for line in text.split("\n")):
         return
@@ -39,7 +39,7 @@ def highlight_code(text: str, language: str) -> Iterator[Run]:
 
 
 def highlight_language_of(file_name: str, media_type: str = "") -> str:
-    """What to highlight a file as; empty when that is not known."""
+    """Returns the language of a file. Empty if it is unknown."""
     if media_type == "application/json":
         return "json"
     name = file_name.rpartition("/")[2]
@@ -55,7 +55,7 @@ def highlight_language_of(file_name: str, media_type: str = "") -> str:
 
 @lru_cache(maxsize=64)
 def find_lexer(language: str) -> "Lexer | None":
-    """What reads a language; None: nothing does. Making one takes up to 40 ms."""
+    """Returns a lexer for a language, or None. Building one takes up to 40 ms."""
     if language in _PLAIN:
         return None
     from pygments.lexers import find_lexer_class_by_name

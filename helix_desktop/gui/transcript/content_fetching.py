@@ -30,14 +30,14 @@ FORMULAS = 1_000
 
 
 class TranscriptContentSource(Protocol):
-    """Where content comes from: the workspace."""
+    """Supplies content, which the workspace holds."""
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]: ...
 
 
 class FetchedTranscriptContent(QObject):
-    """Keeps what was asked for last, and signals when missing contents and formulas are there."""
+    """Keeps the content requested last, and signals when missing content has arrived."""
 
     content_arrived = Signal()
     formulas_drawn = Signal()
@@ -74,7 +74,7 @@ class FetchedTranscriptContent(QObject):
         return None
 
     def get_or_draw_formula(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
-        """A formula as a picture; missing ones are drawn together, off the window's thread."""
+        """Returns a formula as a picture. Missing ones are drawn together, off the window's thread."""
         from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
 
         ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ class FetchedTranscriptContent(QObject):
         return self._trouble.get(digest, "")
 
     def discard_failures_and_subagent_items(self) -> None:
-        """Asks again for what failed, and reads sub-agents' conversations anew."""
+        """Forgets failures and sub-agents' conversations, so that they are fetched again."""
         self._trouble.clear()
         for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
             del self._kept[key]

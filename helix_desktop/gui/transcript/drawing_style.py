@@ -1,4 +1,4 @@
-"""The fonts and formats of a theme, made once, and the marks that lie over a text."""
+"""The fonts and formats of a theme, built once, and the marks over a text."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ CODE_LINE = 1.55
 
 @dataclass(frozen=True, slots=True)
 class TextMarks:
-    """What lies over the text of one box: the selected characters and the places found, one of them the current one."""
+    """The marks over one box's text: the selected characters and the search hits, one of which is the current one."""
 
     selected: tuple[int, int] = (0, 0)
     found: tuple[tuple[int, int], ...] = ()
     current: int = -1
 
     def marks_within(self, start: int, length: int) -> "TextMarks":
-        """The same marks as seen from a piece of the text."""
+        """Returns the marks with offsets relative to a piece of the text."""
         first, last = self.selected
         inside = (min(max(first - start, 0), length), min(max(last - start, 0), length))
         pieces = tuple((at - start, size) for at, size in self.found if start <= at < start + length)
@@ -80,7 +80,6 @@ class DrawingStyle:
         return made
 
     def highlight_ranges(self, runs: Iterable[Run]) -> list[QTextLayout.FormatRange]:
-        """The colours of code, for a text layout."""
         return [build_format_range(start, length, self._highlight_format(name)) for start, length, name in runs]
 
     def _highlight_format(self, name: str) -> QTextCharFormat:
@@ -91,7 +90,7 @@ class DrawingStyle:
         return made
 
     def changed_word_format(self, sign: str) -> QTextCharFormat:
-        """The format of the words of a line that went ("-") or came."""
+        """Returns the format for the words that were removed ("-") or added."""
         ground = QColor(self.token_colour("danger" if sign == "-" else "output"))
         ground.setAlpha(64)
         made = QTextCharFormat()
@@ -100,7 +99,7 @@ class DrawingStyle:
         return made
 
     def overlay_formats(self, marks: TextMarks) -> list[QTextLayout.FormatRange]:
-        """The marks as Qt draws them over a text layout: the selection lies over what is found."""
+        """Returns format ranges for the marks. The selection is drawn over search hits."""
         ranges = []
         for number, (at, size) in enumerate(marks.found):
             name = "found_current" if number == marks.current else "found"
@@ -139,7 +138,6 @@ class DrawingStyle:
         return float(self.scaled_pixels(INDENT) * block.indent + self.scaled_pixels(QUOTE) * block.quote)
 
     def build_code_option(self, mode: QTextOption.WrapMode) -> QTextOption:
-        """How lines of code break."""
         option = QTextOption(Qt.AlignmentFlag.AlignLeft)
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)
         option.setTabStopDistance(4 * self.code_letter_width)
@@ -166,7 +164,7 @@ def build_format_range(start: int, length: int, style: QTextCharFormat) -> QText
 
 
 def spacing_format(by: float) -> QTextCharFormat:
-    """A sign that is wider by so many pixels."""
+    """Returns a format that widens a character by this many pixels."""
     made = QTextCharFormat()
     made.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)
     made.setFontLetterSpacing(by)
@@ -174,7 +172,7 @@ def spacing_format(by: float) -> QTextCharFormat:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether the first letter that has a direction runs from the right."""
+    """Whether the first letter with a direction is written from right to left."""
     if text.isascii():
         return False
     for sign in text[:500]:
@@ -187,7 +185,7 @@ def is_right_to_left(text: str) -> bool:
 
 
 def build_wrap_option(text: str, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> QTextOption:
-    """How lines break. Arabic and Hebrew stand at the right by themselves."""
+    """Returns how lines wrap. Arabic and Hebrew are aligned to the right automatically."""
     option = QTextOption(Qt.AlignmentFlag.AlignRight if is_right_to_left(text) else align)
     option.setTextDirection(Qt.LayoutDirection.LayoutDirectionAuto)
     option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)

@@ -1,4 +1,4 @@
-"""Failures as cards: what happened, why, and buttons that help. Also the pause before a retry."""
+"""Failures as cards: what happened, why, and buttons that help. Also shows the pause before a retry."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ Way = tuple[str, BoxAction]
 
 
 def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
-    """The title of a failure, and what helps, ending with a retry. `cause`: see TurnEnded."""
+    """Returns the title of a failure and the actions that help, ending with a retry. `cause`: see TurnEnded."""
     again: Way = (tr("Try again"), ContinueTurn())
     other: Way = (tr("Choose another model…"), OpenModelChooser())
     cards: dict[str, tuple[str, tuple[Way, ...]]] = {
@@ -36,7 +36,7 @@ def describe_retry_pause(seconds: float) -> str:
 
 
 class FailureCardBox(LayoutBox):
-    """A title, a text and buttons at the right."""
+    """A title, a text, and buttons at the right."""
 
     def __init__(
         self, ink: DrawingStyle, width: float, title: str, words: str, ways: Sequence[Way], *, failed: bool
@@ -57,7 +57,7 @@ class FailureCardBox(LayoutBox):
         self.height = 2 * self._pad + max(inner, ink.scaled_pixels(30) if ways else 0)
 
     def update_card_title(self, title: str) -> bool:
-        """Sets another title; whether it differs from the last one."""
+        """Sets the title. Returns whether it differs from the last one."""
         changed, self._title = title != self._title, title
         return changed
 

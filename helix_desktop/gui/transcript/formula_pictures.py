@@ -1,4 +1,4 @@
-"""Formulas as pictures: LaTeX laid out by ziamath, offline, in a process with limits. What cannot be drawn is shown as it was written."""
+"""Draws formulas with ziamath, in a process with limits. What cannot be drawn is shown as its source."""
 
 import asyncio
 import importlib.util
@@ -30,7 +30,7 @@ _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 
 @dataclass(frozen=True, slots=True)
 class FormulaRequest:
-    """A formula as it should look. `size`: letter size in pixels; `ratio`: device pixels per pixel."""
+    """A formula and its look. `size`: the size of letters in pixels; `ratio`: device pixels per pixel."""
 
     latex: str
     display: bool
@@ -74,7 +74,7 @@ async def _start_formula_process() -> starter.Process:
 async def _ask_formula_process(
     process: starter.Process, wanted: FormulaRequest, seconds: float
 ) -> dict[str, Any] | None:
-    """What the process says of it; None where it has ended or does not answer."""
+    """Returns what the process answered, or None if it ended or did not answer in time."""
     asked = {"latex": wanted.latex, "size": wanted.size, "colour": wanted.colour, "display": wanted.display}
     if process.stdin is None or process.stdout is None:
         return None

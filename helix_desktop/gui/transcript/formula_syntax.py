@@ -1,6 +1,8 @@
-"""Formulas in Markdown, between dollars or backslashed brackets, taken out before the parser sees their backslashes.
+"""Formulas in Markdown, between dollars or backslashed brackets, removed before the parser
+interprets their backslashes.
 
-A single dollar sign is money or a variable far more often than a formula: what stands between two of them must look like one.
+A single dollar sign is money or a variable far more often than a formula, so the text between two of
+them must look like a formula.
 """
 
 import re
@@ -16,7 +18,7 @@ _FARTHEST = 4_000
 
 
 def add_formula_syntax(parser: MarkdownIt) -> MarkdownIt:
-    """A parser that knows them: tokens `math_inline` and `math_block`."""
+    """Adds the tokens `math_inline` and `math_block` to a parser."""
     parser.inline.ruler.before("escape", "math", _parse_inline_formula)
     parser.block.ruler.before(
         "fence", "math", _parse_formula_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}

@@ -1,9 +1,10 @@
-"""Lays out formulas it is sent, in a process that ends by itself when one takes too long. A script.
+"""Lays out formulas in a process that ends when one of them takes too long. A script.
 
     formula_worker.py FOLDERS      folders with the libraries, if any are needed
 
-On standard input a line of JSON for each formula (`latex`, `size`, `colour`, `display`); on standard output a line of JSON with `svg` and `depth`,
-or `{}` where it is no formula. Each level of nesting doubles the work of the library, which cannot be interrupted: the system ends the process.
+Standard input has a line of JSON for each formula (`latex`, `size`, `colour`, `display`); standard
+output has a line of JSON with `svg` and `depth`, or `{}` for an invalid formula. Each level of
+nesting doubles the work of the library, which cannot be interrupted, so the system ends the process.
 """
 
 import json

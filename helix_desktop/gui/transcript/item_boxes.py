@@ -40,7 +40,7 @@ LONGEST_ARGUMENTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class BoxBuildRequest:
-    """What is to be laid out: an item of a page, or, of an answer, its chunks from `start` on."""
+    """What to lay out: an item of a page, or the chunks of an answer from `start` on."""
 
     page: LayoutContext
     index: int
@@ -49,7 +49,7 @@ class BoxBuildRequest:
 
 
 def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterator[LayoutBox]:
-    """The boxes of an item, from the top. `start`: only those of the chunks from there on."""
+    """Yields the boxes of an item, from the top, or only those of the chunks from `start` on."""
     item = page.items.all[index]
     return _MAKERS[item.kind](BoxBuildRequest(page, index, item, start))
 
@@ -57,7 +57,7 @@ def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterato
 def _build_markdown_boxes(
     page: LayoutContext, item: TranscriptItem, start: int, limit: int, *, breaks: bool = False
 ) -> Iterator[LayoutBox]:
-    """Markdown as boxes. `limit` is how much is shown without being asked."""
+    """Yields Markdown as boxes. `limit` is how much is shown before the user asks for more."""
 
     def find_formula_picture(latex: str, display: bool) -> basic_boxes.FormulaPicture | None:  # noqa: FBT001
         size = page.ink.theme.text_zoom * (17 if display else 15)
@@ -150,14 +150,14 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
 
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    """The line of a group, on its first item, which follows it where that is to be seen."""
+    """Yields the line of a group, on its first item. The item follows if it is visible."""
     if (group := at.page.items.groups.group_headed_by(at.index)) is not None:
         act = ToggleSection(at.page.section_key("group", at.index))
         yield ExpandableHeaderBox(at.page.ink, at.page.width, describe_call_group(group), act, opened=group.opened)
 
 
 def describe_call_group(group: CallGroup) -> str:
-    """`7 tool calls · 12 s`, and what did not go well."""
+    """Describes a group, as in `7 tool calls · 12 s`, with what failed."""
     words = [format_count(group.done + group.failed, "{n} tool call", "{n} tool calls")]
     if group.seconds >= 0.1:
         words.append(format_duration(group.seconds))
@@ -280,7 +280,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
 
 
 def _indent_long_call_arguments(text: str) -> str:
-    """The arguments as indented JSON; empty if the line of the call shows all of them."""
+    """Returns the arguments as indented JSON. Empty if the call's line shows all of them."""
     if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""
     if len(text) > LONGEST_ARGUMENTS:

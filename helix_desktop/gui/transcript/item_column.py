@@ -1,7 +1,8 @@
-"""The column of items: where each stands, which are laid out, and how the view stays still while heights are corrected.
+"""The column of items: their places, their layouts, and a view that stays still while heights are
+corrected.
 
-Heights are guessed until an item is seen. `lay_out_visible` lays out what is in sight, as far as the
-time allows, and returns where the view has to stand so that what the reader looks at does not move.
+Heights are estimated until an item is seen. `lay_out_visible` lays out the visible items within the
+time limit, and returns the scroll position at which what the reader looks at does not move.
 """
 
 import time
@@ -42,7 +43,7 @@ DrawnPlaces = dict[object, tuple[int, float, float]]
 
 
 def compute_scroll_and_redraw(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
-    """By how far most of what was drawn has moved, and the stretches to draw again; None if all must be drawn again."""
+    """Returns how far most drawn pieces moved and what to redraw, or None if everything must be redrawn."""
     shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
     if not shifts:
         return None
@@ -65,7 +66,7 @@ class ItemColumn:
         self.heights = ItemHeights(self._estimate_heights(0))
 
     def set_style_and_width(self, ink: DrawingStyle, width: float) -> None:
-        """Another theme or another width: heights known so far are good guesses."""
+        """Sets another theme or width. The old heights become estimates."""
         self.page.ink, self.page.width = ink, width
         self._laid.clear()
 
@@ -83,7 +84,6 @@ class ItemColumn:
             del self._laid[index]
 
     def toggle_section(self, act: ToggleSection) -> None:
-        """Open or close what a line stands for: rewound items, a group of calls, or part of an item."""
         items, opened = self.page.items, self.page.section_amounts
         if act.key[-2:-1] in (("rewound",), ("group",)):
             change = items.toggle_rewound_items if act.key[-2] == "rewound" else items.toggle_call_group
@@ -104,7 +104,7 @@ class ItemColumn:
         return self.heights.total_height_before(index) + self.gap_above(index)
 
     def scroll_value_of_fact(self, seq: int, below: int) -> int | None:
-        """The scroll value so far below the top of a fact; None if the chat does not show it."""
+        """Returns the scroll value `below` pixels under the top of a fact, or None if the chat does not show it."""
         index = self.page.items.item_of_fact(seq)
         return self.heights.total_height_before(index) + below if seq and index >= 0 else None
 
@@ -112,7 +112,7 @@ class ItemColumn:
         return self._laid.get(index)
 
     def gap_above(self, index: int) -> int:
-        """The space above an item; lines of tools stand close together."""
+        """Returns the space above an item. Lines of tools are close together."""
         before = self._visible_item_above(index)
         if before < 0:
             return self.page.ink.scaled_pixels(TOP)
@@ -121,7 +121,7 @@ class ItemColumn:
         return self.page.ink.scaled_pixels(CLOSE if tight else BETWEEN)
 
     def _visible_item_above(self, index: int) -> int:
-        """The item in sight above this one; -1 where it is the first."""
+        """Returns the nearest visible item above this one, or -1."""
         if index > 0 and self.heights[index - 1]:
             return index - 1
         top = self.heights.total_height_before(index)
@@ -144,7 +144,7 @@ class ItemColumn:
         return found
 
     def lay_out_fully(self, index: int) -> ItemLayout:
-        """An item laid out to its end, however long that takes: for selecting and finding."""
+        """Lays out an item completely, however long that takes, for selecting and finding."""
         laid = self._ensure_item_layout(index)
         if not laid.lay_out_slice(time.perf_counter() + 60):
             raise RuntimeError("laying out one item took more than a minute")
@@ -152,9 +152,11 @@ class ItemColumn:
         return laid
 
     def lay_out_visible(self, y: int, height: int, deadline: float, *, anchor: int = -1) -> tuple[int, bool]:
-        """Lay out what is in sight. Returns the new place of the view, and whether all of it is laid out.
+        """Lays out the visible items. Returns the new scroll position, and whether everything
+        visible is laid out.
 
-        `anchor` is the item that must not move; by default one the reader looks at already. What stands at `y` comes first.
+        `anchor` is the item that must not move, by default one that was visible already. What is at
+        `y` is laid out first.
         """
         anchor = anchor if anchor >= 0 else self._find_anchor_item(y, height)
         above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
@@ -178,7 +180,7 @@ class ItemColumn:
         return y, complete
 
     def lay_out_end(self, height: int, deadline: float) -> tuple[int, bool]:
-        """Lay out from the last item upwards, so that the end is right at once; returns what `lay_out_visible` does."""
+        """Lays out from the last item upwards, so that the end is right at once. See `lay_out_visible`."""
         for _ in range(8):
             before = self.total_height
             _, complete = self.lay_out_visible(max(0, before - height), height, deadline)
@@ -187,7 +189,7 @@ class ItemColumn:
         return max(0, self.total_height - height), complete
 
     def lay_out_nearby(self, y: int, height: int, deadline: float) -> tuple[int, bool]:
-        """Lay out a screen more below and above. Returns the new place of the view, and whether there is nothing to do."""
+        """Lays out one more screen below and above. Returns the scroll position, and whether all is done."""
         anchor = self._find_anchor_item(y, height)
         above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
         for index in (
@@ -208,7 +210,7 @@ class ItemColumn:
         return laid is not None and laid.done
 
     def _find_anchor_item(self, y: int, height: int) -> int:
-        """The first item in sight whose height is known; else the first in sight."""
+        """Returns the first visible item with a known height, or else the first visible one."""
         first = -1
         for index in self.visible_items(y, height):
             first = index if first < 0 else first
@@ -246,7 +248,7 @@ class ItemColumn:
             self._laid[index] = ItemLayout(self.page, index, laid.current_height)
 
     def _replace_last_items(self, first_replaced: int) -> None:
-        """Replaces live items by their facts. An answer with the same words keeps its layout."""
+        """Replaces live items by those of their facts. An answer with the same words keeps its layout."""
         old = [self._laid.pop(index) for index in sorted(self._laid) if index >= first_replaced]
         self.heights.truncate_items(first_replaced)
         for height in self._estimate_heights(first_replaced):
@@ -259,7 +261,7 @@ class ItemColumn:
                 self._record_item_height(index, same)
 
     def _estimate_heights(self, start: int) -> list[int]:
-        """Heights before anything is laid out: by the length of the text."""
+        """Estimates heights by the length of the text, before anything is laid out."""
         items = self.page.items.all
         between = self.page.ink.scaled_pixels(BETWEEN)
         zoom = self.page.ink.theme.text_zoom

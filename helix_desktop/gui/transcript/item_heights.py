@@ -1,6 +1,6 @@
-"""The heights of a long column of items, with the place of any of them in O(log n).
+"""The heights of a long column of items, which finds the place of any item in O(log n).
 
-Heights are whole pixels. An item that is hidden has the height 0 and is never found by its place.
+Heights are whole pixels. A hidden item has the height 0 and is never found by its place.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from helix_desktop.engine.state.fenwick_tree import FenwickTree
 
 
 class ItemHeights:
-    """`total_height_before(i)` is the top of item i; `item_covering(y)` covers y."""
+    """`total_height_before(i)` is the top of item i. `item_covering(y)` is the item at y."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:
         self._heights = list(heights)
@@ -42,7 +42,7 @@ class ItemHeights:
         self._sums.truncate_numbers(length)
 
     def item_covering(self, y: int) -> int:
-        """The item that covers `y`; the first or the last one outside. -1 without items."""
+        """Returns the item that covers `y`, or the first or last one if `y` is outside. -1 without items."""
         place = self._sums.last_position_within(max(0, y))
         return self._last_visible_item() if place >= len(self._heights) else place
 

@@ -1,4 +1,4 @@
-"""The layout of one item, built in slices; a growing answer keeps the layout it has."""
+"""The layout of one item, built in slices. A growing answer keeps its existing layout."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
 class ItemLayout(BoxStack):
-    """`current_height` is right for what is laid out and a guess for the rest, until `done`."""
+    """`current_height` is exact for what is laid out and an estimate for the rest, until `done`."""
 
     def __init__(self, page: LayoutContext, index: int, guess: int) -> None:
         self.item: TranscriptItem = page.items.all[index]
@@ -48,7 +48,7 @@ class ItemLayout(BoxStack):
         return self.done
 
     def extend_answer_layout(self, index: int) -> None:
-        """The answer has become longer: all but its last chunk stays as it is."""
+        """Lays out the end of an answer that has grown. All but its last chunk stays as it is."""
         self.item = self._page.items.all[index]
         start = max((box.chunk_start for box in self.boxes if not box.is_table_continuation), default=-1)
         while (
@@ -111,7 +111,7 @@ class ItemLayout(BoxStack):
         return chosen
 
     def _laid_out_chunks(self) -> list[tuple[int, int, int, int]]:
-        """Each chunk: its start in the source, its first and last offset, its end in the source."""
+        """Returns for each chunk its start in the source, its first and last offset, and its end in the source."""
         found: list[tuple[int, int, int, int]] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
             end = start + utf16_length(box.text)

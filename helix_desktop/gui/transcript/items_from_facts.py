@@ -1,9 +1,10 @@
 """Turns facts, and the events of a running session, into the items of the chat, in order. Plain
 Python, one step for each fact.
 
-The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: the
-reply that is being written (live items) is replaced by its fact. What was rewound is hidden, not
-removed. Which folds and pins hold, and what a rewind left behind, is the history's to say.
+The chat mirrors the journal, so items are only appended and changed in place. The exceptions are at
+the end: the reply that is being written (live items) is replaced by its fact. Rewound items are
+hidden, not removed. The history decides which folds and pins are in force and what a rewind left
+behind.
 """
 
 import gc
@@ -35,7 +36,7 @@ _NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item. It is la
 
 @dataclass(slots=True)
 class TranscriptItems:
-    """One conversation's items. Only the methods change `all`. A missing history is built."""
+    """One conversation's items. Only its methods change `all`. A missing history is built."""
 
     history: ConversationState = field(default_factory=ConversationState)
     all: list[TranscriptItem] = field(default_factory=list)
@@ -63,7 +64,7 @@ class TranscriptItems:
     # The ranges of hidden items, or None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes so far, by fact number.
+    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes until now.
     _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # Keyed by the turn's last fact.
     _undone_changes: set[int] = field(default_factory=set)
 
@@ -90,7 +91,7 @@ class TranscriptItems:
                 yield
 
     def show_session_event(self, event: session_events.Event, now: float) -> ItemChanges | None:
-        """None for an event that the chat does not show."""
+        """Applies an event. Returns None for one that the chat does not show."""
         change: ItemChanges | None = None
         match event:
             case session_events.FactAppended(recorded):
@@ -135,7 +136,6 @@ class TranscriptItems:
         return ItemChanges(len(self.all))
 
     def build_changes(self, changed: Iterable[int]) -> ItemChanges:
-        """Of items that look different, where none is new."""
         return ItemChanges(len(self.all), frozenset(changed))
 
     def set_run_state(self, running: ConversationActivity) -> ItemChanges:
@@ -143,7 +143,7 @@ class TranscriptItems:
         return self.build_changes((*self.calls.open_items, *self._latest_failure_item()))
 
     def toggle_rewound_items(self, index: int) -> ItemChanges:
-        """Show or hide again what the rewind at `index` has set aside."""
+        """Shows or hides the items that the rewind at `index` removed."""
         self._opened ^= {self.all[index].fact_seq}
         self._hidden_ranges = None
         return ItemChanges(len(self.all), frozenset({index}), is_visibility_changed=True)
@@ -154,7 +154,6 @@ class TranscriptItems:
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
     def reveal_hidden_item(self, index: int) -> ItemChanges | None:
-        """Open the group and the rewinds that hide an item somebody wants to see."""
         rewinds = frozenset[int]()
         if self.is_hidden_as_replaced(index):
             later = (at for at in range(index + 1, len(self.all)) if self.all[at].kind is TranscriptItemKind.REWOUND)
@@ -168,11 +167,10 @@ class TranscriptItems:
         return ItemChanges(len(self.all), rewinds, is_visibility_changed=True)
 
     def is_item_hidden(self, index: int) -> bool:
-        """Whether an item is set aside, or its group is collapsed."""
         return self.groups.is_in_collapsed_group(index) or self.is_hidden_as_replaced(index)
 
     def answer_choice_of(self, index: int) -> AnswerChoice:
-        """Which of how many answers to one message the item at `index` belongs to."""
+        """Returns which of several answers to a message the item at `index` belongs to."""
         for at in range(index, max(-1, index - FARTHEST), -1):
             item = self.all[at]
             if item.kind is TranscriptItemKind.USER and not self.is_hidden_as_replaced(at):
@@ -180,7 +178,7 @@ class TranscriptItems:
         return AnswerChoice()
 
     def writer_of_answer(self, index: int) -> str:
-        """Who gave the answer at `index`: a connected agent, another program, or a model."""
+        """Returns who wrote the answer at `index`: a connected agent, another program, or a model."""
         item = self.all[index]
         at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
         started = self._starts[at - 1].fact if at else None
@@ -189,12 +187,12 @@ class TranscriptItems:
         return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 
     def is_hidden_as_replaced(self, index: int) -> bool:
-        """Whether a rewind, or an answer that took its place, hides an item."""
+        """Whether an item was rewound or replaced by another answer."""
         at = bisect_right(self.hidden_item_ranges(), (index, len(self.all))) - 1
         return at >= 0 and self.hidden_item_ranges()[at][1] >= index
 
     def rewound_range_of(self, index: int) -> tuple[int, int, bool]:
-        """First and last item that the rewind at `index` set aside, and whether they are shown."""
+        """Returns the first and last item that the rewind at `index` removed, and whether they are shown."""
         item = self.all[index]
         to = item.source_fact.to if isinstance(item.source_fact, facts.Rewound) else item.fact_seq
         return bisect_right(self._seqs, to), index - 1, item.fact_seq in self._opened
@@ -209,7 +207,7 @@ class TranscriptItems:
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, current_seq: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """The ranges of facts after `after` that are neither on the path to `current_seq` nor opened."""
+        """Yields ranges of facts after `after` that are neither on the path to `current_seq` nor opened."""
         end = 0
         for first, last in self.history.record.runs_leading_to(current_seq):
             begin = max(end, after) + 1
@@ -220,7 +218,7 @@ class TranscriptItems:
             end = last
 
     def _item_ranges_of_replaced_replies(self) -> Iterator[tuple[int, int]]:
-        """The items of replies asked for again, unless a rewind goes back to between the two."""
+        """Yields the items of replaced replies, unless a rewind leads back to a fact between the two."""
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
             if other > self.newest_seq or is_on_path(way, other) or not is_on_path(way, seq):
@@ -236,7 +234,7 @@ class TranscriptItems:
         return max(first - 1, 0) if len(self.all) else -1
 
     def item_of_fold(self, fold: str) -> int:
-        """The item of a fold, or of the call it belongs to; -1 if it is not shown."""
+        """Returns the item of a fold, or of its call, or -1 if it is not shown."""
         if fold in self._fold_items:
             return self._fold_items[fold]
         folded = self._folds.get(fold)
@@ -282,11 +280,11 @@ class TranscriptItems:
 
     @property
     def retry_wait_item(self) -> int:
-        """The line that says how long the client still waits; -1 while it does not."""
+        """Returns the line with the time until the retry, or -1 if none is pending."""
         return len(self.all) - 1 if self.all and self.all[-1].kind is TranscriptItemKind.WAITING else -1
 
     def can_continue_after(self, index: int) -> bool:
-        """Whether the failure at `index` happened last, and nothing works on it."""
+        """Whether the failure at `index` is the last event, and nothing is running."""
         return index == self._error and self.running not in _BUSY
 
     def _latest_failure_item(self) -> tuple[int, ...]:
@@ -409,7 +407,7 @@ class TranscriptItems:
         return [bisect_right(self._seqs, end) - 1 for end in ends]
 
     def is_changes_line_undone(self, item: TranscriptItem) -> bool:
-        """Whether nothing is left of the changes of a turn."""
+        """Whether all changes of a turn have been undone."""
         return self._undone_changes.issuperset(self._changes_of_line.get(item.fact_seq, (0,)))
 
     def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:
@@ -423,13 +421,13 @@ class TranscriptItems:
         return range(len(self.all))
 
     def _remember_excluded_broken_reply(self, recorded: facts.Recorded, fact: facts.Excluded) -> Iterable[int]:
-        """A reply that broke off leaves the view before it is asked for again."""
+        """Remembers a reply that broke off: it leaves the view before it is requested again."""
         if fact.ref == facts.Span(self._last_cut, self._last_cut):
             self._broken_reply_seq = self._last_cut
         return ()
 
     def _hide_broken_reply_replaced_by(self, replacement_seq: int) -> None:
-        """Hides the reply that broke off once its replacement arrives: one answer is read."""
+        """Hides the reply that broke off once its replacement arrives, so that only one answer is shown."""
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
@@ -484,7 +482,7 @@ class TranscriptItems:
         return self.build_changes({index})
 
     def live_call_text(self, index: int) -> tuple[str, str]:
-        """Name and arguments, as far as they have come, of a call that is being written."""
+        """Returns name and arguments, as far as received, of a call that is being written."""
         name, arguments = self._live[index]
         return name, arguments
 
@@ -512,7 +510,7 @@ class TranscriptItems:
         self._live_calls.clear()
 
     def _detach_live_items(self) -> list[TranscriptItem]:
-        """Removes the live items for a moment: a fact that is not their reply goes before them."""
+        """Removes the live items temporarily, so that a fact other than their reply is inserted before them."""
         lifted = self.all[self._live_from :]
         self._truncate_item_list(self._live_from)
         return lifted

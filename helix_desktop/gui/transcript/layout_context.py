@@ -23,7 +23,7 @@ class LayoutContext:
     key_prefix: SectionKey = ()
 
     def section_state(self, *parts: object, default: bool = False) -> tuple[bool, ToggleSection]:
-        """Whether a section is open, and what a click on its line does."""
+        """Returns whether a section is open, and the action of a click on its line."""
         key = self.section_key(*parts)
         return bool(self.section_amounts.get(key, default)), ToggleSection(key)
 
@@ -31,5 +31,4 @@ class LayoutContext:
         return (*self.key_prefix, *parts)
 
     def nested_context(self, items: TranscriptItems, inset: float, prefix: SectionKey) -> "LayoutContext":
-        """A sub-agent's chat inside this one."""
         return LayoutContext(self.ink, self.width - inset, items, self.contents, self.now, self.section_amounts, prefix)

@@ -1,7 +1,8 @@
-"""Markdown to blocks: CommonMark with tables, task lists and struck-out text, as plain values without Qt.
+"""Parses Markdown to blocks: CommonMark with tables, task lists and strikethrough, as plain values
+without Qt.
 
-Mark-up in the text (HTML) is text. A picture is a link to it: nothing is ever loaded because
-a text names it. Text that is too long to be parsed in a frame is shown as it stands.
+HTML in the text is shown literally. A picture becomes a link, because nothing is loaded just because
+a text names it. Text that is too long to parse in a frame is shown as its source.
 """
 
 import re
@@ -36,7 +37,7 @@ class StyledSpan:
 
 @dataclass(frozen=True, slots=True)
 class ParagraphBlock:
-    """`marker`: what precedes a list item's first line. `quote`: how many quotations contain it."""
+    """`marker` precedes a list item's first line. `quote`: the number of quotations that contain the paragraph."""
 
     spans: tuple[StyledSpan, ...]
     heading: int = 0
@@ -55,7 +56,7 @@ class CodeBlock:
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
-    """`aligned` has "left", "right" or "center" for each column. `continues`: the table of the block before goes on."""
+    """`aligned` has "left", "right" or "center" for each column. `continues`: it continues the last table."""
 
     rows: tuple[tuple[tuple[StyledSpan, ...], ...], ...]
     aligned: tuple[str, ...]
@@ -66,7 +67,7 @@ class TableBlock:
 
 @dataclass(frozen=True, slots=True)
 class MathBlock:
-    """A formula on lines of its own, as LaTeX."""
+    """A formula on separate lines, as LaTeX."""
 
     text: str
     indent: int = 0
@@ -93,7 +94,7 @@ _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRU
 
 @cache
 def _build_markdown_parser(*, typed: bool) -> "MarkdownIt":
-    """Imported on first use. `typed`: by a person, so that `# comment` or `a * b` stays as it is."""
+    """Imports the parser on first use. `typed`: a person wrote the text, so `# comment` or `a * b` stays as it is."""
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax
@@ -113,7 +114,7 @@ def find_link_reference_lines(text: str) -> str:
 def parse_markdown_blocks(
     text: str, chunk: MarkdownChunk, link_references: str = "", *, breaks: bool = False
 ) -> tuple[Block, ...]:
-    """The blocks of one chunk of a text. `breaks`: as people write, a line end in a paragraph is one, and what looks like a formula is none."""
+    """Returns the blocks of one chunk. `breaks`: a person typed it, so line ends stay and formulas are text."""
     source = text[chunk.start : chunk.end]
     if chunk.is_fence:
         return (_parse_fence(source),)
@@ -144,14 +145,12 @@ def block_as_plain_text(block: Block) -> str:
 
 
 def backticks_to_code_spans(text: str) -> tuple[StyledSpan, ...]:
-    """A sentence of the program: text between backticks is code, and nothing else is mark-up."""
     pieces = _QUOTED.split(text)
     styles = (TextStyle.PLAIN, TextStyle.CODE)
     return tuple(StyledSpan(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece)
 
 
 def without_backticks(text: str) -> str:
-    """Removes the backticks, where there is only one font."""
     return _QUOTED.sub(r"\1", text)
 
 
@@ -182,7 +181,7 @@ class _OpenList:
 
 @dataclass(slots=True)
 class _MarkdownBlockBuilder:
-    """One pass over the tokens of the parser."""
+    """Builds blocks in one pass over the parser's tokens."""
 
     tokens: "list[Token]"
     soft_break: str
@@ -260,7 +259,7 @@ class _MarkdownBlockBuilder:
 
 
 def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledSpan, ...]:
-    """Runs of one style. A bare address becomes a link to itself."""
+    """Returns runs of one style. A bare address becomes a link to itself."""
     found: list[StyledSpan] = []
     depth = dict.fromkeys(_STYLES, 0)
     links: list[str] = []

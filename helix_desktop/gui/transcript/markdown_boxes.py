@@ -26,10 +26,12 @@ def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords 
     at_once: int = AT_ONCE,
     drawn: FormulaLookup | None = None,
 ) -> Iterator[LayoutBox]:
-    """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
+    """Yields the boxes of a text from the chunk at `start`. Each knows where its chunk begins and
+    ends.
 
-    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. Code of up to `at_once`
-    characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
+    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. Code of up
+    to `at_once` characters is coloured at once. `drawn` returns the pictures of formulas that have
+    been drawn.
     """
 
     def build_block_box(block: markdown_blocks.Block, gap: float) -> LayoutBox:
@@ -76,7 +78,7 @@ def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords 
 def _build_formula_box(
     ink: DrawingStyle, width: float, block: markdown_blocks.MathBlock, gap: float, drawn: FormulaLookup | None
 ) -> LayoutBox:
-    """Its source until it is drawn."""
+    """Returns the picture of a formula, or its source until that is drawn."""
     formula = drawn(block.text, True) if drawn is not None else None
     if formula is not None:
         from helix_desktop.gui.transcript.formula_pictures import FormulaBox

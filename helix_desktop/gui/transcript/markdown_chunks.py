@@ -1,8 +1,8 @@
-"""A Markdown text cut into chunks that can be parsed one by one: paragraphs, lists, tables, fences.
+"""Cuts a Markdown text into chunks that can be parsed separately: paragraphs, lists, tables, fences.
 
-So a long text is parsed and laid out in slices of a few milliseconds, and while one is being
-written only its last chunk is parsed again. A chunk is never cut inside a fence. A list of
-dots is cut between two of its items; what grows past `LONGEST` ends at the next line end.
+So a long text is parsed and laid out in slices of a few milliseconds, and while one is being written
+only its last chunk is parsed again. A chunk is never cut inside a fence. A bulleted list is cut
+between two items; anything longer than `LONGEST` ends at the next line end.
 """
 
 import re
@@ -24,7 +24,7 @@ _DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\
 
 @dataclass(frozen=True, slots=True)
 class MarkdownChunk:
-    """The characters from `start` to `end` of a text. `is_table_continuation`: the rows of a table whose head is in the chunk before."""
+    """The characters from `start` to `end`. `is_table_continuation`: the table's header is in an earlier chunk."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class MarkdownChunk:
 
 
 def split_markdown_chunks(text: str, start: int = 0) -> Iterator[MarkdownChunk]:
-    """The chunks from `start`, which must be 0 or the start of a chunk, in order, without blank lines between them."""
+    """Yields the chunks from `start`, which must be 0 or the start of a chunk, without blank lines between them."""
     position = start
     while position < len(text):
         line_end = _find_line_end(text, position)
@@ -78,7 +78,7 @@ def _is_table_start(text: str, position: int, line_end: int) -> bool:
 
 
 def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[MarkdownChunk]:
-    """At most `TABLE_PIECE` rows each. Later pieces repeat the head, to be parsed alone."""
+    """Yields up to `TABLE_PIECE` rows at a time. Later chunks repeat the header, to be parsed separately."""
     body = _find_line_end(text, line_end)
     head = text[position:body]
     start, end, rows = position, body, 0
@@ -124,7 +124,7 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
 
 
 def _open_fence_after(line: str, opened: str) -> str:
-    """The mark of the fence that is open after this line of a list or a quotation."""
+    """Returns the mark of the fence that is open after this line of a list or a quotation."""
     if (match := _ANY_FENCE.match(line)) is None:
         return opened
     mark = match.group(1)

@@ -1,6 +1,8 @@
-"""What can be done with a message, on a small bar above it: the time, copy, edit, regenerate, the other answers, fork.
+"""A small bar above a message with its time and with buttons: copy, edit, regenerate, other answers,
+fork.
 
-It stands in the gap above the message and takes no room. The pointer over the message shows it, and so does the keyboard on it.
+It is drawn in the gap above the message and takes no extra room. It is shown while the message has
+the pointer or the focus.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,7 @@ _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 @dataclass(frozen=True, slots=True)
 class HoverBarButton:
-    """`icon`: a picture's name. Without one, `symbol` is drawn and `name` is read to the user."""
+    """`icon` is a picture's name. Without one, `symbol` is drawn and `name` is read to the user."""
 
     name: str
     act: BoxAction | None
@@ -40,7 +42,6 @@ def has_hover_bar(item: TranscriptItem) -> bool:
 
 
 def list_hover_bar_buttons(items: TranscriptItems, index: int) -> list[HoverBarButton]:
-    """Of a message of the user's, or of an answer."""
     item = items.all[index]
     found = [
         *_answer_choice_buttons(items.answer_choice_of(index)),
@@ -68,14 +69,14 @@ def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
 
 
 def format_message_time(moment: float) -> str:
-    """The time of day; before today with the day."""
+    """Formats the time of day, with the day if it is before today."""
     return format_time_of_day(moment) if is_today(moment) else format_date_and_time(moment)
 
 
 def _place_buttons_and_add_hot_spots(
     box: LayoutBox, buttons: Sequence[HoverBarButton], x: float, padding: int
 ) -> list[tuple[HoverBarButton, QRectF]]:
-    """In a row from `x`. `padding`: the room around a symbol, in pixels."""
+    """Places buttons in a row from `x`. `padding`: the room around a symbol, in pixels."""
     signs: list[tuple[HoverBarButton, QRectF]] = []
     for button in buttons:
         drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol) + box.ink.scaled_pixels(padding)
@@ -88,7 +89,7 @@ def _place_buttons_and_add_hot_spots(
 
 
 class HoverBar(LayoutBox):
-    """`width` is its own: as much as it needs."""
+    """A bar as wide as its buttons."""
 
     def __init__(self, ink: DrawingStyle, words: str, shown: Sequence[HoverBarButton]) -> None:
         super().__init__(ink, 0.0)
@@ -103,7 +104,7 @@ class HoverBar(LayoutBox):
         self.draw_hover_bar(painter, None)
 
     def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None) -> None:
-        """With the button that is pointed at or has the keyboard on a ground of its own."""
+        """Draws the bar, with a background for the button under the pointer or with the focus."""
         ink = self.ink
         ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
         painter.setFont(ink.chip)
@@ -130,7 +131,7 @@ class HoverBar(LayoutBox):
 
 
 def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
-    """Where the bar of a message stands in the viewport: above it, at the right; at the top where that is out of sight."""
+    """Returns where the bar is: above its message at the right, or at the top of the viewport."""
     top = message.top() - bar.height + bar.ink.scaled_pixels(OVERLAP)
     lowest = message.bottom() - bar.height
     return QPointF(message.right() - bar.width, min(max(top, 2.0), max(lowest, top)))

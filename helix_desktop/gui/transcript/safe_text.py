@@ -1,8 +1,9 @@
-"""Text from models, tools and files, made safe to look at.
+"""Makes text from models, tools and files safe to look at.
 
-What could hide something from the reader, turn the direction of other text, or mean something to a terminal is
-removed (escape sequences) or made visible (`⟨202E⟩`). What languages need stays: joiners between letters, direction marks.
-This is for reading outputs. What somebody is to agree to is shown by `engine/hidden_characters.py`, which removes nothing.
+Characters that could hide something from the reader, change the direction of other text, or control
+a terminal are removed (escape sequences) or made visible (`⟨202E⟩`). What languages need stays:
+joiners between letters, direction marks. This is for reading outputs. For text that needs consent,
+`engine/hidden_characters.py` removes nothing.
 """
 
 import re
@@ -24,7 +25,7 @@ _LINE_ENDS = {"\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029"
 
 
 def make_safe_text(text: str) -> str:
-    """The same text with nothing hidden in it. Cheap for text that has nothing to hide."""
+    """Returns the text with nothing hidden in it. Fast for ordinary text."""
     if _SUSPECT.search(text) is None:
         return text
     if "\x1b" in text:
@@ -33,14 +34,14 @@ def make_safe_text(text: str) -> str:
 
 
 def terminal_output_text(text: str) -> str:
-    """What a terminal would show of an output: what a carriage return overwrote is gone."""
+    """Returns an output as a terminal would show it: what a carriage return overwrote is removed."""
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return make_safe_text(text)
 
 
 def safe_tooltip(text: str) -> str:
-    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and does not wrap it."""
+    """Returns a safe tooltip: Qt would interpret markup in it, and does not wrap it."""
     lines = make_safe_text(text).split("\n")
     text = "\n".join(textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line for line in lines)
     return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>" if "<" in text or "&lt;" in text else text
@@ -59,7 +60,7 @@ def _visible_replacement(match: re.Match[str]) -> str:
 
 
 def _is_needed_joiner(match: re.Match[str]) -> bool:
-    """Whether a joiner stands where scripts and emoji need one; anywhere else it only hides text."""
+    """Whether a joiner is between characters of scripts or emoji that need it. Elsewhere, it only hides text."""
     text, at = match.string, match.start()
     around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
     return len(around) == 2 and all(ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around)

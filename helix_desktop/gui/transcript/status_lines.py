@@ -10,7 +10,6 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 
 def describe_fact_if_needed(fact: facts.Fact) -> str:
-    """What is to be said about a fact; empty where it speaks for itself."""
     match fact:
         case facts.UserSaid(by=by) if by:
             return _describe_automatic_message(fact)
@@ -56,7 +55,7 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
 
 
 def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
-    """What a turn did to files, in a line; empty where it did nothing."""
+    """Describes in one line what a turn did to files. Empty if it did nothing."""
     if not recorded_facts:
         return ""
     named = {name for fact in recorded_facts for name in fact.names}

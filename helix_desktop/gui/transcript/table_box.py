@@ -26,7 +26,7 @@ class _Cell:
 
 
 class TableBox(LayoutBox):
-    """`like`: the previous part of the same table, whose column widths are kept."""
+    """`like` is the previous part of the same table, whose column widths are reused."""
 
     def __init__(
         self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: "TableBox | None" = None
@@ -96,7 +96,7 @@ class TableBox(LayoutBox):
         self._rules.append(self.height - 1)
 
     def _compute_column_widths(self, rows: list[tuple[tuple[StyledSpan, ...], ...]], columns: int) -> list[float]:
-        """Wanted widths of the columns; if they do not fit, the widest shrink first."""
+        """Returns the preferred widths of the columns. If they do not fit, the widest shrink first."""
         metrics = QFontMetricsF(self.ink.theme.build_font(weight=QFont.Weight.DemiBold))
         wanted = [self._pad * 2 + 24.0] * columns
         for row in rows:

@@ -1,6 +1,7 @@
-"""A text that scrolls: selected with mouse and keyboard, copied, with places to click that Tab walks through.
+"""A scrolling text with selection by mouse and keyboard, copying, and hot spots that Tab visits.
 
-The chat, pages of boxes, lines and differences stand on it: they say what is drawn, and where its letters are.
+The chat, pages of boxes, lines and differences are subclasses, which define what is drawn and where
+its letters are.
 """
 
 from collections.abc import Sequence
@@ -58,11 +59,10 @@ class TextSurface(QAbstractScrollArea):
         raise NotImplementedError
 
     def line_text(self, number: int) -> str | None:
-        """A line as it is copied; None for what is no line."""
+        """Returns a line as it is copied, or None for a row without text."""
         raise NotImplementedError
 
     def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        """From where to where the word, or the paragraph, at a position goes."""
         text = self.line_text(place.number) or ""
         return (0, len(text)) if paragraph else word_range(text, place.offset)
 
@@ -172,7 +172,7 @@ class TextSurface(QAbstractScrollArea):
             QGuiApplication.clipboard().setText(text)
 
     def move_selection_end(self, _key: Qt.Key, *, whole: bool) -> bool:
-        """Moves the end of the selection with Shift, `whole` with Ctrl too; whether it did."""
+        """Moves the selection's end with Shift, `whole` with Ctrl too. Returns whether it moved."""
         return False
 
     def _scroll_by_key(self, key: Qt.Key) -> bool:
@@ -197,7 +197,7 @@ class TextSurface(QAbstractScrollArea):
 
 
 class BoxSurface(TextSurface):
-    """With hot spots for the pointer and for Tab. `intent_requested` carries the act of one."""
+    """A surface with hot spots for the pointer and for Tab. `intent_requested` carries a hot spot's action."""
 
     intent_requested = Signal(object)
 
@@ -214,11 +214,11 @@ class BoxSurface(TextSurface):
         raise NotImplementedError
 
     def visible_hot_spots(self) -> Sequence[HotSpotPlace]:
-        """What Tab walks through."""
+        """Returns the hot spots that Tab visits."""
         raise NotImplementedError
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
-        """A hot spot and where it is now; None where there is no such one any more."""
+        """Returns a hot spot and its current place, or None if it no longer exists."""
         raise NotImplementedError
 
     # --- Clicking hot spots with the mouse
@@ -241,7 +241,6 @@ class BoxSurface(TextSurface):
             self.perform_box_action(pressed.act)
 
     def update_hover(self, point: QPoint) -> None:
-        """The pointer is over another place."""
         shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
         if self.viewport().cursor().shape() != shape:
             self.viewport().setCursor(shape)
@@ -264,14 +263,14 @@ class BoxSurface(TextSurface):
             super().keyPressEvent(event)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Tab that leads here leads to what can be clicked first, or last."""
+        """Moves the focus to the first or last hot spot when Tab enters."""
         super().focusInEvent(event)
         if self._reached_by_tab and self.visible_hot_spots():
             self._spot = None
             self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
-        """Tab walks through what can be clicked, then leaves; from a button that stands in the text, it leaves at once."""
+        """Moves through the hot spots with Tab, then leaves. From a button in the text, it leaves at once."""
         if not self.hasFocus():
             return super().focusNextPrevChild(forward)
         spots = self.visible_hot_spots()
@@ -286,7 +285,7 @@ class BoxSurface(TextSurface):
         return True
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
-        """What Tab stops at for a hot spot, where several are one stop."""
+        """Returns the stop of a hot spot, because several can share one."""
         return spot
 
     def _focused_hot_spot(self) -> HotSpot | None:
@@ -303,7 +302,7 @@ class BoxSurface(TextSurface):
         self.speak_to_screen_reader(hot.name)
 
     def draw_keyboard_focus(self, painter: QPainter, number: int, stack: BoxStack) -> None:
-        """A frame around the hot spot that the keyboard is on, if it is in this item."""
+        """Draws a frame around the focused hot spot, if it is in this item."""
         if self._spot is None or self._spot[0] != number or not self.hasFocus():
             return
         if self._spot[1] in stack.list_hot_spots():

@@ -1,6 +1,7 @@
-"""Describes a tool call in one line: its name, its subject, chips for what a fold did to it, and how it ended.
+"""Describes a tool call in one line: its name, its subject, chips for folds, and its outcome.
 
-It only makes values; `call_and_fold_boxes` draws them. Arguments may be a megabyte, so only their beginning is read.
+It only builds values; `call_and_fold_boxes` draws them. Arguments may have a megabyte, so only their
+beginning is read.
 """
 
 import re
@@ -28,7 +29,7 @@ _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
 
 class CallStatus(StrEnum):
-    """The dot before the line."""
+    """The state of the dot before the line."""
 
     DONE = "done"
     RUNNING = "running"
@@ -40,7 +41,7 @@ class CallStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LineChip:
-    """`strong`: the soft accent surface of a hash."""
+    """`strong`: on the soft accent surface of a hash."""
 
     text: str
     strong: bool = False
@@ -96,13 +97,13 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
 
 
 def format_call(name: str, arguments: str) -> str:
-    """`read_file src/lock/table.rs`; of a command, the command itself."""
+    """Formats a call as `read_file src/lock/table.rs`, or as the command line of a command."""
     argument = call_subject(arguments)
     return argument if name in _COMMANDS and argument else f"{name} {argument}".strip()
 
 
 def call_as_one_line(item: TranscriptItem) -> str:
-    """The call that an item shows; empty for another item."""
+    """Returns the call that an item shows. Empty for another item."""
     if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
         call = item.source_fact.parts[item.part]
         return format_call(call.name, call.arguments) if isinstance(call, ToolCall) else ""
@@ -110,13 +111,13 @@ def call_as_one_line(item: TranscriptItem) -> str:
 
 
 def call_subject(arguments: str) -> str:
-    """What a call is about: its path, its command, its query, else its first text."""
+    """Returns what a call is about: its path, its command, its query, or else its first text."""
     what, where = (_shorten_to_one_line(text, _LONGEST) for text in find_call_subject_and_place(arguments))
     return tr("{what} in {where}", what=what, where=where) if where else what
 
 
 def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChip]:
-    """What a fold did, as chips: a hash and the figures for a marker; for an excerpt, what the agent asked to keep."""
+    """Builds chips for a fold: a hash and figures for a marker; for an excerpt, what the agent asked to keep."""
     if fold.kind is FoldKind.MARKER:
         figures = LineChip(format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
         return [digest_chip, figures] if digest_chip else [figures]
@@ -127,7 +128,7 @@ def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChi
 
 
 def format_diff_counts(diff: str) -> str:
-    """`+38 −61` for a unified difference; empty for any other text."""
+    """Formats `+38 −61` for a unified difference. Empty for any other text."""
     if "@@" not in diff and not diff.startswith(("---", "diff ")):
         return ""
     signs = [match.group("sign") for match in _COUNTED.finditer(diff)]

@@ -1,4 +1,4 @@
-"""What is known of each tool call in the chat: one record for each item that shows one."""
+"""What is known of each tool call in the chat, with one record for each item that shows one."""
 
 from dataclasses import field
 
@@ -11,7 +11,7 @@ SHOWN_LIVE = 64 * 1024
 
 @dataclass(slots=True)
 class ToolCallRecord:
-    """`results`: one for each branch. `began`: since when it runs, after waiting for the user or for earlier calls."""
+    """`results`: one for each branch. `began`: when it started, after it waited for the user or for earlier calls."""
 
     results: tuple[Recorded, ...] = ()
     decided: Decided | None = None
@@ -22,8 +22,8 @@ class ToolCallRecord:
 
 @dataclass(slots=True)
 class ToolCallRecords:
-    """Models reuse ids of calls in every reply, so a call is found by its id only while
-    it, or its reply, is the last. Methods return the items that look different now.
+    """Models reuse the ids of calls in every reply, so a call is found by its id only while it, or
+    its reply, is the last. Methods return the items that look different now.
     """
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ToolCallRecords:
         self._returned.clear()
 
     def mark_running_calls_ended(self) -> list[int]:
-        """What has not returned by now never will."""
+        """Marks calls as ended, because one that has not returned by now never will."""
         stopped = self.open_items
         for index in stopped:
             self._ensure_record(index).printed = ""
@@ -86,11 +86,11 @@ class ToolCallRecords:
         return self._items_of_open_call(call)
 
     def mark_call_running_after_answer(self, number: int, now: float) -> tuple[int, ...]:
-        """If the call is allowed, it begins now."""
+        """Starts the call's time if it was allowed."""
         return self.set_stage(self._by_question.pop(number, ""), CallStage.RUNNING, now)
 
     def set_stage(self, call: str, stage: CallStage, now: float) -> tuple[int, ...]:
-        """A call waits for those before it in its reply, begins, or has ended."""
+        """Sets that a call waits for earlier ones in its reply, starts, or has ended."""
         for index in self._items_of_open_call(call):
             record = self._ensure_record(index)
             record.stage = stage

@@ -1,7 +1,7 @@
-"""The chat as one scroll area that draws its items itself: what is not in sight costs nothing.
+"""The chat as one scroll area that draws its items itself, so that invisible items cost nothing.
 
-Three things never happen: a jump of what the reader looks at when something above changes its
-height; an end of following but by the reader's own gesture; a paint that waits for a long text.
+Three things never happen: what the reader looks at never jumps when something above changes its
+height, only the reader's own gesture ends following, and no paint waits for a long text.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
 
 class TranscriptCanvas(BoxSurface):
-    """Drawing and scrolling; `TranscriptView` adds what a person does with it."""
+    """Draws and scrolls. `TranscriptView` adds what the user can do."""
 
     reply_finished = Signal(str)
 
@@ -100,7 +100,7 @@ class TranscriptCanvas(BoxSurface):
         self._letting_go.stop()
 
     async def build_items_of_long_history(self, history: ConversationState) -> None:
-        """Read a long history in a thread, for `show_history`."""
+        """Reads a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(_build_item_column, history, self.column.page)
             gc.freeze()  # These objects live long, so garbage collection can skip them from now on.
@@ -121,7 +121,7 @@ class TranscriptCanvas(BoxSurface):
             self.reply_finished.emit(answer)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Nothing is laid out while it is hidden and follows the end."""
+        """Lays out what was not laid out while the canvas was hidden and followed the end."""
         super().showEvent(event)
         self._lay_out_and_draw()
 
@@ -130,7 +130,7 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def reading_position(self) -> tuple[int, int, bool]:
-        """Where the reader is: a fact, how far below its top, and whether the end is followed."""
+        """Returns the reader's place: a fact, the distance below its top, and whether the end is followed."""
         y = self.verticalScrollBar().value()
         index = self.column.heights.item_covering(y)
         if index < 0 or self.scrolling.is_following_end:
@@ -152,7 +152,7 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw(self.column.heights.total_height_before(index) + below, anchor=index)
 
     def scroll_to_item(self, index: int, offset: int = 0) -> None:
-        """Scrolls to an item or a place in it, a third below the top, and marks the item."""
+        """Scrolls to an item or a place in it, one third below the top of the view, and marks the item."""
         if not 0 <= index < len(self.items.all):
             return
         if (change := self.items.reveal_hidden_item(index)) is not None:
@@ -164,7 +164,7 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw(max(0, wanted), anchor=index)
 
     def _lay_out_and_draw(self, y: int | None = None, *, anchor: int = -1, anew: bool = True) -> None:
-        """Lay out what is in sight, for a moment, put the view where it belongs, and draw: all of it `anew`, or what differs."""
+        """Lays out visible items for a moment, corrects the scroll position, and draws all or only differences."""
         complete = True
         height = self.viewport().height()
         if len(self.column.heights):
@@ -182,7 +182,7 @@ class TranscriptCanvas(BoxSurface):
         self._update_viewport(anew=anew)
 
     def _update_viewport(self, *, anew: bool) -> None:
-        """Scrolls what has only moved instead of drawing it again."""
+        """Scrolls what has only moved, instead of drawing it again."""
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._currently_drawn_places()
         marked = not self.selection.is_empty_selection or self.finding is not None or self.has_focus_frame
@@ -210,11 +210,10 @@ class TranscriptCanvas(BoxSurface):
         return self.column.drawn_places(self.verticalScrollBar().value(), self.viewport().height())
 
     def _overlay_rect(self) -> QRect:
-        """Where something is to be drawn over the items."""
+        """Returns the area of what is drawn over the items."""
         return QRect()
 
     def _describe_visible_items_to_screen_reader(self) -> None:
-        """What is in sight, for a screen reader."""
         if QAccessible.isActive():
             y, height = self.verticalScrollBar().value(), self.viewport().height()
             laid = [self.column.existing_layout(index) for index in self.column.visible_items(y, height)]
@@ -222,7 +221,7 @@ class TranscriptCanvas(BoxSurface):
             self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
 
     def _continue_idle_work(self) -> None:
-        """Does a slice of idle work: the rest in sight, then colours, then the next screen."""
+        """Runs a slice of idle work: first the rest of the visible items, then colours, then the next screen."""
         y, height = self.verticalScrollBar().value(), self.viewport().height()
         until = time.perf_counter() + SLICE
         if not all(self.column.is_laid_out(index) for index in self.column.visible_items(y, height)):
@@ -264,7 +263,6 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def _lay_out_items_with_arrived_content(self) -> None:
-        """Content that was missing has come: lay out again what waits for it."""
         self.column.discard_layouts(lambda laid: laid.item.kind in _FETCHING)
         self._lay_out_and_draw()
 
@@ -317,7 +315,7 @@ class TranscriptCanvas(BoxSurface):
             painter.restore()
 
     def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
-        """The box with the keyboard, or else under the pointer. It shows what can be done with it."""
+        """Returns the box with the focus, or else the one under the pointer, which shows its actions."""
         spot = self._spot
         if spot is not None and spot[0] == index and self.hasFocus() and 0 <= spot[1].box < len(laid.boxes):
             return laid.boxes[spot[1].box]
@@ -332,7 +330,6 @@ class TranscriptCanvas(BoxSurface):
         return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
 
     def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
-        """The item under a point of the viewport, and the point as that item sees it."""
         y = int(point.y()) + self.verticalScrollBar().value()
         index = self.column.heights.item_covering(y)
         if index < 0:
@@ -344,7 +341,6 @@ class TranscriptCanvas(BoxSurface):
 
 
 def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemColumn:
-    """Another conversation on the same page."""
     items = TranscriptItems(history)
     items.add_many_facts(history.facts[:])
     return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now))
@@ -370,7 +366,7 @@ class FollowingScroll(QObject):
             self.following_changed.emit(following)
 
     def move_bar(self, y: int, content_height: int, view_height: int) -> None:
-        """To a place in content that may have another height by now."""
+        """Scrolls to a place in content whose height may have changed."""
         self.is_moving = True
         self._bar.setRange(0, max(0, content_height - view_height))
         self._bar.setPageStep(view_height)

@@ -1,4 +1,4 @@
-"""One thing in the chat, as a plain value: what it is, and all that is known of a tool call."""
+"""One thing in the chat, as a plain value, and all that is known of a tool call."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class TranscriptItemKind(IntEnum):
 
 
 class TranscriptItem(NamedTuple):
-    """One thing in the chat. `is_first_of_answer`: the first words of the model after the user's, which carry its name."""
+    """One thing in the chat. `is_first_of_answer`: the model's first words after the user's, which show its name."""
 
     kind: TranscriptItemKind
     recorded: facts.Recorded | None
@@ -45,7 +45,7 @@ class TranscriptItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemChanges:
-    """Items from `first_new` on are new or removed; `changed_items` look different."""
+    """Items from `first_new` on are new or were removed. `changed_items` look different."""
 
     first_new: int
     changed_items: frozenset[int] = frozenset()
@@ -54,7 +54,7 @@ class ItemChanges:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallState:
-    """What is known of a tool call. `begun_at`: since when it runs; `waiting`: for permission."""
+    """The state of a tool call. `begun_at`: when it started. `waiting`: it waits for permission."""
 
     call: facts.ToolCall
     begun_at: float

@@ -18,7 +18,7 @@ ScrollPlace = tuple[int, int, bool]
 
 
 class FindBar(QWidget):
-    """A field, how many were found, on and back. `changed` carries the text."""
+    """A search field with the number of hits, and buttons to the next and previous hit. `changed` carries the text."""
 
     changed = Signal(str)
     stepped = Signal(int)
@@ -43,7 +43,7 @@ class FindBar(QWidget):
         self.field.installEventFilter(self)
 
     def show_hit_count(self, number: int, total: int, *, done: bool) -> None:
-        """Which of how many; an ellipsis while it still looks."""
+        """Shows the number of the current hit and the total, with an ellipsis during the search."""
         more = "" if done else "…"
         if not self.field.text():
             self.counts.setText("")
@@ -98,7 +98,6 @@ class TranscriptPane(QWidget):
         self.bar.closed.connect(self._close_find_bar)
 
     def open_transcript(self, history: ConversationState, place: ScrollPlace | None = None) -> None:
-        """Show a conversation, at its end or where the reader was."""
         self._close_find_bar(take_focus=False)
         self.content.discard_failures_and_subagent_items()
         self.view.show_history(history)
@@ -106,7 +105,7 @@ class TranscriptPane(QWidget):
             self.view.restore_reading_position(place)
 
     def scroll_to_fact(self, seq: int, words: str = "") -> None:
-        """`words`: what a search found there. They are found in the chat, too, or the longest of them that stands there."""
+        """Scrolls to a fact. Of `words`, which a search found, all or the longest are marked."""
         items, first = self.view.items, self.view.items.item_of_fact(seq)
         self.view.scroll_to_item(first)
         parts = list(filter(None, [words.strip(), *sorted(words.split(), key=len, reverse=True)]))
@@ -121,7 +120,6 @@ class TranscriptPane(QWidget):
         self.view.scroll_to_item(self.view.items.item_of_fold(fold))
 
     def open_find_bar(self) -> None:
-        """Opens the find bar and puts the selected text in its field."""
         chosen = self.view.selected_text()
         if chosen and "\n" not in chosen and len(chosen) < 200:
             self.bar.field.setText(chosen)

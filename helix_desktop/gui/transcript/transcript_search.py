@@ -13,7 +13,7 @@ SLICE = 0.004
 
 
 class TranscriptSearch:
-    """One search. `places` has an item's number once for each time the text was found in it."""
+    """One search. `places` contains an item's number once for each hit in it."""
 
     def __init__(self, items: TranscriptItems, text: str) -> None:
         self.needle = text.lower()
@@ -24,7 +24,7 @@ class TranscriptSearch:
         self._next = self._search_items()
 
     def search_slice(self) -> bool:
-        """Look for some milliseconds, or through one item; True when all was looked through."""
+        """Searches for some milliseconds, or one item. Returns True at the end."""
         until = time.perf_counter() + SLICE
         while not self.done:
             self.done = next(self._next, True) is True
@@ -33,13 +33,13 @@ class TranscriptSearch:
         return self.done
 
     def first_hit_from(self, index: int) -> int:
-        """The first place at or after an item; the first of all after the last. -1 without any."""
+        """Returns the first hit at or after an item, or else the first of all. -1 without hits."""
         if not self.places:
             return -1
         return next((number for number, item in enumerate(self.places) if item >= index), 0)
 
     def current_hit_in_item(self, index: int, count: int) -> int:
-        """Which of the `count` hits in an item is the current one; -1 if it is in another item."""
+        """Returns which of the `count` hits in an item is the current one, or -1 if that is in another item."""
         is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
         return min(self.current - bisect_left(self.places, index), count - 1) if is_here else -1
 
@@ -53,7 +53,6 @@ class TranscriptSearch:
 
 
 def searchable_text(item: TranscriptItem) -> str:
-    """The text of an item that can be found without opening it."""
     if item.kind in {TranscriptItemKind.REASONING, TranscriptItemKind.LIVE_REASONING}:
         return ""
     return call_as_one_line(item) or item_source_text(item)

@@ -1,4 +1,4 @@
-"""What is selected in the chat, across items, and the text that is copied."""
+"""The selection in the chat, across items, and the text that is copied."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ MOST_PARSED = 200_000  # In characters. Longer text is copied as its source, bec
 def build_selected_text(
     selection: TextSelection, items: TranscriptItems, laid: Callable[[int], ItemLayout], *, markdown: bool
 ) -> str:
-    """The selected text. Only the first and the last item are laid out for it."""
+    """Returns the selected text. Only the first and the last item are laid out for it."""
     if selection.is_empty_selection:
         return ""
     first, last = selection.ordered_ends
@@ -62,7 +62,7 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
 
 
 def item_as_markdown(item: TranscriptItem) -> str:
-    """An item that is not laid out, as Markdown: a call as a line of code."""
+    """Formats an item that is not laid out as Markdown, a call as a line of code."""
     text = "" if item.kind is TranscriptItemKind.REASONING else item_source_text(item).strip()
     line = call_as_one_line(item)
     return text or (f"`{line}`" if line else "")

@@ -1,4 +1,4 @@
-"""What a person does in the chat: select, copy, click, walk through it with the keyboard, open a menu, follow a link."""
+"""What the user can do in the chat: select, copy, click, use the keyboard, open a menu, follow a link."""
 
 from functools import partial
 
@@ -62,10 +62,10 @@ class TranscriptView(TranscriptCanvas):
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
-    # --- The bar of buttons that appears over a message
+    # -
 
     def hover_bar_of(self, index: int) -> message_bar.HoverBar | None:
-        """What can be done with a message; None where the item is none, or is hidden."""
+        """Returns the bar of a message, or None if the item has none or is hidden."""
         there = 0 <= index < len(self.items.all) and not self.items.is_item_hidden(index)
         if not there or not message_bar.has_hover_bar(self.items.all[index]):
             return None
@@ -84,7 +84,7 @@ class TranscriptView(TranscriptCanvas):
 
     @property
     def _item_with_hover_bar(self) -> int:
-        """The item whose bar is shown: where the keyboard is, else under the pointer."""
+        """Returns the item whose bar is shown: the one with the focus, or else under the pointer."""
         if self._spot is not None and self.hasFocus() and self._spot[1].box == message_bar.BAR:
             return self._spot[0]
         return self._over
@@ -159,7 +159,7 @@ class TranscriptView(TranscriptCanvas):
         self.viewport().setToolTip(self._hot_spot_tooltip(hot))
 
     def _hot_spot_tooltip(self, hot: HotSpot | None) -> str:
-        """Where a link leads, and what a picture on the bar does."""
+        """Returns the address of a link, or the meaning of an icon on the bar."""
         if hot is not None and isinstance(hot.act, LinkAddress):
             return safe_tooltip(hot.act.address[:500])
         bar = self.hover_bar_of(self._over)
@@ -195,7 +195,7 @@ class TranscriptView(TranscriptCanvas):
             super().keyPressEvent(event)
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
-        """Left and right go from button to button."""
+        """Moves between the buttons of the bar with the left and right arrow keys."""
         if self._spot is None or self._spot[1].box != message_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             return False
         if (bar := self.hover_bar_of(self._spot[0])) is not None:
@@ -206,7 +206,7 @@ class TranscriptView(TranscriptCanvas):
         return True
 
     def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
-        """Move the selection's end by a character or line, or to the start or end of an item or of all."""
+        """Moves the end of the selection by a character or line, or to the start or end of an item or of the chat."""
         if key not in CARET_KEYS:
             return False
         if self.selection.anchor.number < 0:
@@ -231,7 +231,7 @@ class TranscriptView(TranscriptCanvas):
         self.viewport().update()
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
-        """The bar of a message is one stop; arrows move along it."""
+        """The bar of a message is one stop, in which the arrow keys move."""
         return (spot[0], HotSpotIndex(message_bar.BAR, 0)) if spot and spot[1].box == message_bar.BAR else spot
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
@@ -268,7 +268,7 @@ class TranscriptView(TranscriptCanvas):
             super().perform_box_action(act)
 
     def _ask_to_open_link(self, address: str) -> None:
-        """A link is shown as it is before anything is opened."""
+        """Shows the address of a link before anything is opened."""
         shown = hidden_characters.mark_on_one_line(address)
         if not address.lower().startswith(_OPENED):
             QGuiApplication.clipboard().setText(address)
@@ -332,7 +332,7 @@ CARET_KEYS = frozenset({*_STEPS, Qt.Key.Key_Home, Qt.Key.Key_End})
 
 
 def move_caret(column: ItemColumn, caret: TextPosition, key: Qt.Key, *, whole: bool) -> TextPosition:
-    """By a character or line, or to the start or end of the item, with `whole` of the conversation."""
+    """Moves by a character or line, or to the start or end of the item, or of the conversation with `whole`."""
     if key == Qt.Key.Key_Home:
         return TextPosition(0 if whole else caret.number, 0)
     if key == Qt.Key.Key_End:

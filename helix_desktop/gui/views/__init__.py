@@ -1,1 +1,1 @@
-"""Views that several pages use: text by lines, boxes, and two texts side by side."""
+"""Views for several pages: text by lines, boxes, and two texts side by side."""

@@ -1,4 +1,4 @@
-"""A page of boxes that scrolls: a document to read, with places to click, text to select, all of it by keyboard too."""
+"""A page of boxes that scrolls: a document with hot spots and text that can be selected, usable by keyboard too."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ SLICE = 0.006
 
 
 class BoxesView(BoxSurface):
-    """Its boxes are one item, number 0. `surface` names the colour behind them."""
+    """A page of boxes, which are one item with the number 0. `surface` names the background colour."""
 
     def __init__(
         self, theme: Theme, parent: QWidget | None = None, *, surface: str = "panel", pad: tuple[int, int] = (16, 12)
@@ -41,7 +41,7 @@ class BoxesView(BoxSurface):
         theme.changed.connect(self._restyle_boxes)
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
-        """`make` gives the boxes for a width; it is called again when width or theme change."""
+        """Shows boxes. `make` builds them for a width, and is called again when width or theme change."""
         self._wanted = self.verticalScrollBar().value() if keep_place else 0
         self._make = make
         self.selection.clear_selection()
@@ -57,7 +57,6 @@ class BoxesView(BoxSurface):
         return self._stack.text_between_offsets(first, last)
 
     def copy_selected_text(self) -> None:
-        """What is selected, else all."""
         QGuiApplication.clipboard().setText(self.selected_text() or self.all_text())
 
     def select_all_text(self) -> None:
@@ -75,7 +74,7 @@ class BoxesView(BoxSurface):
         self._continue_box_layout()
 
     def _continue_box_layout(self) -> None:
-        """Lay out for some milliseconds; colours of code come last."""
+        """Lays out boxes for some milliseconds, and then colours code."""
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
             return
@@ -114,7 +113,6 @@ class BoxesView(BoxSurface):
     # --- Drawing the boxes
 
     def lay_out_all_and_return_height(self) -> int:
-        """Of all of them: what a slice has left over is laid out now."""
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         for box in self._rest:

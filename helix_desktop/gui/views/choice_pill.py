@@ -1,4 +1,4 @@
-"""Buttons that show what is chosen and open the choices: a model, or the policy."""
+"""Buttons that show the current choice and open the choices: a model, or the policy."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ MAX_CHOICE_LENGTH = 32  # In characters. Longer texts of choices are cut.
 
 
 class ChoicePill(QPushButton):
-    """A button that shows what is chosen. `choice_wanted`: the user wants to choose."""
+    """A button that shows the current choice. `choice_wanted`: the user wants another."""
 
     choice_wanted = Signal()
 
@@ -53,7 +53,7 @@ class ChoicePill(QPushButton):
 
 
 class PolicyChoicePill(ChoicePill):
-    """Its few choices are a menu. `chosen` carries a preset's name."""
+    """Opens its few choices as a menu. `chosen` carries a preset's name."""
 
     chosen = Signal(str)
     more_wanted = Signal()

@@ -1,4 +1,4 @@
-"""A few words about a line, for the agent."""
+"""A box for the user's comment on a line, which is sent to the agent."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -12,8 +12,6 @@ from helix_desktop.gui.translation import tr
 
 
 class _CommentTextEdit(QPlainTextEdit):
-    """Ctrl+Enter sends, Escape leaves."""
-
     sent = Signal()
     left = Signal()
 
@@ -28,7 +26,7 @@ class _CommentTextEdit(QPlainTextEdit):
 
 
 class CommentBox(QFrame):
-    """`sent` carries the line's number and text, and the words."""
+    """`sent` carries the line's number and text, and the comment."""
 
     sent = Signal(int, str, str)
     cancelled = Signal()

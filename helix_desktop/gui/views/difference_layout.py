@@ -23,7 +23,7 @@ GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
 
 
 class DifferenceLines:
-    """The lines of a file in a view of this width, in one column or two. `is_exact`: none is cut."""
+    """The lines of a file in a view of this width, in one column or two. `is_exact`: no line is cut."""
 
     def __init__(self, ink: DrawingStyle, width: int, language: str, *, two_columns: bool, is_exact: bool) -> None:
         self.ink, self.width, self.has_two_columns = ink, width, two_columns
@@ -79,7 +79,7 @@ class DifferenceLines:
         return laid
 
     def colour_slice(self, visible: range) -> Iterator[int]:
-        """Colours visible lines for a moment, so that no frame is late; yields their rows. Lines out of sight are let go."""
+        """Colours visible lines for a moment, and yields their rows. Invisible lines are dropped."""
         until = time.perf_counter() + COLOURING
         while self.plain:
             number, right = key = next(iter(self.plain))
@@ -102,7 +102,7 @@ class DifferenceLines:
         *,
         right: bool,
     ) -> None:
-        """`selection`: None where nothing is selected in this column."""
+        """Draws one line. `selection` is None if nothing is selected in this column."""
         tone = "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.mark, "")
         if tone:
             painter.fillRect(place, self.ink.token_colour(tone))
@@ -125,7 +125,7 @@ class DifferenceLines:
 
 
 class DifferenceRowHeights:
-    """Where each row stands. A wrapped row's height is estimated until it is seen: measuring all of 25,000 took seconds."""
+    """The place of each row. A wrapped row's height is estimated until it is visible, to save seconds."""
 
     def __init__(self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1) -> None:
         self._sheet, self._lines = sheet, lines
@@ -139,7 +139,7 @@ class DifferenceRowHeights:
         self.move_room_for_comment(commented_row)
 
     def move_room_for_comment(self, row: int) -> None:
-        """Make room for the box below a row, and below no other; -1: below none."""
+        """Reserves room for the comment box below a row only; -1: below none."""
         for at, more in ((self.commented_row, -1), (row, 1)):
             if at >= 0:
                 self._heights[at] += more * self._lines.ink.scaled_pixels(BOX)
@@ -147,7 +147,7 @@ class DifferenceRowHeights:
         self.tops = list(accumulate(self._heights, initial=0.0))
 
     def measure_wrapped_rows(self, numbers: Iterable[int]) -> bool:
-        """True if one of the rows was not as high as estimated."""
+        """Measures rows. Returns True if one was not as high as estimated."""
         unseen = (number for number in numbers if number not in self._measured)
         wrapped = [number for number in unseen if self._sheet.lengths[number] > self._letters]
         self._measured.update(wrapped)

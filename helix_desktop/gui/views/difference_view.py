@@ -1,4 +1,4 @@
-"""A file's difference, in one column or two: only what is in sight is laid out, whatever its length. Long lines wrap."""
+"""A file's difference in one or two columns. Only visible lines are laid out, and long lines wrap."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -35,7 +35,7 @@ class HunkButtons(QWidget):
 
 
 class DifferenceView(TextSurface):
-    """`hunk_undo_requested` and `hunk_keep_requested` carry a hunk's id; `commented` a line's number, its text, and what the user says about it."""
+    """`hunk_undo_requested` and `hunk_keep_requested` carry a hunk's id, `commented` a line and the comment."""
 
     hunk_undo_requested = Signal(str)
     hunk_keep_requested = Signal(str)
@@ -76,7 +76,7 @@ class DifferenceView(TextSurface):
         made: difference_rows.DifferenceSheet | None = None,
         actions: bool = True,
     ) -> None:
-        """Another file, from its top. `made`: its rows, where they were made in a thread. Without `actions`: to be read only."""
+        """Shows another file from its top. `made`: rows built in a thread. Without `actions`, it is read-only."""
         self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
         self._patch = ""
         self._close_comment()
@@ -85,13 +85,13 @@ class DifferenceView(TextSurface):
         self._build_difference_rows(made)
 
     def show_patch(self, text: str, *, language: str = "") -> bool:
-        """A unified difference, every line of it exactly; to be read only. False: it is none."""
+        """Shows every line of a unified difference exactly, read-only. Returns False for any other text."""
         self._patch, self._language, self._actions = text, language, False
         self._build_difference_rows()
         return bool(self._sheet.rows)
 
     def show_columns(self, *, two: bool) -> None:
-        """Show before and after in one or two columns. A comment being written stays at its line."""
+        """Shows one or two columns. A comment that is being written stays at its line."""
         line = self._comment.line if self._heights.commented_row >= 0 else None
         self._heights.move_room_for_comment(-1)
         self.has_two_columns = two
@@ -136,7 +136,6 @@ class DifferenceView(TextSurface):
         self._update_scroll_range_and_buttons()
 
     def _update_scroll_range_and_buttons(self) -> None:
-        """The range of the scroll bar, and what stands beside the rows in sight."""
         if self.content_height != self._announced_height:
             self._announced_height = self.content_height
             self.updateGeometry()
@@ -151,7 +150,7 @@ class DifferenceView(TextSurface):
             self.viewport().update()
 
     def _place_hunk_buttons(self) -> None:
-        """Buttons and the comment's box, where they are in sight."""
+        """Places the buttons and the comment box if they are visible."""
         heads = [number for number in self._visible_rows() if self._sheet.rows[number].head] if self._actions else []
         while len(self._buttons) < len(heads):
             buttons = HunkButtons(self.viewport())
@@ -229,7 +228,6 @@ class DifferenceView(TextSurface):
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, self._elided_hunk_head(row))
 
     def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
-        """The head, shortened to the room beside its buttons."""
         buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
         room = next(buttons, self.viewport().width()) - self._ink.scaled_pixels(20)
         return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
@@ -243,7 +241,7 @@ class DifferenceView(TextSurface):
             self._colouring.start()
 
     def text_position_at(self, point: QPoint) -> TextPosition:
-        """The letter nearest to a point, in the column of the selection."""
+        """Returns the character nearest to a point, in the column of the selection."""
         if not self._sheet.rows:
             return NO_POSITION
         y = point.y() + self.verticalScrollBar().value()
@@ -270,12 +268,12 @@ class DifferenceView(TextSurface):
             self.viewport().update()
 
     def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
-        """A selection stays in the column it began in."""
+        """Starts or extends a selection, which stays in the column where it began."""
         self._right = not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
         super()._begin_or_extend_selection(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click on a line opens the box for a comment about it; a drag selects text."""
+        """Opens the comment box after a click on a line. A drag selects text instead."""
         y = event.position().toPoint().y() + self.verticalScrollBar().value()
         click = event.button() == Qt.MouseButton.LeftButton and self.selection.is_empty_selection
         super().mouseReleaseEvent(event)
@@ -312,7 +310,7 @@ class DifferenceView(TextSurface):
             self._lay_out_rows()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
-        """What stays in sight is moved, not drawn again."""
+        """Moves what stays visible instead of drawing it again."""
         if self._heights.measure_wrapped_rows(self._visible_rows()):
             self._update_scroll_range_and_buttons()
         else:

@@ -1,7 +1,8 @@
-"""A text of any number of lines, of which only those in sight are laid out: numbers, colours, selection, marks.
+"""A text of any number of lines, of which only visible ones are laid out: numbers, colours,
+selection, marks.
 
-It shows whatever has a length and gives its lines: a page of an entry, hex that is computed when it is looked at, a
-difference. A line of a megabyte is shown to its first characters; copying takes what the source gives.
+It shows anything with a length that returns lines: a page of an entry, hex computed on demand, a
+difference. A line of a megabyte is cut; copying uses the full source.
 """
 
 import itertools
@@ -30,14 +31,14 @@ PAD = 14
 
 
 class TextLines(Protocol):
-    """What is shown. A list of strings is one."""
+    """The shown lines. A list of strings is one implementation."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, number: int, /) -> str: ...
 
 
 class TextLineView(TextSurface):
-    """`selection_changed`: other lines are selected. `tone(i)` names a line's background colour."""
+    """`selection_changed`: other lines were selected. `tone(i)` names a line's background colour."""
 
     selection_changed = Signal()
 
@@ -69,7 +70,7 @@ class TextLineView(TextSurface):
         tone: Callable[[int], str] | None = None,
         labels: Callable[[int], str] | None = None,
     ) -> None:
-        """Show another text from its top. `colours`: line and run, found in slices. `labels` take the numbers' place."""
+        """Shows another text from its top. `colours` are found in slices. `labels` replace line numbers."""
         self.viewed_lines, self._first_number = lines, first_number
         self._tone, self._labels = tone, labels
         self._laid.clear()
@@ -89,12 +90,12 @@ class TextLineView(TextSurface):
         self.viewport().update()
 
     def scroll_to_line(self, number: int) -> None:
-        """Bring a line into sight, counted from 0."""
+        """Scrolls to a line, counted from 0."""
         y = round(number * self._line_height - self.viewport().height() / 3)
         self.verticalScrollBar().setValue(y)
 
     def selected_line_range(self) -> tuple[int, int] | None:
-        """The first and the last selected line, counted from 0; None when nothing is selected."""
+        """Returns the first and the last selected line, counted from 0, or None."""
         if self.selection.anchor.number < 0 or (self.selection.is_empty_selection and not self._by_line):
             return None
         first, last = self.selection.ordered_ends
@@ -224,7 +225,7 @@ class TextLineView(TextSurface):
         return laid
 
     def _continue_colouring_lines(self) -> None:
-        """Some milliseconds of colouring; the lines it reached are laid out again."""
+        """Colours for some milliseconds, and lays out the coloured lines again."""
         until = time.perf_counter() + SLICE
         self.viewport().update()
         for number, run in self._colouring:
@@ -244,12 +245,12 @@ class TextLineView(TextSurface):
         return TextPosition(number, int(line.xToCursor(x)))
 
     def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
-        """In the margin whole lines are selected."""
+        """Selects whole lines in the margin."""
         self._by_line = clicks == 1 and event.position().x() < self._gutter_width - 4
         super()._begin_or_extend_selection(event, clicks=clicks)
 
     def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
-        """The arrows select lines."""
+        """Selects lines with the arrow keys."""
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
         steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}
         if key not in steps or not len(self.viewed_lines):
@@ -273,14 +274,14 @@ class TextLineView(TextSurface):
 
 
 def find_needle_spans(needles: Sequence[str], text: str) -> tuple[tuple[int, int], ...]:
-    """Where each of these words stands, whatever its case; the longest word counts first."""
+    """Returns all places of these words, ignoring case. Longer words take precedence."""
     pattern = "|".join(map(re.escape, sorted(needles, key=len, reverse=True)))
     found = re.finditer(pattern, text, re.IGNORECASE) if pattern else ()
     return tuple((match.start(), len(match[0])) for match in itertools.islice(found, 100))
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:
-    """Runs of a whole text as runs of its lines. A run over several lines becomes one for each."""
+    """Splits the runs of a text into runs of its lines. A run over several lines becomes one for each."""
     number, start = 0, 0
     for at, length, name in runs:
         while number < len(lines) and at > start + len(lines[number]):
