@@ -1,10 +1,11 @@
 """Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, one event per line.
 
-Tried with what 2.1.197 writes here and with files of 1.0 and 2.0. A reply stands in several lines with one `message.id`,
-one per content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction is a
-`compact_boundary` and, behind it, the summary as a message; what came before is still in the file. What the program showed
-the model beside the messages stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, until 2.0) or
-in `<session>/subagents/`. A large result stands in `<session>/tool-results/`, and the line has what the model saw of it.
+Tried with what 2.1.197 and 2.1.331 write here and with files of 1.0 and 2.0. A reply stands in several lines with one
+`message.id`, one per content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction
+is a `compact_boundary` and, behind it, the summary as a message; what came before is still in the file. What the program
+showed the model beside the messages stands in `attachment` lines, since 2.1.331 as the model saw it (`rendered`).
+Sub-agents stand in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`. A large result stands in
+`<session>/tool-results/`, and the line has what the model saw of it.
 """
 
 import json
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import (
@@ -26,6 +27,7 @@ from helix_desktop.histories.history_rows import (
     parse_time,
     pictures_in_content,
     read_tool_result,
+    text_and_pictures,
     text_of_message_content,
 )
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
@@ -45,6 +47,7 @@ LONGEST_REPLY = 3_600.0  # In seconds. A line later than this was rewritten when
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
+_NOT_SHOWN = ("prompt_snapshot", "session_context")  # Attachments that Claude Code keeps for itself.
 _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
 
@@ -222,9 +225,7 @@ class _ClaudeCodeMessages(HistoryMessages):
             if block.get("type") == "tool_result":
                 self._add_recorded_message(self._read_claude_result(value, block, time))
         words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
-        texts = [block for block in words if block.get("type") not in ("image", "document")]
-        text = text_of_message_content(texts) if isinstance(content, list) else text_of_message_content(content)
-        pictures = pictures_in_content(words)
+        text, pictures = text_and_pictures(words if isinstance(content, list) else content)
         if text.strip() or pictures:
             beside = bool(value.get("isMeta")) or not _is_person_speaking(value, message)
             self._add_recorded_message(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
@@ -252,12 +253,15 @@ class _ClaudeCodeMessages(HistoryMessages):
         """Read what the program showed the model besides the messages."""
         found = object_at(value, "attachment")
         kind = text_at(found, "type") or "attachment"
+        if kind in _NOT_SHOWN:
+            self.told.report_left_out(f"attachment/{kind}")
+            return
         text = text_of_message_content(found.get("prompt"))
         if kind != "queued_command":
-            text = f"[Claude Code showed: {kind}]\n{_text_of_claude_attachment(found)}"
+            rendered = "\n".join(text_of_message_content(one.get("content")) for one in objects_at(value, "rendered"))
+            text = f"[Claude Code showed: {kind}]\n{rendered or _text_of_claude_attachment(found)}"
         if text.strip():
-            pictures = pictures_in_content(found.get("prompt")) if isinstance(found.get("prompt"), list) else ()
-            time = parse_time(value.get("timestamp"))
+            pictures, time = pictures_in_content(found.get("prompt")), parse_time(value.get("timestamp"))
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=True))
 
     def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
@@ -297,7 +301,7 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
         elif kind in ("thinking", "redacted_thinking"):
             parts.append(read_claude_thinking(block, TAG, model))
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            parts.append(read_claude_call(block))
+            parts.append(build_read_call(text_at(block, "id"), text_at(block, "name"), block.get("input")))
         else:
             parts.append(Text(text_of_message_content([block])))
     return parts
@@ -311,10 +315,6 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
     text, signature = text_at(block, "thinking"), text_at(block, "signature")
     opaque = format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
     return Reasoning(text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else "")
-
-
-def read_claude_call(block: Mapping[str, object]) -> ToolCall:
-    return build_read_call(text_at(block, "id"), text_at(block, "name"), block.get("input"))
 
 
 def _text_of_claude_attachment(found: Mapping[str, object]) -> str:

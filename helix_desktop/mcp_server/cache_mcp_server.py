@@ -166,6 +166,8 @@ class _CacheServerRequests:
                     idempotent_hint=not offer.asks_model,
                     open_world_hint=offer.asks_model,
                 ),
+                # Folds name these. Claude Code would have to search for them first.
+                meta={"anthropic/alwaysLoad": True} if offer.name.startswith("recall_") else None,
             )
             for offer in OFFERS
         ]

@@ -419,6 +419,34 @@ def test_a_result_says_all_of_what_the_line_has(tmp_path: Path) -> None:
     assert (result("plain", "1" * 99).text, result("plain", "1" * 99).shown) == ("plain", "")
 
 
+def test_a_picture_that_nobody_can_read_leaves_a_note_in_the_words_that_came_with_it() -> None:
+    unreadable = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+    messages, _ = read(said([{"type": "text", "text": "look"}, unreadable]))
+    assert messages[0].text.startswith("look\n")
+    assert len(messages[0].text) > len("look\n")
+
+
+def test_attachments_of_2_1_331_are_what_the_model_was_shown_and_the_notes_beside_them_are_only_kept() -> None:
+    rendered = [{"content": "<system-reminder>\nToday is the 24th.\n</system-reminder>"}, {"content": [TEXT]}]
+    system_prompt = {"type": "prompt_snapshot", "systemPrompt": ["You are an agent."]}
+    context = {"type": "session_context", "context": {}}
+    told = ReadingComplaints()
+    (one,) = all_of(
+        written.claude_line(1, "user", None, message={"role": "user", "content": "go"}),
+        written.claude_line(2, "attachment", 1, attachment={"type": "date", "date": "2026-11-24"}, rendered=rendered),
+        written.claude_line(3, "attachment", 2, attachment=system_prompt),
+        written.claude_line(4, "attachment", 3, attachment=context),
+        written.claude_line(5, "user", 4, message={"role": "user", "content": "go on"}),
+        told=told,
+    )
+    assert [message.text for message in one.messages] == [
+        "go",
+        "[Claude Code showed: date]\n<system-reminder>\nToday is the 24th.\n</system-reminder>\nI look.",
+        "go on",
+    ]
+    assert told.left_out == {"attachment/prompt_snapshot": 1, "attachment/session_context": 1}
+
+
 def test_attachments_show_their_text_or_all_they_have() -> None:
     def attachment(**found: object) -> RecordedMessage:
         return session(*written.claude_session()[:6], written.claude_line(7, "attachment", 6, attachment=found))[-1]

@@ -50,6 +50,8 @@ async def test_the_tools_are_listed_with_schemas_and_annotations(mode: str) -> N
         assert tool.annotations.destructive_hint is False
     changing = [name for name, tool in tools.items() if tool.annotations and not tool.annotations.read_only_hint]
     assert changing == ["put_cached_content", "add_task"]
+    at_once = {name for name, tool in tools.items() if tool.meta == {"anthropic/alwaysLoad": True}}
+    assert at_once == {"recall_cached_content", "recall_history"}  # Claude Code defers others until it searches
 
 
 async def test_every_result_fits_its_schema() -> None:
