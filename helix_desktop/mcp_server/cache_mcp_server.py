@@ -167,7 +167,7 @@ class _CacheServerRequests:
                     open_world_hint=offer.asks_model,
                 ),
                 # Folds name these. Claude Code would have to search for them first.
-                meta={"anthropic/alwaysLoad": True} if offer.name.startswith("recall_") else None,
+                _meta={"anthropic/alwaysLoad": True} if offer.name.startswith("recall_") else None,
             )
             for offer in OFFERS
         ]
