@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from itertools import islice
 
 from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
@@ -42,6 +44,7 @@ MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
 QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long after a request,
 FIRST_REQUEST_SECONDS = 0.25  # and for at most this much longer until the first request of another session is recorded.
+MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
 AHEAD_SECONDS = 0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
 _OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Begins the blocks that clients put before a first message.
 
@@ -149,9 +152,12 @@ class LocalAgentConversations:
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
         if not track.conversation:
             self._quiet_until += FIRST_REQUEST_SECONDS
-            title = title_from_messages(messages)
-            above = arrival.parent if self._bench.conversation_row(arrival.parent) is not None else ""
-            session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent or above)
+            if (edited := self._find_conversation_with_edited_beginning(arrival, messages)) is not None:
+                session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
+            else:
+                title = title_from_messages(messages)
+                above = arrival.parent if self._bench.conversation_row(arrival.parent) is not None else ""
+                session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent or above)
             track.conversation = session.id
         elif not place.is_at_end and not aside:
             track = await self._rewind_or_fork(place, track, arrival)
@@ -178,6 +184,21 @@ class LocalAgentConversations:
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
+
+    def _find_conversation_with_edited_beginning(
+        self, arrival: Arrival, messages: Sequence[Wired]
+    ) -> tuple[str, int] | None:
+        """Return the conversation whose newest output is in a request that names no session, and the fact before its messages."""
+        results = {piece.id: piece.text for message in messages for piece in message.pieces_of_kind(PieceKind.RESULT)}
+        for name, held in reversed(self._open_conversations.items()) if results and not arrival.session else ():
+            newest = islice(reversed(held.conversation.state.facts), MOST_RECENT_FACTS)
+            outputs = (
+                one.fact for one in newest if isinstance(one.fact, facts.ToolReturned) and one.fact.call in results
+            )
+            if (output := next(outputs, None)) and _is_content(results[output.call], output.output):
+                kinds = facts.UserSaid | facts.ModelReplied
+                return name, next(f.seq for f in held.conversation.state.facts if isinstance(f.fact, kinds)) - 1
+        return None
 
     # --- Sending requests before they are recorded
 
@@ -521,6 +542,11 @@ def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
 
 def _contains_any_fold(shown: ViewEntries) -> bool:
     return any(block.fold for block in shown.blocks)
+
+
+def _is_content(text: str, stored: facts.Stored) -> bool:
+    content = text.encode("utf-8", "surrogatepass")
+    return len(content) == stored.size and Digest.of_content(content) == stored.digest
 
 
 def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:

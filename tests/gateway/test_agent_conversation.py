@@ -13,6 +13,7 @@ import pytest
 
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     Fact,
     Folded,
     ModelReplied,
@@ -30,6 +31,8 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.request_changes import CauseKind
+from helix_desktop.engine.request_costs import read_original_and_explain_requests
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
@@ -39,6 +42,7 @@ from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Wired
+from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says
@@ -306,6 +310,56 @@ async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_go
     assert again.ticket.conversation == sent.ticket.conversation, "after a restart it is found by what was said"
     assert await restarted.room.count_known_messages(restarted.arrival("")[0]) == len(restarted.units)
     await restarted.room.aclose()
+
+
+async def test_the_first_message_of_an_agent_without_names_is_edited_and_its_outputs_say_where_it_comes_from(
+    agent: Room,
+) -> None:
+    def first(words: str) -> Any:
+        return anthropic_gateway.user_message(f"{words} " * 100)
+
+    async def step(number: int) -> Sent:
+        await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS, usage=Usage(9_000 * number, 0, 0, 1))
+        return await agent.send(
+            anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 900), session=""
+        )
+
+    sent = await agent.send(first("one"), session="")
+    before = await step(1)
+    sent = before
+    sent = await step(2)
+    await agent.room._tasks.wait_for_all_tasks()
+    agent.units[0] = first("other")
+    sent = await step(3)
+    assert sent.ticket.conversation != before.ticket.conversation
+    await agent.answer(sent, Says("Done."), usage=Usage(40_000, 0, 0, 1))
+    recorded = await agent.bench.read_conversation_facts(sent.ticket.conversation)
+    origins = [one.fact.forked_from for one in recorded if isinstance(one.fact, ConversationStarted)]
+    assert origins[-1] == before.ticket.conversation
+    said = [texts(fact)[0] for fact in (one.fact for one in recorded) if isinstance(fact, UserSaid)]
+    assert said == ["other " * 100]
+    journal = agent.bench.workspace.journal
+    (request,) = await read_original_and_explain_requests(recorded, shipped_prices, journal.read_facts)
+    named = {one.cause.kind: one.tokens for one in request.causes}
+    assert named[CauseKind.EDIT] > 0
+    assert CauseKind.FIRST not in named
+
+
+@pytest.mark.parametrize(("session", "output"), [("s", "the same"), ("", "another")])
+async def test_another_agent_or_another_output_is_no_sign_of_an_edited_conversation(
+    agent: Room, session: str, output: str
+) -> None:
+    async def history(words: str, text: str, session: str) -> str:
+        called = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+        agent.units = [anthropic_gateway.user_message(words), {"role": "assistant", "content": [called]}]
+        sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", text), session=session)
+        await agent.answer(sent, Says("fine"))
+        return sent.ticket.conversation
+
+    names = [await history("one", "the same", ""), await history("two", output, session)]
+    recorded = await agent.bench.read_conversation_facts(names[1])
+    assert not any(getattr(one.fact, "forked_from", "") for one in recorded)
+    assert names[0] != names[1]
 
 
 async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: Room) -> None:
