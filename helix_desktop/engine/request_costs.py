@@ -45,6 +45,7 @@ UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have t
 LOOK_BACK_BLOCKS = 20  # Providers search for cached text only in this many blocks before a cache mark.
 HIDDEN_HEAD_SHARE = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
 FAR_READ_SHARE = 0.25  # A provider that has read this share of the last request's messages still had them.
+CACHED_BY_CONTENTS = "gemini"  # Google's cache depends on what is sent, and not on the thinking time.
 READ_ALONE = 0.95  # A request that read this share continues one that had nothing else.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
@@ -164,7 +165,7 @@ class RequestCostReader:
         always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
         if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
-        elif now.view.effort != last.view.effort and not _were_many_messages_read(last, read):
+        elif now.view.effort != last.view.effort and not _survives_another_effort(now, last, read):
             always += (Cause(CauseKind.MODEL, "another thinking time"),)
         known = self._readable_tokens(now, before, same) if last is before else 0
         if read < known:
@@ -413,10 +414,10 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     return piece.role, piece.content, piece.call, piece.ok
 
 
-def _were_many_messages_read(last: _AskedRequest, read: int) -> bool:
-    """Whether the provider read many of the messages from its cache, so that it still had them."""
+def _survives_another_effort(now: _AskedRequest, last: _AskedRequest, read: int) -> bool:
+    """Whether the cache is valid for any thinking time, as it always is or as the provider read many of the messages."""
     head = last.ends[_count_head_pieces(last.pieces) - 1]
-    return read > head + (last.ends[-1] - head) * FAR_READ_SHARE
+    return CACHED_BY_CONTENTS in now.reply.model or read > head + (last.ends[-1] - head) * FAR_READ_SHARE
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:

@@ -223,6 +223,20 @@ async def test_one_cause_is_named_and_nothing_else_is_blamed(name: str) -> None:
     assert [named(one) for one in last] == [named(one) for one in requests[-2:]]
 
 
+async def test_another_thinking_time_is_not_blamed_where_the_cache_is_of_the_contents_alone() -> None:
+    trial = await Trial.start()
+    trial.model.model_name = "gemini-2.5-flash"
+    at_google = replace(MODEL, model=trial.model.model_name)
+    trial.made.setup = replace(trial.made.setup, models=(at_google,))
+    await trial.turn()
+    await trial.loss()
+    trial.made.setup = replace(trial.made.setup, models=(replace(at_google, effort="high"),))
+    requests = await trial.explain()
+    check_sums(trial, requests)
+    assert named(requests[-2]) <= {*PLAIN, CauseKind.NOT_KEPT}
+    assert CauseKind.NOT_KEPT in named(requests[-2])
+
+
 async def test_two_causes_at_once_are_both_named() -> None:
     right = wrong = missed = 0
     for one, other in itertools.combinations(INJECTED, 2):

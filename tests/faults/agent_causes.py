@@ -75,6 +75,12 @@ def tools_of(body: dict[str, Json]) -> list[Json]:
     return declared["functionDeclarations"] if declared else tools
 
 
+def messages_of(body: dict[str, Json]) -> list[str]:
+    """The messages as the agent sends them, without its marks for the cache."""
+    messages = body.get("contents") or body.get("messages") or body.get("input") or []
+    return [re.sub(r', "cache_control": \{[^{}]*\}', "", json.dumps(message)) for message in messages]
+
+
 @dataclass
 class Changes:
     """What is different from now on in every request of the agent's main work."""
@@ -166,6 +172,7 @@ class Trial:
     caches: dict[str, Any] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     done: int = 0
+    edited_by_agent: set[int] = field(default_factory=set)  # requests in which the agent itself changed older messages
 
     def __post_init__(self) -> None:
         self.changes = Changes(self.agent)
@@ -173,6 +180,7 @@ class Trial:
         self._last_input = 0
         self._lock = threading.Lock()
         self._asked = 0
+        self._messages: list[Json] = []
 
     def now(self) -> float:
         return time.time() + self.later
@@ -188,6 +196,9 @@ class Trial:
             return raw, path
         with self._lock:
             begins = self.schedule.get(self._asked, ())
+            before, self._messages = self._messages, messages_of(body)
+            if self._messages[: len(before)] != before:
+                self.edited_by_agent.add(self._asked)
             self._asked += 1
             for cause in begins:
                 self.changes.begin(cause, self.done)
@@ -375,9 +386,12 @@ def judge(trial: Trial, requests: Sequence[Json], told: float, found: Counter[st
         if sums[0] != paid.tokens or abs(sums[1] - paid.dollars) > 1e-6:
             found[f"LOST {trial.agent} #{number}: {sums} explained, {paid} billed"] += 1
         named = {cause["cause"].partition(":")[0] for cause in one["causes"]} - PLAIN
+        if number in trial.edited_by_agent and "edit" not in paid.cause:
+            found[f"{trial.agent}: the agent itself changed its history"] += 1
+            named -= {CAUSES["edit"]}
         injected = {CAUSES.get(cause, cause) for cause in paid.cause}
-        free = {"model switched"} if "thinking" in paid.cause and trial.agent in FREE else set()
-        costs = injected - free if paid.lost > 128 else set()
+        free = {"thinking"} if trial.agent in FREE else set()
+        costs = {CAUSES[cause] for cause in paid.cause if cause not in free} if paid.lost > 128 else set()
         label = f"{trial.agent} #{number} {'+'.join(paid.cause) or 'nothing'}"
         if named - injected:
             found[f"LOST {label}: blamed {sorted(named - injected)}; lost {paid.lost}: {one['causes']}"] += 1
