@@ -121,13 +121,6 @@ class Detail:
         return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
 
 
-def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
-    """Return each detail once, by kind and in the order first seen. `between` is called after each source."""
-    collecting = DetailCollector()
-    collecting.collect_from_sources(sources, between)
-    return collecting.finish_collecting()
-
-
 Known = dict[str, dict[str, "Detail"]]  # By kind and text. A key of both would take as much memory as a detail.
 
 

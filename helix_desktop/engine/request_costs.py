@@ -173,9 +173,8 @@ class RequestCostReader:
         elif read > 0 and before is not None:
             self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), now.asked - before.asked)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
-        yield from self._explain_uncached(
-            now, same, max(read, known), changes, always, _comparable_pieces_after(last, same)
-        )
+        again = frozenset(map(_comparable_piece, last.pieces[same:]))  # Some agents send these once more.
+        yield from self._explain_uncached(now, same, max(read, known), changes, always, again)
 
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
         """Return changes between two requests, without folds after the cache had expired."""
@@ -401,11 +400,6 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
         if one is not other and _comparable_piece(one) != _comparable_piece(other)
     )
     return next(different, min(len(before), len(now)))
-
-
-def _comparable_pieces_after(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
-    """Return the pieces after the first difference, because some agents send these again."""
-    return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
 
 def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:

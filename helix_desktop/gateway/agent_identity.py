@@ -43,8 +43,8 @@ def title_of_known_agent(name: str) -> str:
 def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:
     """Return the agent's name for its conversation, or an empty string."""
     for name in _SESSIONS:
-        if headers.get(name):
-            return _with_subagent_name(headers[name], headers)[:200]
+        if headers.get(name):  # Claude Code's sub-agents send their parent's session.
+            return (f"{headers[name]}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else headers[name])[:200]
     if key := text_at(body, "prompt_cache_key"):
         return key[:200]
     found = _IN_USER.search(text_at(body, "metadata", "user_id"))
@@ -55,11 +55,6 @@ def parent_session_of_request(headers: Mapping[str, str]) -> str:
     """Return the agent's name for the conversation whose sub-agent this is, or an empty string."""
     named = next((headers[name][:200] for name in _PARENTS if headers.get(name)), "")
     return named or (headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else "")
-
-
-def _with_subagent_name(session: str, headers: Mapping[str, str]) -> str:
-    """Append the sub-agent's name, since Claude Code's sub-agents send their parent's session."""
-    return f"{session}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else session
 
 
 def uses_subscription(headers: Mapping[str, str]) -> bool:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from itertools import islice
 
 from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
@@ -152,7 +151,7 @@ class LocalAgentConversations:
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
         if not track.conversation:
             self._quiet_until += FIRST_REQUEST_SECONDS
-            if (edited := self._find_conversation_with_edited_beginning(arrival, messages)) is not None:
+            if (edited := self._find_conversation_to_fork(arrival, messages)) is not None:
                 session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
             else:
                 title = title_from_messages(messages)
@@ -185,19 +184,16 @@ class LocalAgentConversations:
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
 
-    def _find_conversation_with_edited_beginning(
-        self, arrival: Arrival, messages: Sequence[Wired]
-    ) -> tuple[str, int] | None:
-        """Return the conversation whose newest output is in a request that names no session, and the fact before its messages."""
+    def _find_conversation_to_fork(self, arrival: Arrival, messages: Sequence[Wired]) -> tuple[str, int] | None:
+        """Return the conversation whose newest output a request without a session contains, and the last fact before its messages."""
         results = {piece.id: piece.text for message in messages for piece in message.pieces_of_kind(PieceKind.RESULT)}
         for name, held in reversed(self._open_conversations.items()) if results and not arrival.session else ():
-            newest = islice(reversed(held.conversation.state.facts), MOST_RECENT_FACTS)
-            outputs = (
-                one.fact for one in newest if isinstance(one.fact, facts.ToolReturned) and one.fact.call in results
-            )
-            if (output := next(outputs, None)) and _is_content(results[output.call], output.output):
-                kinds = facts.UserSaid | facts.ModelReplied
-                return name, next(f.seq for f in held.conversation.state.facts if isinstance(f.fact, kinds)) - 1
+            told = [one.fact for one in held.conversation.state.facts[-MOST_RECENT_FACTS:]]
+            outputs = (fact for fact in reversed(told) if isinstance(fact, facts.ToolReturned) and fact.call in results)
+            if (order := held.conversation.state.branch.order) and (newest := next(outputs, None)) is not None:
+                content = results[newest.call].encode("utf-8", "surrogatepass")
+                if Digest.of_content(content) == newest.output.digest:
+                    return name, order[0] - 1
         return None
 
     # --- Sending requests before they are recorded
@@ -542,11 +538,6 @@ def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
 
 def _contains_any_fold(shown: ViewEntries) -> bool:
     return any(block.fold for block in shown.blocks)
-
-
-def _is_content(text: str, stored: facts.Stored) -> bool:
-    content = text.encode("utf-8", "surrogatepass")
-    return len(content) == stored.size and Digest.of_content(content) == stored.digest
 
 
 def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:

@@ -43,6 +43,7 @@ from helix_desktop.engine.conversation_details import Detail, DetailSource
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedMessage
+from tests.engine.collecting import collect_details
 
 FILE = Path(__file__).with_suffix(".jsonl")
 COVERS, LENGTH = 200, 12  # covers, and messages of each
@@ -159,7 +160,7 @@ def parts(message: RecordedMessage) -> list[str]:
 def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False) -> Score:
     """What the collector finds in one cover, against its marks."""
     messages = sessions[cover["session"]][cover["first"] : cover["last"] + 1]
-    every = conversation_details.collect_details(sources(messages))
+    every = collect_details(sources(messages))
     found = [detail for detail in every if detail.is_critical]
     entry = "\n".join(_plain(detail.text) for detail in every)
     marks = [

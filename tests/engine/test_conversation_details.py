@@ -14,7 +14,6 @@ from helix_desktop.engine.conversation_details import (
     Detail,
     DetailSource,
     choose_fitting_details,
-    collect_details,
     find_missing_critical_details,
     merge_details_and_replace_todos,
 )
@@ -22,6 +21,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.fold_document_writer import format_details_entry
 from tests.engine.agent import Words
+from tests.engine.collecting import collect_details
 
 
 def of_kind(found: list[Detail], kind: str) -> list[str]:

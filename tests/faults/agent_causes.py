@@ -386,7 +386,7 @@ def judge(trial: Trial, requests: Sequence[Json], told: float, found: Counter[st
         if sums[0] != paid.tokens or abs(sums[1] - paid.dollars) > 1e-6:
             found[f"LOST {trial.agent} #{number}: {sums} explained, {paid} billed"] += 1
         named = {cause["cause"].partition(":")[0] for cause in one["causes"]} - PLAIN
-        if number in trial.edited_by_agent and "edit" not in paid.cause:
+        if number in trial.edited_by_agent and not {"edit", "rules"} & set(paid.cause):
             found[f"{trial.agent}: the agent itself changed its history"] += 1
             named -= {CAUSES["edit"]}
         injected = {CAUSES.get(cause, cause) for cause in paid.cause}
