@@ -70,7 +70,8 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
-            signal.signal(wanted, _let_agent_handle_signal)
+            # It has a handler for them because the agent would inherit SIG_IGN.
+            signal.signal(wanted, lambda *_: None)
         try:
             # The agent must reach the gateway directly, not through a proxy.
             direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
@@ -83,10 +84,6 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()
     return code if code >= 0 else 128 - code
-
-
-def _let_agent_handle_signal(_number: int, _frame: object) -> None:
-    """Do nothing. A handler is needed because the agent would inherit SIG_IGN."""
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:

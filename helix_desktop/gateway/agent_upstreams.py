@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from helix_desktop.commented_json import parse_commented_json
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import object_at
+from helix_desktop.json_values import object_at, objects_at
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
@@ -27,7 +27,16 @@ ADDRESS_VARIABLES: Mapping[str, Sequence[str]] = {
     "gemini": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
 }
 ADDRESS_ENDS = dict.fromkeys(("openai", "openai-chat", "openai-responses"), "/v1")
-_NOT_ANTHROPIC = {"BEDROCK": "Amazon Bedrock", "VERTEX": "Vertex AI", "FOUNDRY": "Microsoft Foundry"}
+CODEX_SYSTEM_FOLDER, OPENCODE_MANAGED_FOLDER = Path("/etc/codex"), Path("/etc/opencode")
+_NOT_ANTHROPIC = {
+    **dict.fromkeys(("BEDROCK", "MANTLE"), "Amazon Bedrock"),
+    "ANTHROPIC_AWS": "Claude Platform on AWS",
+    "ANTHROPIC_GOOGLE_CLOUD": "Claude Platform on Google Cloud",
+    "VERTEX": "Vertex AI",
+    "FOUNDRY": "Microsoft Foundry",
+}
+# With these, Claude Code works in another process, which `wrap` does not start.
+_RUNS_ELSEWHERE = ("--bg", "--background", "--cloud", "--remote", "--teleport", "--desktop")
 _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
 
 
@@ -112,8 +121,21 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     """Return the files that Claude Code reads, strongest first."""
     user = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
     project = where.folder / ".claude"
-    usual = (project / "settings.json", user / "settings.json")
-    return list(dict.fromkeys((CLAUDE_MANAGED_SETTINGS, project / "settings.local.json", *usual)))
+    managed = [CLAUDE_MANAGED_SETTINGS, *sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json"))]
+    files = {
+        "local": project / "settings.local.json",
+        "project": project / "settings.json",
+        "user": user / "settings.json",
+    }
+    usual = "" if "--restricted" in where.arguments else ",".join(files)
+    chosen = next(_option_values(where.arguments, "--setting-sources"), usual).split(",")
+    return list(dict.fromkeys((*reversed(managed), *(file for name, file in files.items() if name in chosen))))
+
+
+def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
+    """Return the settings that `--settings` gives Claude Code, as JSON or in a file."""
+    given = next(_option_values(where.arguments, "--settings"), "").strip()
+    return parse_commented_json(given, "--settings") if given[:1] in ("", "{") else _read_json_settings(where.folder / given)  # fmt: skip
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
@@ -124,15 +146,21 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
     trusts = where.folder == where.home or _is_folder_trusted(where)
     used = [file for file in reversed(files) if trusts or file.parent.parent != where.folder]
     named = [object_at(_read_json_settings(file), "env") for file in used]
+    named += [object_at(_claude_settings_in_arguments(where), "env")] if agent == "claude" else []
     return {**where.environ, **{name: str(value) for settings in named for name, value in settings.items()}}
 
 
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     files = claude_settings_files(where)
+    if moved := next((one for one in where.arguments if one.partition("=")[0] in _RUNS_ELSEWHERE), ""):
+        raise _refusal("Claude Code", f"with {moved} it does not run in this terminal")
+    given = object_at(_claude_settings_in_arguments(where), "env")
+    if given.get("ANTHROPIC_BASE_URL"):
+        raise _refusal("Claude Code", "its arguments name an address (--settings)")
 
     def find_variable(name: str) -> tuple[str, Path | None]:
         named = ((str(object_at(_read_json_settings(file), "env").get(name) or ""), file) for file in files)
-        return next((one for one in named if one[0]), (where.environ.get(name, ""), None))
+        return next((one for one in named if one[0]), (str(given.get(name) or where.environ.get(name, "")), None))
 
     for name, title in _NOT_ANTHROPIC.items():
         value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
@@ -143,7 +171,7 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     if file is None:
         return [AgentUpstream("", _checked_address(address, "ANTHROPIC_BASE_URL"), "ANTHROPIC_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
     place = _locate_in_file(file, "ANTHROPIC_BASE_URL")
-    if file == CLAUDE_MANAGED_SETTINGS:
+    if file.is_relative_to(CLAUDE_MANAGED_SETTINGS.parent):
         raise _refusal("Claude Code", f"your organization sets its address ({place})")
     if file.parent.parent == where.folder != where.home and not _is_folder_trusted(where):
         raise _refusal("Claude Code", f"{place} names an address, and you have not trusted this folder in Claude Code")
@@ -165,14 +193,18 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
     profile = next(_option_values(where.arguments, "-p", "--profile"), "")
-    whole = _read_toml(file)
-    layers = [(file, whole), (file, object_at(whole, "profiles", profile or whole.get("profile", "")))]
+    system, whole = CODEX_SYSTEM_FOLDER / "config.toml", _read_toml(file)
+    layers = [(system, _read_toml(system)), (file, whole)]
+    layers.append((file, object_at(whole, "profiles", profile or whole.get("profile", ""))))
     if profile:
         layered = file.with_name(f"{profile}.config.toml")
         layers.append((layered, _read_toml(layered)))
     given = [one.partition("=") for one in _option_values(where.arguments, "-c", "--config")]
-    if "--oss" in where.arguments or any("base_url" in name for name, _, _ in given):
+    if "--oss" in where.arguments or any("base_url" in name + value for name, _, value in given):
         raise _refusal("Codex", "its arguments name an address")
+    managed = CODEX_SYSTEM_FOLDER / "managed_config.toml"
+    if not {"model_provider", "model_providers", "openai_base_url"}.isdisjoint(_read_toml(managed)):
+        raise _refusal("Codex", f"your organization sets its provider ({managed})")
     chosen = [str(layer["model_provider"]) for _, layer in layers if layer.get("model_provider")]
     chosen += [value.strip(" \"'") for name, _, value in given if name.strip() == "model_provider"]
     provider = chosen[-1] if chosen else "openai"
@@ -195,28 +227,46 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise ConfigFileMistake(f"{file} is not valid TOML ({error}). Nothing was sent.") from None
 
 
-def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[str]:
+def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
     for at, one in enumerate(arguments):
-        if one in (short, long) and at + 1 < len(arguments):
-            yield arguments[at + 1]
-        elif one.startswith(f"{long}="):
+        if one in names:
+            yield from arguments[at + 1 : at + 2]
+        elif one.partition("=")[0] in names:
             yield one.partition("=")[2]
+        elif one[:2] in names:
+            yield one[2:]
 
 
 # --- opencode, Gemini CLI and pi: the providers' addresses in the settings
 
 
-def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    config = Path(where.environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode"
-    names = ("config.json", "opencode.json", "opencode.jsonc")
-    files = [config / name for name in names]
-    files += [Path(given)] if (given := where.environ.get("OPENCODE_CONFIG")) else []
+def _read_opencode_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
+    """Return what opencode reads, weakest first. The settings in its environment have the variable as their file."""
+    names, environ = ("config.json", "opencode.json", "opencode.jsonc"), where.environ
+    files = [Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode" / name for name in names]
+    files += [Path(given)] if (given := environ.get("OPENCODE_CONFIG")) else []
     above = (where.folder, *where.folder.parents)
     inside = next((at for at, each in enumerate(above) if (each / ".git").exists()), len(above))
-    files += [folder / name for folder in reversed(above[: inside + 1]) for name in names[1:]]
-    found: dict[str, AgentUpstream] = {}
-    for file in files:
-        for name, provider in object_at(_read_json_settings(file), "provider").items():
+    folders = [*reversed(above[: inside + 1]), *(each / ".opencode" for each in above[: inside + 1])]
+    folders += [where.home / ".opencode"]
+    folders += [Path(given)] if (given := environ.get("OPENCODE_CONFIG_DIR")) else []
+    files += [folder / name for folder in folders for name in names[1:]]
+    name = "OPENCODE_CONFIG_CONTENT"
+    in_environment = parse_commented_json(environ.get(name, ""), name)
+    return [*((file, _read_json_settings(file)) for file in files), (Path(name), in_environment)]
+
+
+def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    for file in (OPENCODE_MANAGED_FOLDER / name for name in ("opencode.json", "opencode.jsonc")):
+        if object_at(_read_json_settings(file), "provider"):
+            raise _refusal("opencode", f"your organization sets its providers ({file})")
+    named = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+    found = {
+        provider: AgentUpstream(provider, _checked_address(where.environ[name], name), f"{name} in the environment")
+        for provider, name in named.items() if where.environ.get(name)
+    }  # fmt: skip
+    for file, settings in _read_opencode_settings(where):
+        for name, provider in object_at(settings, "provider").items():
             if address := object_at(provider, "options").get("baseURL"):
                 known = re.sub(r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address))
                 place = _locate_in_file(file, str(address))
@@ -254,27 +304,42 @@ def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 
 def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
-    """Return the agent's providers to which the user is signed in and whose requests bypass the gateway."""
-    files = {
-        "opencode": Path(where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share")
-        / "opencode"
-        / "auth.json",
-        "pi": Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent") / "auth.json",
-    }
-    known = {*USUAL_PROVIDERS, *(one.provider for one in upstreams)}
-    return sorted(set(_read_json_settings(files[agent])) - known) if agent in files else []
+    """Return the agent's providers whose requests bypass the gateway: those that
+    the user is signed in to, and the one that the arguments or settings choose.
+    """
+    if agent not in ("opencode", "pi"):
+        return []
+    pi = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent")
+    data = Path(where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share") / "opencode"
+    choices = [one for one in _option_values(where.arguments, "-m", "--model") if "/" in one]
+    bypassing: set[str] = set()
+    if agent == "pi":
+        choices[:0] = _option_values(where.arguments, "--provider")
+        choices.append(str(_read_json_settings(pi / "settings.json").get("defaultProvider") or ""))
+        named = object_at(_read_json_settings(pi / "models.json"), "providers")
+        bypassing |= {name for name in named if any(one.get("baseUrl") for one in objects_at(named, name, "models"))}
+    else:
+        choices += [str(settings.get("model") or "") for _, settings in reversed(_read_opencode_settings(where))]
+    chosen = next(filter(None, choices), "").partition("/")[0]
+    known = {"", *USUAL_PROVIDERS, *(one.provider for one in upstreams)}
+    signed_in = _read_json_settings((pi if agent == "pi" else data) / "auth.json")
+    return sorted(bypassing | {*signed_in, chosen} - known)
 
 
 def uses_subscription_by_settings(agent: str, where: AgentSurroundings) -> bool:
     """Whether the agent is signed in with a subscription, as far as its files say."""
     named = {"claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "codex": ("OPENAI_API_KEY", "CODEX_API_KEY")}
-    if agent not in named or any(where.environ.get(name) for name in named[agent]):
+    environ = read_agent_environment(agent, where)
+    if agent not in named or any(environ.get(name) for name in named[agent]):
         return False
     if agent == "codex":
         file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "auth.json"
         return bool(_read_json_settings(file).get("tokens"))
+    settings = (_claude_settings_in_arguments(where), *map(_read_json_settings, claude_settings_files(where)))
+    if any(one.get("apiKeyHelper") for one in settings):
+        return False
     file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude") / ".credentials.json"
-    return bool(where.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or _read_json_settings(file).get("claudeAiOauth"))
+    return bool(environ.get("CLAUDE_CODE_OAUTH_TOKEN") or _read_json_settings(file).get("claudeAiOauth"))
 
 
 _FINDERS: Mapping[str, Callable[[AgentSurroundings], list[AgentUpstream]]] = {

@@ -109,10 +109,6 @@ def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
     return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 
-def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
-    return AgentLaunch(("gemini", *start.arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))})
-
-
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:
     """Launch pi with its own folder of models for this run, in which everything else is linked."""
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
@@ -141,10 +137,6 @@ def _change_codex_settings(text: str, url: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _change_opencode_settings(text: str, url: str) -> str:
-    return _set_opencode_addresses(text, {AgentUpstream(): url})
-
-
 def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], what: str = "opencode.json") -> str:
     """Set the gateway's address for every provider in opencode's settings, keeping other options."""
     parse_commented_json(text, what)
@@ -163,10 +155,6 @@ def _base_addresses(urls: Mapping[AgentUpstream, str], versions: Mapping[str, st
 def _change_gemini_settings(text: str, url: str) -> str:
     lines = [line for line in text.splitlines() if not line.startswith("GOOGLE_GEMINI_BASE_URL=")]
     return "\n".join([*lines, f"GOOGLE_GEMINI_BASE_URL={url}", ""])
-
-
-def _change_pi_models(text: str, url: str) -> str:
-    return _set_pi_addresses(text, {AgentUpstream(): url})
 
 
 def _set_pi_addresses(text: str, urls: Mapping[AgentUpstream, str]) -> str:
@@ -190,8 +178,8 @@ KNOWN_AGENTS: Mapping[str, KnownAgent] = {
     for agent in (
         KnownAgent("claude", agent_identity.CLAUDE, "claude", _build_claude_launch, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
         KnownAgent("codex", agent_identity.CODEX, "codex", _build_codex_launch, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
-        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, _change_opencode_settings),
-        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _build_gemini_launch, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
-        KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
+        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, lambda text, url: _set_opencode_addresses(text, {AgentUpstream(): url})),
+        KnownAgent("gemini", agent_identity.GEMINI, "gemini", lambda start: AgentLaunch(("gemini", *start.arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))}), lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
+        KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", lambda text, url: _set_pi_addresses(text, {AgentUpstream(): url})),
     )
 }  # fmt: skip

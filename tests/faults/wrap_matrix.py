@@ -47,7 +47,11 @@ SHARE = 0.15  # Of the requests, so many fail.
 FAULTS = ("429", "500", "529", "late", "cut")
 ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
 HTTP_KEYS = ("authorization", "x-api-key", "x-goog-api-key")
-VARIABLES = {"claude": "ANTHROPIC_BASE_URL", "codex": "OPENAI_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}
+VARIABLES = {
+    **dict.fromkeys(("claude", "opencode"), "ANTHROPIC_BASE_URL"),
+    "codex": "OPENAI_BASE_URL",
+    "gemini": "GOOGLE_GEMINI_BASE_URL",
+}
 SIGNED = {
     "claude": (".claude/settings.json", '{"env": {"CLAUDE_CODE_USE_BEDROCK": "1"}}'),
     "codex": (".codex/config.toml", 'model_provider = "ollama"'),
@@ -99,6 +103,7 @@ class Stage:
         variables = {
             **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
             "HOME": str(self.home),
+            "PWD": str(self.place),  # opencode reads its project there.
             "PATH": f"{os.environ['PATH']}:{program}",
             "IS_SANDBOX": "1",
             "PYTHONPATH": str(Path.cwd()),
@@ -151,7 +156,7 @@ def plain(stage: Stage) -> None:
 
 
 def in_the_shell(stage: Stage) -> None:
-    version = "/v1" if stage.agent == "codex" else ""
+    version = "/v1" if stage.agent in ("codex", "opencode") else ""
     stage.finish(stage.start(own={VARIABLES[stage.agent]: stage.provider.url + version}))
 
 

@@ -305,3 +305,122 @@ def test_a_subscription_is_known_by_the_agents_own_files(here: Path, moved: bool
     assert [subscribed(agent) for agent in ("codex", "claude", "pi")] == [True, True, False]
     assert not subscribed("codex", CODEX_API_KEY="k")
     assert not subscribed("claude", ANTHROPIC_AUTH_TOKEN="k")
+
+
+@pytest.mark.parametrize("name", ["MANTLE", "ANTHROPIC_AWS", "ANTHROPIC_GOOGLE_CLOUD", "FOUNDRY"])
+def test_claude_code_at_every_cloud_is_refused_wherever_it_is_chosen(name: str, here: Path) -> None:
+    variable = f"CLAUDE_CODE_USE_{name}"
+    with pytest.raises(ActionRefused, match=variable):
+        found("claude", here, **{variable: "1"})
+    with pytest.raises(ActionRefused, match=variable):
+        found("claude", here, "--settings", json.dumps({"env": {variable: "1"}}))
+
+
+def test_claude_codes_settings_in_the_arguments_count(here: Path) -> None:
+    own = {"env": {"ANTHROPIC_BASE_URL": COMPANY, "A": "given"}}
+    write(here / "work" / "mine.json", own)
+    for given in (json.dumps(own), "mine.json", str(here / "work" / "mine.json")):
+        with pytest.raises(ActionRefused, match="its arguments name an address"):
+            found("claude", here, "--settings", given)
+        with pytest.raises(ActionRefused, match="its arguments name an address"):
+            found("claude", here, f"--settings={given}")
+    where = AgentSurroundings({"A": "shell"}, here, here / "work", ("--settings", "mine.json"))
+    assert agent_upstreams.read_agent_environment("claude", where)["A"] == "given"
+
+
+def test_claude_codes_files_count_only_if_it_reads_them(here: Path) -> None:
+    write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
+    write(here / ".claude.json", {"projects": {str(here / "work"): {"hasTrustDialogAccepted": True}}})
+    write(here / "work" / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": "https://project.example"}})
+    assert found("claude", here) == [("", "https://project.example")]
+    assert found("claude", here, "--setting-sources", "user") == [("", COMPANY)]
+    assert found("claude", here, "--setting-sources=local") == [("", "")]
+    assert found("claude", here, "--restricted") == [("", "")]
+
+
+def test_an_address_in_any_of_claude_codes_managed_files_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_upstreams, "CLAUDE_MANAGED_SETTINGS", here / "etc" / "managed-settings.json")
+    dropped = write(here / "etc" / "managed-settings.d" / "10-llm.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
+    with pytest.raises(ActionRefused, match=rf"your organization sets its address \({dropped}"):
+        found("claude", here)
+
+
+@pytest.mark.parametrize("option", ["--bg", "--background", "--cloud=a task", "--teleport", "--desktop"])
+def test_claude_code_that_does_not_run_in_this_terminal_is_refused(option: str, here: Path) -> None:
+    with pytest.raises(ActionRefused, match=r"with .* it does not run in this terminal"):
+        found("claude", here, option)
+
+
+def test_a_key_in_claude_codes_settings_comes_before_its_subscription(here: Path) -> None:
+    def subscribed(*arguments: str) -> bool:
+        where = AgentSurroundings({}, here, here / "work", arguments)
+        return agent_upstreams.uses_subscription_by_settings("claude", where)
+
+    write(here / ".claude" / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
+    assert subscribed()
+    assert not subscribed("--settings", '{"apiKeyHelper": "security find-generic-password"}')
+    write(here / ".claude" / "settings.json", {"apiKeyHelper": "pass show anthropic"})
+    assert not subscribed()
+    write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_API_KEY": "k"}})
+    assert not subscribed()
+
+
+def test_codex_is_refused_if_its_arguments_or_its_organization_name_an_address(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_upstreams, "CODEX_SYSTEM_FOLDER", here / "etc")
+    write(here / ".codex" / "config.toml", f'[model_providers.lab]\nbase_url = "{COMPANY}"\n')
+    with pytest.raises(ActionRefused, match="its arguments name an address"):
+        found("codex", here, "-c", 'model_providers.lab={name="L",base_url="https://other.example"}')
+    assert found("codex", here, "-cmodel_provider=lab") == [("lab", COMPANY)]
+    write(here / "etc" / "config.toml", f'model_provider = "all"\n[model_providers.all]\nbase_url = "{COMPANY}/all"\n')
+    assert found("codex", here) == [("all", f"{COMPANY}/all")]
+    write(here / "etc" / "managed_config.toml", 'model_provider = "all"\n')
+    with pytest.raises(ActionRefused, match="your organization sets its provider"):
+        found("codex", here)
+
+
+def test_opencode_reads_its_environment_and_all_its_folders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settings(address: str) -> dict[str, Any]:
+        return {"provider": {"anthropic": {"options": {"baseURL": f"https://{address}/v1"}}}}
+
+    def address(**environ: str) -> str:
+        return dict(found("opencode", here, ANTHROPIC_BASE_URL="https://shell/v1", **environ))["anthropic"]
+
+    (here / "work" / ".git").mkdir()
+    assert address() == "https://shell/v1"
+    assert found("opencode", here, OPENAI_BASE_URL=COMPANY) == [("", ""), ("openai", COMPANY)]
+    write(here / "work" / "opencode.json", settings("project"))
+    assert address() == "https://project/v1"
+    write(here / "work" / ".opencode" / "opencode.jsonc", settings("folder"))
+    assert address() == "https://folder/v1"
+    write(here / ".opencode" / "opencode.json", settings("home"))
+    assert address() == "https://home/v1"
+    write(here / "own" / "opencode.json", settings("own"))
+    assert address(OPENCODE_CONFIG_DIR=str(here / "own")) == "https://own/v1"
+    assert address(OPENCODE_CONFIG_CONTENT=json.dumps(settings("given"))) == "https://given/v1"
+    monkeypatch.setattr(agent_upstreams, "OPENCODE_MANAGED_FOLDER", here / "etc")
+    write(here / "etc" / "opencode.json", settings("managed"))
+    with pytest.raises(ActionRefused, match="your organization sets its providers"):
+        address()
+
+
+def test_a_chosen_provider_that_passes_by_is_named_without_a_sign_in(here: Path) -> None:
+    def passing(agent: str, *arguments: str) -> list[str]:
+        where = AgentSurroundings({}, here, here / "work", arguments)
+        return agent_upstreams.list_bypassing_providers(agent, where, [AgentUpstream("corp", "x")])
+
+    assert passing("claude", "--model", "openrouter/x") == []
+    for agent in ("opencode", "pi"):
+        assert passing(agent) == passing(agent, "-m", "anthropic/claude") == passing(agent, "-m", "corp/a/b") == []
+        assert passing(agent, "--model=openrouter/anthropic/claude") == ["openrouter"]
+    assert passing("pi", "--provider", "groq", "--model", "openai/gpt-oss") == ["groq"]
+    write(here / ".config" / "opencode" / "opencode.json", {"model": "opencode/big-pickle"})
+    assert (passing("opencode"), passing("opencode", "-m", "openai/gpt")) == (["opencode"], [])
+    write(here / ".pi" / "agent" / "settings.json", {"defaultProvider": "github-copilot"})
+    assert (passing("pi"), passing("pi", "--provider", "anthropic")) == (["github-copilot"], [])
+    own = {"corp": {"models": [{"id": "a"}]}, "anthropic": {"models": [{"id": "b", "baseUrl": COMPANY}]}}
+    write(here / ".pi" / "agent" / "models.json", {"providers": own})
+    assert passing("pi", "--provider", "corp") == ["anthropic"], "its model has an address of its own"
