@@ -70,7 +70,6 @@ class ReplacementFile:
             os.close(folder)
 
     def discard_replacement(self) -> None:
-        """Deletes the unfinished file. After `replace_target` this does nothing."""
         with suppress(OSError):
             self.file.close()
         with suppress(OSError):
@@ -78,7 +77,6 @@ class ReplacementFile:
 
 
 def find_abandoned_files(folder: Path) -> Iterator[Path]:
-    """Finds temporary files that a killed process left in this folder and that nobody is still writing."""
     for path in folder.glob(_LEFT):
         with suppress(OSError):
             about = path.lstat()

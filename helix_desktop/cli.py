@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "The disk is full, or the disk that the output is written to. Free up disk space and try again.",
                 file=sys.stderr,
             )
-        elif _has_no_screen():
+        elif _is_current_folder_missing():
             print("The folder you are in no longer exists. Change to another one and try again.", file=sys.stderr)
         else:
             raise
@@ -65,7 +65,7 @@ def _pop_target_argument(given: list[str]) -> str:
     return ""
 
 
-def _has_no_screen() -> bool:
+def _is_current_folder_missing() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def _set_output_to_utf8() -> None:
 def _open_window(home: Path | None, place: str) -> int:
     from helix_desktop import screen_check
 
-    if reason := screen_check.why_no_screen():
+    if reason := screen_check.describe_missing_screen():
         print(f"The window could not be opened: {reason}. {screen_check.INSTEAD}", file=sys.stderr)
         return FAILED
     try:

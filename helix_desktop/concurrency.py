@@ -77,7 +77,7 @@ async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
         return await work
 
 
-async def finish_making(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
+async def finish_even_if_cancelled(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
     """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that it does not leak."""
     task = asyncio.get_running_loop().create_task(making)
     try:

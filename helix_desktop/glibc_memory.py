@@ -23,7 +23,7 @@ def share_one_heap_between_threads(large_bytes: int = LARGE, kept_bytes: int = L
         libc.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
 
 
-async def return_free_memory() -> None:
+async def return_free_memory_every_minute() -> None:
     """Gives free pages back to the system once a minute, in a thread."""
     while True:
         await asyncio.sleep(EVERY)

@@ -136,7 +136,7 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
 
 
 def _check_screen() -> Iterator[DoctorFinding]:
-    if reason := screen_check.why_no_screen():
+    if reason := screen_check.describe_missing_screen():
         yield DoctorFinding("Display", _NOTE, f"The window could not be opened: {reason}.", screen_check.INSTEAD)
     else:
         yield DoctorFinding("Display", _GOOD, "A display is available.")

@@ -120,7 +120,6 @@ def start_logging(
 
 
 def log_uncaught_errors() -> None:
-    """Logs every uncaught exception with its traceback: of the main thread, of other threads and of destructors."""
     before = sys.excepthook
 
     def log_uncaught_in_main_thread(

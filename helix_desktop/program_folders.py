@@ -66,7 +66,7 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
     return ProgramFolders(base, base, base / "logs", _socket_folder(base))
 
 
-def error_if_not_writable(where: ProgramFolders) -> StoreFailed | None:
+def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:
     """Returns an error for the first folder that cannot be written to, or None. The test files are removed again."""
     for folder in dict.fromkeys((where.data, where.config)):
         try:
@@ -82,7 +82,6 @@ def error_if_not_writable(where: ProgramFolders) -> StoreFailed | None:
 
 
 def make_folders_private(where: ProgramFolders) -> None:
-    """The folders that are there, for this user alone, whatever the umask was."""
     for folder in dict.fromkeys(
         (where.data, where.config, where.logs, where.workspaces_folder, where.workspaces_folder / ".trash")
     ):

@@ -268,7 +268,6 @@ def _put_into_toml(document: "TOMLDocument", setting: ProgramSetting[Any], value
 
 
 def _find_mistyped_keys(content: Mapping[str, Any], text: str, path: Path) -> dict[str, ConfigFileMistake]:
-    """Finds keys that are probably misspelled settings. Other unknown keys are kept unchanged."""
     known = [setting.key for setting in ALL]
     mistakes = {}
     for key in _iterate_dotted_keys(content):
@@ -288,7 +287,6 @@ def _iterate_dotted_keys(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_line_of_key(text: str, dotted: str) -> int:
-    """The line a key stands in, counted from 1: as `[a.b]`, as `c = ` below it, or as `a.b.c = `."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if head := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line):

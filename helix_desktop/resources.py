@@ -5,7 +5,6 @@ from pathlib import Path
 
 
 def resources_folder() -> Path:
-    """The resources folder of a checkout, of an installed package, or of a bundle."""
     package = Path(__file__).parent
     bundled = Path(getattr(sys, "_MEIPASS", package)) / "resources"
     for place in (package.parent / "resources", package / "resources", bundled):

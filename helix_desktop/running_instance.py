@@ -206,7 +206,6 @@ class RequestListener:
 
 
 async def _listen_for_input(wire: FrameConnection, console: CallerConsole) -> None:
-    """Passes the caller's input on to the command until the caller disconnects."""
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             console.handle_frame(*await wire.receive_frame())
@@ -314,7 +313,6 @@ def _report_lost_owner() -> Iterator[None]:
 
 
 async def _send_console_input(wire: FrameConnection, console: Console) -> None:
-    """Sends the console's input to the owner. A read error is reported and ends it: the command would wait."""
     try:
         piece = await console.read_input()
     except HelixError as error:

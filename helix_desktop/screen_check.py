@@ -13,7 +13,7 @@ INSTEAD = (
 )
 
 
-def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
+def describe_missing_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
     """Why no window can be opened, as a clause for a sentence; empty when there is a screen."""
     if platform in {"win32", "darwin"}:
         return ""
@@ -31,7 +31,6 @@ def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.p
 
 
 def _x_server_listens(display: str) -> bool:
-    """Returns whether an X server listens for this display. A display on another machine is assumed to answer."""
     local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
     if local is None and not display.startswith("/"):
         return True

@@ -236,18 +236,17 @@ class SecretStorage:
     def is_in_environment(self, secret: ProviderKey) -> bool:
         return bool(self._read_from_environment(secret))
 
-    def find_named_address(self, secret: ProviderKey) -> tuple[str, str]:
+    def find_address_in_environment(self, secret: ProviderKey) -> tuple[str, str]:
         """The variable in which the environment names an address for its keys, and the address; empty if there is none."""
         return next(
             ((each, self._environ[each]) for each in secret.address_variables if self._environ.get(each)), ("", "")
         )
 
     def _with_named_host(self, secret: ProviderKey) -> ProviderKey:
-        _, address = self.find_named_address(secret)
+        _, address = self.find_address_in_environment(secret)
         return replace(secret, own_hosts=(host_of_address(address),)) if address else secret
 
     def _refuse_key_of_other_host(self, secret: Addressee) -> None:
-        """The only key there is stands in the environment, for another host."""
         if not isinstance(secret, ProviderKey) or secret.is_optional:
             return
         if variable := next((each for each in secret.environment_variables if self._environ.get(each)), None):
@@ -388,14 +387,12 @@ class SecretStorage:
 
 
 def keyring_name_of(secret: Addressee) -> str:
-    """Returns the secret's name in the keyring. A plain string is refused, because it does not say whose secret it is."""
     if not isinstance(secret, Addressee):
         raise TypeError(f"a secret is asked for by its addressee, not by {type(secret).__name__}")
     return secret.keyring_name
 
 
 def environment_variable_name(name: str) -> str:
-    """The variable that carries the secret `keyring_name`: HELIX_KEY_OPENAI for openai."""
     return f"HELIX_KEY_{re.sub('[^A-Z0-9]+', '_', name.upper()).strip('_')}"
 
 

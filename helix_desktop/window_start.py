@@ -30,7 +30,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
     where = program_folders.find_program_folders(home or arguments.home)
-    if _somebody_listens(where.run):
+    if _is_other_window_listening(where.run):
         from helix_desktop.desktop import window_program
 
         if window_program.hand_over_to_running_window(where, arguments.link):
@@ -49,7 +49,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     ).run_until_closed()
 
 
-def _somebody_listens(run: Path) -> bool:
+def _is_other_window_listening(run: Path) -> bool:
     """Whether another process may show this window. A killed one can leave an address where nobody listens."""
     address = run / "window.sock"
     if not address.exists():

@@ -151,7 +151,7 @@ async def test_what_is_cancelled_while_it_is_made_is_ended() -> None:
 
     def made() -> Coroutine[Any, Any, asyncio.subprocess.Process]:
         starting = asyncio.create_subprocess_exec("/bin/sleep", "1000", start_new_session=True)
-        return concurrency.finish_making(starting, end)
+        return concurrency.finish_even_if_cancelled(starting, end)
 
     async def was_ended() -> None:
         assert ended.pop() == -signal.SIGKILL
@@ -164,7 +164,7 @@ async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
         raise AssertionError(process)
 
     with pytest.raises(FileNotFoundError):
-        await concurrency.finish_making(asyncio.create_subprocess_exec("/no such folder/program"), end)
+        await concurrency.finish_even_if_cancelled(asyncio.create_subprocess_exec("/no such folder/program"), end)
 
 
 @pytest.mark.parametrize("turns", range(4))

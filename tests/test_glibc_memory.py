@@ -21,7 +21,7 @@ pieces = [small for _, small in pieces]
 before = resident()
 
 async def wait():
-    given = asyncio.ensure_future(heap.return_free_memory())
+    given = asyncio.ensure_future(heap.return_free_memory_every_minute())
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(50):
             while resident() > before - 50:

@@ -23,7 +23,7 @@ from helix_desktop import screen_check
     ],
 )
 def test_there_is_one(environ: dict[str, str], platform: str) -> None:
-    assert screen_check.why_no_screen(environ, platform) == ""
+    assert screen_check.describe_missing_screen(environ, platform) == ""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_there_is_one(environ: dict[str, str], platform: str) -> None:
     ],
 )
 def test_there_is_none(environ: dict[str, str], words: str) -> None:
-    assert words in screen_check.why_no_screen(environ, "linux")
+    assert words in screen_check.describe_missing_screen(environ, "linux")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract socket names are Linux's")
@@ -48,7 +48,7 @@ def test_a_server_that_listens_is_one() -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("\0/tmp/.X11-unix/X64124")
         server.listen()
-        assert screen_check.why_no_screen({"DISPLAY": ":64124.0"}, "linux") == ""
+        assert screen_check.describe_missing_screen({"DISPLAY": ":64124.0"}, "linux") == ""
 
 
 def test_wayland_is_one_where_its_socket_listens(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_wayland_is_one_where_its_socket_listens(tmp_path: Path) -> None:
         server.bind(str(tmp_path / "wayland-1"))
         server.listen()
         runtime = {"XDG_RUNTIME_DIR": str(tmp_path)}
-        assert screen_check.why_no_screen({"WAYLAND_DISPLAY": "wayland-1", **runtime}, "linux") == ""
-        assert screen_check.why_no_screen({"WAYLAND_DISPLAY": str(tmp_path / "wayland-1")}, "linux") == ""
+        assert screen_check.describe_missing_screen({"WAYLAND_DISPLAY": "wayland-1", **runtime}, "linux") == ""
+        assert screen_check.describe_missing_screen({"WAYLAND_DISPLAY": str(tmp_path / "wayland-1")}, "linux") == ""
         assert (
-            screen_check.why_no_screen(
+            screen_check.describe_missing_screen(
                 {"WAYLAND_DISPLAY": "wayland-1", "QT_QPA_PLATFORM": "wayland", **runtime}, "linux"
             )
             == ""

@@ -370,7 +370,7 @@ async def test_a_key_in_the_environment_goes_to_the_address_that_the_environment
     variable = config.provider_key.address_variables[0]
     for address in ("https://proxy.example/v1", "http://127.0.0.1:4000"):
         secrets = make(environ={config.variable: KEY, f"HELIX_KEY_{name.upper()}": KEY, variable: address})
-        assert secrets.find_named_address(config.provider_key) == (variable, address)
+        assert secrets.find_address_in_environment(config.provider_key) == (variable, address)
         named = replace(config, base_url=address)
         assert await secrets.read_secret(named.provider_key) == KEY
         assert secrets.is_in_environment(named.provider_key)

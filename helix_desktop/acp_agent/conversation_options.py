@@ -11,14 +11,14 @@ MOST_MODELS = 300
 _EFFORTS = {"usual": "As usual", "low": "Low", "medium": "Medium", "high": "High"}
 
 
-def build_choices(bench: Workbench, conversation: str) -> dict[str, Any]:
+def build_modes_and_options(bench: Workbench, conversation: str) -> dict[str, Any]:
     """Lists modes and options for the protocol. The permission mode is shared by the whole workspace."""
     modes = [{"id": mode, "name": name} for mode, name in bench.describe_permission_modes().items()]
     state = {"currentModeId": bench.permission_mode, "availableModes": modes}
-    return {"modes": state, "configOptions": build_options(bench, conversation)}
+    return {"modes": state, "configOptions": build_config_options(bench, conversation)}
 
 
-def build_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
+def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """The options, each with its choices and its current value."""
     model, effort = bench.model_of_conversation(conversation), bench.workspace.settings.effort or "usual"
     models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[:MOST_MODELS]
@@ -56,11 +56,11 @@ async def choose_option(bench: Workbench, conversation: str, identity: str, valu
             raise InvalidInput(f"{identity[:80]} has no choice {value[:80]}.")
 
 
-def build_choice_updates(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
+def build_mode_and_option_updates(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """The current mode and options, for an editor when they were changed outside it."""
     return [
         {"sessionUpdate": "current_mode_update", "currentModeId": bench.permission_mode},
-        {"sessionUpdate": "config_option_update", "configOptions": build_options(bench, conversation)},
+        {"sessionUpdate": "config_option_update", "configOptions": build_config_options(bench, conversation)},
     ]
 
 

@@ -210,7 +210,6 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 
 def title_of_call(call: facts.ToolCall) -> str:
-    """One line with the tool's name and its first text argument."""
     first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
     line = " ".join(f"{call.name} {first}".split())
     return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"

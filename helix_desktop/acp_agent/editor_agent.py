@@ -18,7 +18,7 @@ from acp.schema import DeleteSessionRequest
 from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedRouter
-from helix_desktop.acp_agent.conversation_options import build_choices, build_options, choose_option
+from helix_desktop.acp_agent.conversation_options import build_config_options, build_modes_and_options, choose_option
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.console import Console
@@ -81,7 +81,7 @@ class EditorAgent:
         more = given.get("additionalDirectories")
         for folder in (given.get("cwd"), *(more if isinstance(more, list) else ())):
             if isinstance(folder, str):
-                self._check_folder(folder)
+                self._check_folder_is_in_workspace(folder)
 
     async def initialize(self, **_: Any) -> Result:
         return build_initialize_result()
@@ -91,23 +91,23 @@ class EditorAgent:
     async def new_session(self, **_: Any) -> Result:
         conversation = self._open_editor_conversation(new_conversation_id())
         self._tasks.spawn_task(conversation.send_commands_and_usage(), name="state for an editor")
-        return {"sessionId": conversation.id, **build_choices(self._bench, conversation.id)}
+        return {"sessionId": conversation.id, **build_modes_and_options(self._bench, conversation.id)}
 
     async def load_session(self, session_id: str, **_: Any) -> Result:
-        await self._find_stored(session_id).replay_history()
-        return build_choices(self._bench, session_id)
+        await self._open_stored_conversation(session_id).send_history_to_editor()
+        return build_modes_and_options(self._bench, session_id)
 
     async def resume_session(self, session_id: str, **_: Any) -> Result:
-        conversation = self._find_stored(session_id)
+        conversation = self._open_stored_conversation(session_id)
         await conversation.open_session()
         self._tasks.spawn_task(conversation.send_commands_and_usage(), name="state for an editor")
-        return build_choices(self._bench, session_id)
+        return build_modes_and_options(self._bench, session_id)
 
     async def fork_session(self, session_id: str, **_: Any) -> Result:
-        self._find_stored(session_id)
+        self._open_stored_conversation(session_id)
         fork = (await self._bench.fork_conversation(session_id)).id
         self._open_editor_conversation(fork)
-        return {"sessionId": fork, **build_choices(self._bench, fork)}
+        return {"sessionId": fork, **build_modes_and_options(self._bench, fork)}
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Result:
         rows = [row for row in self._bench.list_conversations() if not (row.parent or row.trashed or row.agent)]
@@ -125,13 +125,13 @@ class EditorAgent:
         return {"sessions": sessions, **({"nextCursor": str(start + PAGE)} if more else {})}
 
     async def close_session(self, session_id: str, **_: Any) -> None:
-        self._find_open(session_id).close()
+        self._find_or_open_conversation(session_id).close()
         del self._open[session_id]
 
     async def _delete_session(self, params: Any) -> Result:
         """Moves a conversation to the trash, where the window can restore it."""
         wanted = DeleteSessionRequest.model_validate(params).session_id
-        self._find_open(wanted)
+        self._find_or_open_conversation(wanted)
         await self.close_session(wanted)
         if self._bench.conversation_row(wanted) is not None:
             await (await self._bench.open_session(wanted)).set_trashed()
@@ -140,23 +140,23 @@ class EditorAgent:
     # --- Taking messages, stops and options from the editor
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
-        conversation = self._find_open(session_id)
+        conversation = self._find_or_open_conversation(session_id)
         if not (parts := await build_user_parts(self._bench, prompt)):
             raise InvalidInput("The message is empty.")
         return {"stopReason": await conversation.run_turn(parts)}
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        self._find_open(session_id).cancel_turn()
+        self._find_or_open_conversation(session_id).cancel_turn()
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> None:
         await self.set_config_option("mode", session_id, mode_id)
 
     async def set_config_option(self, config_id: str, session_id: str, value: Any, **_: Any) -> Result:
-        conversation = self._find_open(session_id)
+        conversation = self._find_or_open_conversation(session_id)
         await choose_option(self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun)
         for each in self._open.values():
-            await each.send_choices_if_changed()
-        return {"configOptions": build_options(self._bench, session_id)}
+            await each.send_mode_and_options_if_changed()
+        return {"configOptions": build_config_options(self._bench, session_id)}
 
     def _open_editor_conversation(self, identity: str) -> EditorConversation:
         if identity not in self._open:
@@ -167,20 +167,20 @@ class EditorAgent:
             )
         return self._open[identity]
 
-    def _find_stored(self, identity: str) -> EditorConversation:
+    def _open_stored_conversation(self, identity: str) -> EditorConversation:
         row = self._bench.conversation_row(identity)
         if row is None or row.trashed:
             raise NotFound(f"There is no conversation {identity[:80]} in {self._bench.name}.")
         return self._open_editor_conversation(identity)
 
-    def _find_open(self, identity: str) -> EditorConversation:
+    def _find_or_open_conversation(self, identity: str) -> EditorConversation:
         """Returns an open conversation, or opens one. An id that an earlier process gave out need not be stored yet."""
         row, is_known = self._bench.conversation_row(identity), identity in self._open
         if (row is None or not row.trashed) and (is_known or re.fullmatch("[0-9a-f]{20}", identity)):
             return self._open_editor_conversation(identity)
-        return self._find_stored(identity)
+        return self._open_stored_conversation(identity)
 
-    def _check_folder(self, folder: str) -> None:
+    def _check_folder_is_in_workspace(self, folder: str) -> None:
         """Refuses a folder outside the workspace, because the agent must not work there."""
         place = Path(folder).resolve()
         if not any(place.is_relative_to(root.resolve()) for root in self._bench.allowed_folders):
@@ -205,16 +205,16 @@ async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
         case schema.ResourceContentBlock():
             return Text(f"[{block.name}]({name_of_uri(block.uri)})")
         case schema.ImageContentBlock():
-            return await _attach_bytes(bench, name_of_uri(block.uri or "image"), block.data, block.mime_type)
+            return await _attach_base64_content(bench, name_of_uri(block.uri or "image"), block.data, block.mime_type)
         case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
             return await bench.attach_content(name_of_uri(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
         case schema.EmbeddedResourceContentBlock():
             kind = block.resource.mime_type or ""
-            return await _attach_bytes(bench, name_of_uri(block.resource.uri), block.resource.blob, kind)
+            return await _attach_base64_content(bench, name_of_uri(block.resource.uri), block.resource.blob, kind)
     raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")
 
 
-async def _attach_bytes(bench: Workbench, name: str, data: str, kind: str) -> UserPart:
+async def _attach_base64_content(bench: Workbench, name: str, data: str, kind: str) -> UserPart:
     if kind not in PROMPT_IMAGES and not kind.startswith("text/"):
         raise InvalidInput(f"{name} has a type that models do not read ({kind[:60]}).")
     try:

@@ -139,7 +139,7 @@ class EditorConversation:
         else:
             await notify_model(self._client, "session/update", SessionNotification(session_id=self.id, update=update))
 
-    async def replay_history(self) -> None:
+    async def send_history_to_editor(self) -> None:
         """Sends everything that was said on the current branch."""
         for recorded in (await self.open_session()).conversation.state.facts_on_path():
             async for update in self._updates.updates_of_fact(recorded.fact, is_replay=True):
@@ -160,11 +160,11 @@ class EditorConversation:
             self._commands = commands
             await self.send_update(commands)
 
-    async def send_choices_if_changed(self) -> None:
+    async def send_mode_and_options_if_changed(self) -> None:
         """Sends mode and options if they changed, in the window or because a plan was approved."""
         if self._mode != self._bench.permission_mode:
             self._mode = self._bench.permission_mode
-            for update in conversation_options.build_choice_updates(self._bench, self.id):
+            for update in conversation_options.build_mode_and_option_updates(self._bench, self.id):
                 await self.send_update(update)
 
     async def _send_waiting_events(self) -> None:
@@ -184,7 +184,7 @@ class EditorConversation:
                 ):  # By now, the editor has received the call that the question is about.
                     self._spawn(self._ask_editor(event), name="question for an editor")
                 if isinstance(event, session_events.ActivityChanged):
-                    await self.send_choices_if_changed()
+                    await self.send_mode_and_options_if_changed()
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
 
@@ -194,7 +194,9 @@ class EditorConversation:
         """Asks the editor's user. The window shows the question as well, and the first answer counts."""
         question = asked.question
         try:
-            answer = await (self._ask_for_values(question) if question.form else self._ask_permission(question))
+            answer = await (
+                self._ask_editor_to_fill_form(question) if question.form else self._ask_editor_for_permission(question)
+            )
         except (RequestError, ConnectionError, ValueError) as error:
             log.info("an editor did not answer a question: %s", error)
             answer = PermissionAnswer(allowed=False, words="The editor could not show the question.")
@@ -202,7 +204,7 @@ class EditorConversation:
         if session is not None and answer is not None:
             session.answer_question(asked.number, answer)
 
-    async def _ask_permission(self, question: PermissionQuestion) -> PermissionAnswer | None:
+    async def _ask_editor_for_permission(self, question: PermissionQuestion) -> PermissionAnswer | None:
         options = []
         for scope in question.scopes:
             rules = [mark_text(rule) for rule in question.rules] if scope in ("conversation", "always") else []
@@ -224,7 +226,7 @@ class EditorConversation:
         scope, _, chosen_rule = chosen.partition(":")
         return PermissionAnswer(allowed=True, scope=scope, rule=int(chosen_rule))
 
-    async def _ask_for_values(self, question: PermissionQuestion) -> PermissionAnswer | None:
+    async def _ask_editor_to_fill_form(self, question: PermissionQuestion) -> PermissionAnswer | None:
         """Shows a form of an MCP server in the editor, or leaves it to the window if the editor has no forms."""
         if not self._abilities.fills_forms:
             words = (

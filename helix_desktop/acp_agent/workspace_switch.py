@@ -112,13 +112,13 @@ class WorkspaceSwitch:
         try:
             message = decode_message(line)
         except InvalidInput as error:
-            await self._send(build_error(None, -32700, error.what))
+            await self._send(build_error_response(None, -32700, error.what))
             return
         try:
             await self._route_message(message)
         except HelixError as error:
             if "id" in message and "method" in message:
-                await self._send(build_error(message["id"], -32602, str(error)))
+                await self._send(build_error_response(message["id"], -32602, str(error)))
 
     async def _route_message(self, message: Message) -> None:
         method, asks = message.get("method"), "id" in message
@@ -132,7 +132,7 @@ class WorkspaceSwitch:
         elif method == "authenticate" and asks:
             await self._send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         elif asks and not method.startswith("session/"):
-            await self._send(build_error(message["id"], -32601, f"Method not found: {method[:80]}"))
+            await self._send(build_error_response(message["id"], -32601, f"Method not found: {method[:80]}"))
         else:
             line = await self._find_or_open_pipe(message)
             if asks:
@@ -177,7 +177,7 @@ class WorkspaceSwitch:
                 return
             line.restart_with_greeting(self._greeting)
             for request in requests:
-                await self._send(build_error(request["id"], -32603, said))
+                await self._send(build_error_response(request["id"], -32603, said))
             if not requests and code != MOVED:
                 self._lines.pop(line.workspace, None)  # The next message opens the workspace again.
                 left = {name: each for name, each in self._lines_by_session.items() if each is not line}
@@ -206,7 +206,6 @@ class WorkspaceSwitch:
         await self._unsent.put(encode_message(message))
 
     async def _write_until_closed(self) -> None:
-        """Writes on a separate thread, because an editor that does not read would block it."""
         while True:
             pieces = [await self._unsent.get()]
             while not self._unsent.empty():
@@ -236,7 +235,7 @@ def encode_message(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
-def build_error(identity: Any, code: int, words: str) -> Message:
+def build_error_response(identity: Any, code: int, words: str) -> Message:
     return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": words}}
 
 

@@ -29,7 +29,6 @@ class AcpAgent:
 
 
 def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpAgent]:
-    """Returns the agents of `own_lines` (`NAME = COMMAND LINE`), then those on the PATH, once for each name."""
     found: dict[str, AcpAgent] = {}
     for line in f"{own_lines}\n{_KNOWN}".splitlines():
         name, _, words = map(str.strip, line.partition("="))

@@ -146,7 +146,7 @@ class AgentConnection:
         """Ends the agent and all that it started, in less than a second."""
         self.kill_with_reason("it was ended")
         await self._link.close()
-        await self._command.end_and_wait()
+        await self._command.kill_and_wait()
 
     async def _answer_agent(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:  # noqa: FBT001 -- the SDK calls it so
         try:

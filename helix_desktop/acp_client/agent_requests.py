@@ -108,11 +108,9 @@ class AgentRequests:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the agent waits for the user or a command, and so may be silent."""
         return self._open_questions > 0 or any(not each.running.done() for each in self.terminals.values())
 
     async def stop_commands(self) -> None:
-        """Stops the agent's commands and waits until their output is stored."""
         for terminal in self.terminals.values():
             terminal.running.cancel()
         await asyncio.gather(*(each.running for each in self.terminals.values()), return_exceptions=True)
@@ -140,7 +138,7 @@ class AgentRequests:
     def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
         """Remembers what the user allowed, so that the agent's own request to do it is not asked about again."""
         if action.effect is ActionEffect.RUN:
-            self._allowed_commands.add((action.command, self._display_folder(_folder_of_call(call))))
+            self._allowed_commands.add((action.command, self._folder_as_rules_name_it(_folder_of_call(call))))
         if action.effect is ActionEffect.EDIT:
             for each in call.differences:
                 shown, _, _ = self._path_danger_and_permission(text_at(each, "path"), action.effect)
@@ -149,16 +147,16 @@ class AgentRequests:
     def _strictest_action_of_call(self, call: AcpCall) -> ToolAction:
         """Returns the action to be permitted. Of several files, the one with the strictest decision counts."""
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
-        paths = {path for path in (*named, *_find_paths_in_raw_input(call)) if path}
+        paths = {path for path in (*named, *_find_paths_in_call_input(call)) if path}
         if len(paths) > MOST_PATHS:
             raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Make several calls instead.")
-        return max((self._action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
+        return max((self._build_action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
         decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
         return ("allow", "ask", "deny").index(decision.verdict), -len(decision.scopes)
 
-    def _action_on_path(self, call: AcpCall, path: str) -> ToolAction:
+    def _build_action_on_path(self, call: AcpCall, path: str) -> ToolAction:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
         command, made = _command_of_call(call), call.as_tool_call()
         searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
@@ -169,7 +167,7 @@ class AgentRequests:
             effect = ActionEffect.FOREIGN  # The call names no command, file or pattern.
         shown, danger, apart = self._path_danger_and_permission(path, effect) if path else ("", "", "")
         host, runs, folder = _host_of_call(call), effect is ActionEffect.RUN, _folder_of_call(call)
-        folder = self._display_folder(folder) if folder else ""
+        folder = self._folder_as_rules_name_it(folder) if folder else ""
         outside = f"it would run outside the sandbox, in {folder}" if folder else "it would run outside the sandbox"
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
@@ -199,7 +197,7 @@ class AgentRequests:
             return shown, f"other programs run the contents of {shown}", "runs_later"
         return shown, "", ""
 
-    def _display_folder(self, folder: str) -> str:
+    def _folder_as_rules_name_it(self, folder: str) -> str:
         return self._path_danger_and_permission(folder or ".", ActionEffect.RUN)[0]
 
     async def _decide_and_record(self, call: ToolCall, action: ToolAction) -> None:
@@ -298,7 +296,7 @@ class AgentRequests:
         values = {"command": _format_terminal_command(params), "seconds": TERMINAL_SECONDS, **folder}
         call = ToolCall(own_call, ToolName.RUN_COMMAND, json.dumps(values))
         limit = min(number_at(params, "outputByteLimit") or TERMINAL_BYTES, TERMINAL_BYTES)
-        allowed = (_format_terminal_command(params).strip(), self._display_folder(text_at(params, "cwd")))
+        allowed = (_format_terminal_command(params).strip(), self._folder_as_rules_name_it(text_at(params, "cwd")))
         running = self.spawn(self._run_in_terminal(name, call, allowed), name=name)
         self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
@@ -337,7 +335,6 @@ class AgentRequests:
 
 
 def _command_of_call(call: AcpCall) -> str:
-    """Returns the command line of a call, which agents give as text or as a list of words."""
     given = object_at(call.told, "rawInput")
     told = [shlex.join(map(str, it)) if isinstance(it, list) else str(it) for it in map(given.get, _COMMAND_KEYS) if it]
     line = "\n".join(dict.fromkeys(told))
@@ -350,8 +347,7 @@ def _folder_of_call(call: AcpCall) -> str:
     return ", ".join(dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key)))
 
 
-def _find_paths_in_raw_input(call: AcpCall) -> Iterator[str]:
-    """Yields every path in a call's input, whatever its key, except in its command."""
+def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
     pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
     while pending:
         key, told = pending.pop()
@@ -379,7 +375,6 @@ def _host_of_call(call: AcpCall) -> str:
 
 
 def _format_terminal_command(params: dict[str, Any]) -> str:
-    """Returns a line for the shell. Several agents send a whole line as the command."""
     words, command = list(map(str, list_at(params, "args"))), text_at(params, "command")
     named = ((text_at(each, "name"), text_at(each, "value")) for each in objects_at(params, "env"))
     variables = [f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)]

@@ -142,7 +142,7 @@ class ForeignConversation:
             await turn.conversation.append_facts(facts.Received((), (), session=self._session))
             if history := _format_history(branch):
                 said.insert(0, facts.Text(history))
-        prompt = [await self._prompt_block(link, part, turn.kit) for part in said]
+        prompt = [await self._build_prompt_block(link, part, turn.kit) for part in said]
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         asked = self._asked = self._spawn(link.ask_agent("session/prompt", values), name=f"prompt of {self.name}")
@@ -154,7 +154,9 @@ class ForeignConversation:
             await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
         return asked.result()
 
-    async def _prompt_block(self, link: AgentConnection, part: facts.UserPart, kit: WorkspaceTools) -> dict[str, Any]:
+    async def _build_prompt_block(
+        self, link: AgentConnection, part: facts.UserPart, kit: WorkspaceTools
+    ) -> dict[str, Any]:
         if isinstance(part, facts.Text):
             return {"type": "text", "text": part.text}
         content = await kit.resources.cache.read_content(part.stored.digest)
@@ -317,7 +319,6 @@ def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
 
 
 def _format_history(branch: ConversationBranch) -> str:
-    """Formats what was said before the messages to be answered, with the results of calls."""
     if not branch.steps:
         return ""
     told = [branch.message_at(seq) for seq in branch.order]

@@ -186,7 +186,6 @@ class TurnRecorder:
                 await self._record_draft_as_reply(facts.Stop.CALLS)
 
     async def _record_draft_unless_call_runs(self) -> None:
-        """Records the draft as a reply, unless an earlier call is still running."""
         for part in self._draft:
             if isinstance(part, AcpCall):
                 part.is_live = True

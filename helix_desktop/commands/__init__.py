@@ -65,7 +65,7 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     return whole
 
 
-def format_local_minute(time: float) -> str:
+def format_local_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
@@ -84,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
         if len(names) == len(words):
             settings.setdefault("action", "store_true")
         elif names:
-            settings = _argparse_settings(words[-1]) | settings
+            settings = _build_argparse_settings(words[-1]) | settings
         else:
             settings["metavar"] = words[0].strip("[.]")
             several, may_be_left_out = "..." in words[0], words[0].startswith("[")
@@ -94,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
         parser.add_argument(*names, **settings)
 
 
-def _argparse_settings(value: str) -> dict[str, Any]:
+def _build_argparse_settings(value: str) -> dict[str, Any]:
     if "|" in value:
         return {"choices": value.split("|"), "default": value.partition("|")[0]}
     if value.endswith("..."):
@@ -102,7 +102,7 @@ def _argparse_settings(value: str) -> dict[str, Any]:
     return {"metavar": value, "default": ""}
 
 
-def add_verb(
+def add_subcommand(
     verbs: Subparsers, name: str, sentence: str, run: Run, options: Options | None = None, **defaults: object
 ) -> argparse.ArgumentParser:
     """Adds a command that prints one JSON value with `--json`. `defaults` are read by `run_on_workspace`."""

@@ -43,7 +43,7 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     async def open_line(workspace: str, console: WorkspacePipe) -> int:
         given = argparse.Namespace(**vars(arguments))
         given.argv = ["acp", "--workspace", workspace]
-        return await workspace_access.run_here_or_there(given, workspace, console)
+        return await workspace_access.run_here_or_at_owner(given, workspace, console)
 
     switch = WorkspaceSwitch(open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor)
     with Terminal() as terminal:

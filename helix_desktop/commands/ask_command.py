@@ -62,7 +62,7 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
-            workspace_access.check_allowed_names(arguments.allow)
+            workspace_access.check_permission_names(arguments.allow)
         if not arguments.acp:
             await _check_slash_command(bench, text, arguments.conversation)
         reached = await _fetch_from_other_machines(bench, console)
@@ -88,7 +88,7 @@ async def _check_slash_command(bench: Workbench, text: str, conversation: str) -
     for item in bench.project.now.items:
         if item.kind in ("command", "skill") and item.name == named[1]:
             raise errors.ActionRefused(
-                f"{named[0]} is {item.describe_state}. Nothing was sent.",
+                f"{named[0]} is {item.state_description}. Nothing was sent.",
                 remedy=f"See `project show {item.settings_key}`, then use `project trust` or `project on`.",
             )
     raise errors.InvalidInput(
@@ -129,7 +129,7 @@ async def _run_asked_turn(
     elif not (arguments.conversation or bench.main_model_name or arguments.acp):
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)
-    if arguments.resume and _is_complete(session):
+    if arguments.resume and _is_last_turn_complete(session):
         raise errors.NotFound("There is nothing to continue.", remedy="Nothing was sent.")
     if reached:
         session = await _acquire_or_fork_session(bench, session, arguments.if_busy, console)
@@ -138,7 +138,7 @@ async def _run_asked_turn(
     elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
         raise _no_model_chosen_error(bench)
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
-    unsubscribe = session.subscribe_to_events(telling.answer_early_question)
+    unsubscribe = session.subscribe_to_events(telling.answer_question_before_turn)
     try:
         parts = await bench.slash_commands.expand_command_message(session, (Text(text),)) if text else ()
     finally:
@@ -163,7 +163,7 @@ async def _run_asked_turn(
     return 0 if (not reached or await _deliver_to_other_machines(bench, console)) and done else 1
 
 
-def _is_complete(session: Session) -> bool:
+def _is_last_turn_complete(session: Session) -> bool:
     """Whether the last turn is finished, or none was started."""
     facts = session.conversation.state.facts_on_path()
     said = [one.fact for one in facts if isinstance(one.fact, UserSaid | TurnEnded)]

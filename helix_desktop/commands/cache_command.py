@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
+from helix_desktop.commands import Options, Subparsers, format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
@@ -27,14 +27,14 @@ def add_cache_command(nouns: Subparsers) -> None:
     verbs = cache.add_subparsers(required=True, metavar="VERB")
     options: Options = {"FILE": {"type": Path, "help": "the file to store; - reads standard input"}}
     sentence = "store a file or standard input, and print its hash"
-    add_workspace_verb(verbs, "put", sentence, put_input_into_cache, options, run=_run_cache_put)
+    add_workspace_subcommand(verbs, "put", sentence, put_input_into_cache, options, run=_run_cache_put)
     options = {
         "HASH": "the hash of an entry, or the first part of it",
         "--output, -o FILE": {"type": Path, "default": STANDARD},
     }
     sentence = "write an entry's bytes to a file or standard output"
-    add_workspace_verb(verbs, "get", sentence, write_entry_content, options, run=_run_cache_get, reads=True)
-    add_counting_verb = partial(add_workspace_verb, verbs, counts=True)
+    add_workspace_subcommand(verbs, "get", sentence, output_entry_content, options, run=_run_cache_get, reads=True)
+    add_counting_verb = partial(add_workspace_subcommand, verbs, counts=True)
     limit = {"type": _parse_entry_count, "help": "0 means all"}
     options = {
         "--tool TOOL": "list only outputs of this tool",
@@ -74,7 +74,7 @@ async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredW
     name = "" if arguments.file == STANDARD else arguments.file.name
     first = await console.read_input()
     stored = await workspace.cache.store_content(
-        _input_pieces(first, console), EntryOrigin(source=name, media_type=guess_media_type(name, first))
+        _iterate_input_pieces(first, console), EntryOrigin(source=name, media_type=guess_media_type(name, first))
     )
     result = {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type}
     await print_result(arguments, console, result, stored.digest.hex)
@@ -84,7 +84,6 @@ async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredW
 
 
 def describe_over_limit(workspace: StoredWorkspace, over: int) -> str:
-    """Says by how much the cache exceeds its limit and what can be done; nothing is removed without the user."""
     limit = workspace.settings.limit
     return (
         f"The cache is {over:,} bytes over its limit of {limit:,} bytes. `helix-desktop cache collect --workspace"
@@ -93,7 +92,7 @@ def describe_over_limit(workspace: StoredWorkspace, over: int) -> str:
     )
 
 
-async def _input_pieces(first: bytes, console: Console) -> AsyncIterator[bytes]:
+async def _iterate_input_pieces(first: bytes, console: Console) -> AsyncIterator[bytes]:
     piece = first
     while piece:
         yield piece
@@ -112,7 +111,7 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
-async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def output_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
     inside = arguments.json and arguments.output == STANDARD  # The content becomes part of the JSON.
     content, size = bytearray(), 0
@@ -140,7 +139,7 @@ async def print_entry_list(arguments: argparse.Namespace, workspace: StoredWorks
     rows = await workspace.index.entries_page(chosen, sort=sort, descending=descending, limit=arguments.limit or -1)
     lines = []
     for row in rows:
-        figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_minute(row.time)}"
+        figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_time(row.time)}"
         about = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
         lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {about}")
     await print_result(arguments, console, [row.as_json_table() | {"on_disk": row.kept} for row in rows], *lines)

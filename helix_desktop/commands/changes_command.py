@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import Options, Subparsers, workspace_access
 from helix_desktop.commands.workspace_access import (
     ASKING,
-    add_workspace_verb,
+    add_workspace_subcommand,
     print_json,
     print_result,
     run_if_confirmed,
@@ -38,15 +38,15 @@ RESTORING: Options = {
 def add_changes_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    work = partial(workspace_access.act_on_workbench, _print_turns_with_files)
-    add_workspace_verb(verbs, "list", "list the turns that changed files, each with its files", work, OPTIONS)
+    work = partial(workspace_access.run_on_workbench, _print_turns_with_files)
+    add_workspace_subcommand(verbs, "list", "list the turns that changed files, each with its files", work, OPTIONS)
     options = {**PATHS, **OPTIONS}
-    work = partial(workspace_access.act_on_workbench, _print_patch)
-    add_workspace_verb(verbs, "show", "print the changes as a patch for `git apply`", work, options)
+    work = partial(workspace_access.run_on_workbench, _print_patch)
+    add_workspace_subcommand(verbs, "show", "print the changes as a patch for `git apply`", work, options)
     options |= RESTORING
-    work = partial(workspace_access.act_on_workbench, _restore_files)
+    work = partial(workspace_access.run_on_workbench, _restore_files)
     sentence = "restore files to their state before the agent changed them"
-    add_workspace_verb(
+    add_workspace_subcommand(
         verbs, "restore", sentence, work, options, run=partial(run_if_confirmed, question="Restore these files? [y/N] ")
     )
 

@@ -11,11 +11,11 @@ from helix_desktop.commands import (
     Options,
     Subparsers,
     conversation_restore_command,
-    format_local_minute,
+    format_local_time,
     history_import_commands,
     workspace_access,
 )
-from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import session_export
@@ -34,10 +34,10 @@ def add_conversation_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("conversation", help="list, import and export conversations")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list conversations, most recently changed first"
-    add_workspace_verb(verbs, "list", sentence, print_conversation_list, reads=True)
+    add_workspace_subcommand(verbs, "list", sentence, print_conversation_list, reads=True)
     history_import_commands.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
-    add_workspace_verb(
+    add_workspace_subcommand(
         verbs, "delete", "permanently delete conversations, along with cached content that nothing else uses",
         delete_chosen_conversations, DELETE, run=lambda given: workspace_access.run_if_confirmed(given, "Delete these conversations? [y/N] "),
     )  # fmt: skip
@@ -46,7 +46,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
         "--as openai": {"choices": ("openai",), "default": "openai", "help": "the format of the messages"},
     }
     sentence = "write a conversation to standard output, one message per line; see also `restore`"
-    add_workspace_verb(verbs, "export", sentence, export_conversation_file, options, reads=True)
+    add_workspace_subcommand(verbs, "export", sentence, export_conversation_file, options, reads=True)
 
 
 async def print_conversation_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -61,7 +61,7 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
         title, copy = row.title or row.begins, labels.get(row.id, "")
         told.append({"id": row.id, "title": title, "updated": row.updated, "parent": row.parent, "copy": copy})
         words = f"{title}  (copy of {copy})" if copy else title
-        lines.append(f"{row.id}  {format_local_minute(row.updated)}  {words}".rstrip())
+        lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
     return await workspace_access.print_result(arguments, console, told, *lines)
 
 

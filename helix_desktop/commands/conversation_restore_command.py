@@ -34,12 +34,12 @@ OPTIONS: Options = {
 
 def add_restore_command(verbs: Subparsers) -> None:
     sentence = "save a conversation as a new session of another agent"
-    workspace_access.add_workspace_verb(
-        verbs, "restore", sentence, restore_for_named_agent, OPTIONS, run=run_restore, reads=True
+    workspace_access.add_workspace_subcommand(
+        verbs, "restore", sentence, write_conversation_for_agent, OPTIONS, run=run_conversation_restore, reads=True
     )
 
 
-def run_restore(arguments: argparse.Namespace) -> int:
+def run_conversation_restore(arguments: argparse.Namespace) -> int:
     """Makes paths absolute, because another process in another folder may do the work."""
     given = arguments.to
     if given and given not in AGENTS:
@@ -54,7 +54,9 @@ def run_restore(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def restore_for_named_agent(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def write_conversation_for_agent(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.conversation_relay import ConversationRelay
 

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, Subparsers, format_local_minute
+from helix_desktop.commands import Options, Subparsers, format_local_time
 from helix_desktop.commands.workspace_access import (
     ASKING,
-    act_on_workbench,
-    add_workspace_verb,
-    pick_id_by_prefix,
+    add_workspace_subcommand,
+    find_id_by_prefix,
     print_result,
     run_if_confirmed,
+    run_on_workbench,
 )
 from helix_desktop.console import Console
 from helix_desktop.errors import format_things
@@ -37,12 +37,12 @@ def add_copy_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("copy", help="list the repository copies that agents work in, and bring back their changes")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list the copies of the repository, with the size and age of each copy and the changes that exist only in it"  # fmt: skip
-    add_workspace_verb(verbs, "list", sentence, partial(act_on_workbench, _print_copies))
-    work = partial(act_on_workbench, _print_copy)
-    add_workspace_verb(verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY)
-    work = partial(act_on_workbench, _bring_back_into_folder)
+    add_workspace_subcommand(verbs, "list", sentence, partial(run_on_workbench, _print_copies))
+    work = partial(run_on_workbench, _print_copy)
+    add_workspace_subcommand(verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY)
+    work = partial(run_on_workbench, _bring_back_into_folder)
     sentence = "bring the changes in a copy of the repository back into your own folder"
-    add_workspace_verb(
+    add_workspace_subcommand(
         verbs,
         "bring-back",
         sentence,
@@ -84,7 +84,7 @@ async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespac
 
 async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
     copies = {copy.id: copy for copy in await asyncio.to_thread(bench.copies.list_copies)}
-    return copies[pick_id_by_prefix(copies, begins, ("copy", "copies"), "To see all copies, run `copy list`.")]
+    return copies[find_id_by_prefix(copies, begins, ("copy", "copies"), "To see all copies, run `copy list`.")]
 
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> dict[str, object]:
@@ -101,5 +101,5 @@ def _format_copy_line(copy: FolderCopy, found: CopyStatus) -> str:
         only if copy.is_whole else "incomplete: the copy was never finished, and no work was done in it"
     )
     state += f", {overlaps} also changed in other copies" if found.overlaps else ""
-    start = f"{copy.id}  {format_local_minute(copy.created)}  {found.bytes / 1e6:,.1f} MB"
+    start = f"{copy.id}  {format_local_time(copy.created)}  {found.bytes / 1e6:,.1f} MB"
     return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{state}"

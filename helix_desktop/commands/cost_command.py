@@ -4,7 +4,7 @@ import argparse
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
-from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
@@ -18,7 +18,7 @@ OWN = "Helix Desktop"
 def add_cost_command(nouns: Subparsers) -> None:
     words = "the conversation's ID, or the first part of it (default: totals for all conversations)"
     sentence = "show why requests cost what they did"
-    add_workspace_verb(nouns, "cost", sentence, print_costs, {"--conversation, -c C": words}, reads=True)
+    add_workspace_subcommand(nouns, "cost", sentence, print_costs, {"--conversation, -c C": words}, reads=True)
 
 
 async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -30,7 +30,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
         starts = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
         agent = next((started.agent or started.origin.kind or OWN for started in starts), OWN)
         for request in await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts):
-            _add_request(sums, agent, request)
+            _add_request_to_sums(sums, agent, request)
     result: dict[str, list[dict[str, object]]] = {}
     lines = []
     for name, found in sums.items():
@@ -65,7 +65,7 @@ def _request_as_json(request: RequestCost) -> dict[str, object]:
     return {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
 
 
-def _add_request(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:
+def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:
     day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
     whole = (("days", day), ("agents", agent), ("models", request.model))
     parts = [(name, key, request.tokens, request.cost) for name, key in whole]

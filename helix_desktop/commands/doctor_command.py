@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from helix_desktop import installation_checks, program_folders
-from helix_desktop.commands import Subparsers, add_verb
+from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.installation_checks import DoctorFinding
@@ -15,7 +15,7 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
 
 def add_doctor_command(nouns: Subparsers) -> None:
-    one = add_verb(nouns, "doctor", "check this installation", run_doctor_command)
+    one = add_subcommand(nouns, "doctor", "check this installation", run_doctor_command)
     one.add_argument("--output", "-o", type=Path, metavar="FILE", help="write a report to this file; read the report before you send it to anyone")  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct |
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     one.add_argument("--workspace", "-w", default="", metavar="W", help="only this workspace (default: all workspaces)")
     add_options(one, JSON)
-    one.set_defaults(run=_run_fleet_command, work=partial(_act_and_print, act), counts=False)
+    one.set_defaults(run=_run_fleet_command, work=partial(_act_in_workspace_and_print, act), counts=False)
     return one
 
 
@@ -63,17 +63,19 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
     with Terminal() as console:
-        return asyncio.run(_act_in_all(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console))
+        return asyncio.run(
+            _act_in_all_workspaces(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console)
+        )
 
 
-async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
+async def _act_in_all_workspaces(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
     """Acts on each workspace, here or where it is open. A store that cannot be reached does not delay the others."""
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]
         one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
         try:
-            await workspace_access.run_here_or_there(one, identity, kept)
+            await workspace_access.run_here_or_at_owner(one, identity, kept)
             found.append(json.loads("\n".join(kept.answers)))
         except (HelixError, ValueError) as error:
             found.append({"workspace": identity, "name": name, "trouble": str(error)})
@@ -90,7 +92,7 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
     return 0 if len(sound) == len(found) else 1
 
 
-async def _act_and_print(
+async def _act_in_workspace_and_print(
     act: FleetAct | None, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop.workbench import fleet_overview

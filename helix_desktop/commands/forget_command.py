@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.commands import Options, Subparsers, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_result, read_whole_input
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result, read_whole_input
 from helix_desktop.console import Console
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
@@ -26,7 +26,7 @@ OPTIONS: Options = {
 
 def add_forget_command(nouns: Subparsers) -> None:
     sentence = "permanently remove a piece of text, or entries, from the cache, the conversations and the backups"
-    add_workspace_verb(nouns, "forget", sentence, forget_in_workspace, OPTIONS, run=run_forget_command)
+    add_workspace_subcommand(nouns, "forget", sentence, forget_in_workspace, OPTIONS, run=run_forget_command)
 
 
 def run_forget_command(arguments: argparse.Namespace) -> int:
@@ -48,7 +48,7 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
     purged = await workspace.content_forgetter(text=text, entries=entries)
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
     await print_result(arguments, console, _forget_result_as_json(purged), _describe_forget_result(purged))
-    remembered = await asyncio.to_thread(_places_in_window_state, arguments.places.window_state_path, text)
+    remembered = await asyncio.to_thread(_describe_places_in_window_state, arguments.places.window_state_path, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
@@ -70,7 +70,7 @@ def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
     }
 
 
-def _places_in_window_state(window: Path, text: str) -> tuple[str, ...]:
+def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]:
     """Finds the text in the saved window state. Only a running window can change its drafts and input history."""
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()

@@ -47,7 +47,7 @@ def add_gateway_command(nouns: "Subparsers") -> None:
     sentence = "run a local server that makes the requests of other agents smaller, with recall and undo"
     gateway = nouns.add_parser("gateway", help=sentence)
     add_options(gateway, OPTIONS)
-    gateway.set_defaults(run=run_gateway_command, work=answer_gateway_request, lasting=True)
+    gateway.set_defaults(run=run_gateway_command, work=serve_gateway_or_release_workspace, lasting=True)
 
 
 def run_gateway_command(arguments: argparse.Namespace) -> int:
@@ -105,7 +105,7 @@ async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[
     return key, urlsplit(config.base_url).netloc.lower()
 
 
-async def answer_gateway_request(
+async def serve_gateway_or_release_workspace(
     arguments: argparse.Namespace, workspace: "StoredWorkspace", console: "Console"
 ) -> int:
     """Answers a gateway that found the workspace open in this process: works as its engine, or closes the workspace."""

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
+from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_json, print_result
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
@@ -40,12 +40,14 @@ IMPORTING: Options = {
 
 def add_history_import_commands(verbs: Subparsers) -> None:
     sentence = "import conversations from other programs, except those already imported"
-    add_workspace_verb(verbs, "import", sentence, import_into_workspace, IMPORTING, run=run_import, counts=True)
-    add_verb(verbs, "find", "list conversations from other programs on this computer", run_find_histories)
-    add_workspace_verb(verbs, "imports", "list imports, newest first", list_imports)
+    add_workspace_subcommand(
+        verbs, "import", sentence, import_into_workspace, IMPORTING, run=run_history_import, counts=True
+    )
+    add_subcommand(verbs, "find", "list conversations from other programs on this computer", run_find_histories)
+    add_workspace_subcommand(verbs, "imports", "list imports, newest first", print_import_list)
     options = {"IMPORT": {"dest": "import_run", "help": "the import's ID, as shown by `conversation imports`"}}
     sentence = "undo an import and move its conversations to the trash"
-    add_workspace_verb(verbs, "undo-import", sentence, undo_named_import, options)
+    add_workspace_subcommand(verbs, "undo-import", sentence, undo_named_import, options)
 
 
 def run_find_histories(arguments: argparse.Namespace) -> int:
@@ -65,7 +67,7 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
     lines = []
     for (kind, folder), those in sorted(groups.items()):
         count, size = sum(one.conversations for one in those), sum(one.size for one in those)
-        days = f"{format_local_minute(min(one.first for one in those))[:10]} to {format_local_minute(max(one.last for one in those))[:10]}"
+        days = f"{format_local_time(min(one.first for one in those))[:10]} to {format_local_time(max(one.last for one in those))[:10]}"
         lines.append(
             f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
         )
@@ -73,7 +75,7 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
     return lines and [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
 
 
-def run_import(arguments: argparse.Namespace) -> int:
+def run_history_import(arguments: argparse.Namespace) -> int:
     """Makes the paths absolute: the import may run in another working directory."""
     given = {str(path): str(path.absolute()) for path in arguments.paths}
     if not given and not arguments.watch:
@@ -191,7 +193,7 @@ async def _print_import_summary(result: ImportResult, console: Console) -> None:
     )
 
 
-async def list_imports(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_import_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench.history_imports import list_import_runs
 
     found = await list_import_runs(workspace)

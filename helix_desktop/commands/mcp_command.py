@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
-from helix_desktop.processes.starter import open_page
+from helix_desktop.processes.starter import open_web_page
 
 if TYPE_CHECKING:
     from helix_desktop.engine.digest import Digest
@@ -46,10 +46,10 @@ def add_mcp_command(nouns: Subparsers) -> None:
         "--write": "write the configuration to the program's file in the workspace's folder",
     }  # fmt: skip
     sentence = "show or write the configuration for other programs"
-    add_verb(verbs, "install", sentence, run_install_for_client, {**NAMED_WORKSPACE, **options}, work=None)
+    add_subcommand(verbs, "install", sentence, install_in_client_settings, {**NAMED_WORKSPACE, **options}, work=None)
     options = {"SERVER": "the server's name in the workspace's settings"}
     sentence = "sign in to one of the workspace's MCP servers, in the browser"
-    workspace_access.add_workspace_verb(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
+    workspace_access.add_workspace_subcommand(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
 
 
 def _parse_port(text: str) -> int:
@@ -155,7 +155,7 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
 
     async def print_sign_in_address(address: str) -> None:
         await console.print_error(f"Sign in on this page, which also opens in your browser: {address}")
-        await asyncio.to_thread(open_page, address)
+        await asyncio.to_thread(open_web_page, address)
 
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         status = await bench.mcp_servers.sign_in_at_server(name, print_sign_in_address)
@@ -170,7 +170,7 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
 # --- Adding this workspace's MCP server to another program's settings ---
 
 
-def run_install_for_client(arguments: argparse.Namespace) -> int:
+def install_in_client_settings(arguments: argparse.Namespace) -> int:
     from helix_desktop.mcp_server import client_configuration
     from helix_desktop.workbench import conversation_relay
 

@@ -5,7 +5,7 @@ import asyncio
 import math
 from typing import Any
 
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_verb
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_subcommand
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools, with_provider_tools
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
@@ -23,7 +23,7 @@ def add_model_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("model", help="list models, choose models for a workspace, and override their limits")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     options: Options = {"--provider P": "list only models from this provider"}
-    add_verb(verbs, "list", "list the models of all providers", with_provider_tools(print_model_list), options)
+    add_subcommand(verbs, "list", "list the models of all providers", with_provider_tools(print_model_list), options)
     roles = "|".join(ModelRole)
     model = {"dest": "model", "type": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
     options = {
@@ -32,7 +32,7 @@ def add_model_command(nouns: Subparsers) -> None:
         f"--role {roles}": "what the workspace uses the model for",
     }
     sentence = "choose a model for a workspace, or override its limits and prices"
-    one = add_verb(verbs, "set", sentence, run_choose_model, options, work=use_model_in_workspace)
+    one = add_subcommand(verbs, "set", sentence, choose_model_for_workspace, options, work=use_model_in_workspace)
     for name, kind in FIGURES.items():
         words = ", in tokens" if kind is int else " price, in dollars per million tokens"
         what = name.replace("_", " ").replace("max ", "maximum ")
@@ -43,7 +43,7 @@ def add_model_command(nouns: Subparsers) -> None:
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     """Lists models. A provider that cannot be reached is reported on standard error, and the others are listed."""
     one = [desk.configured.find_provider(arguments.provider)] if arguments.provider else None
-    asked = [_list_models_of_provider(desk, config) for config in one or await _usable_providers(desk)]
+    asked = [_list_models_of_provider(desk, config) for config in one or await _list_usable_providers(desk)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     models: list[ModelInfo] = []
     for answer in answers:
@@ -57,7 +57,7 @@ async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -
     return 1 if arguments.provider and not models else 0
 
 
-async def _usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
+async def _list_usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
     """Returns the configured providers, well-known ones whose key is known, local servers, and the demonstration."""
     configs = {config.name: config for config in desk.configured.list_providers()}
     for preset in PRESETS.values():
@@ -92,7 +92,7 @@ def _format_model_line(model: ModelInfo) -> str:
     return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
 
 
-def run_choose_model(arguments: argparse.Namespace) -> int:
+def choose_model_for_workspace(arguments: argparse.Namespace) -> int:
     """Looks the model up first, and then saves it as the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
     return code if code or _changes_figures_only(arguments) else run_on_workspace(arguments)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Subparsers
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine import hidden_characters
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
@@ -24,24 +24,24 @@ def add_project_command(nouns: Subparsers) -> None:
     )
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list all items for agents in the folder, with their state and hash"
-    add_workspace_verb(verbs, "list", sentence, print_project_items, reads=True)
+    add_workspace_subcommand(verbs, "list", sentence, print_project_items, reads=True)
     item = "the path or name of the rule, skill, hook, command or agent"
     sentence = "show the text of an item and its hash"
-    add_workspace_verb(verbs, "show", sentence, show_project_item, {"ITEM": item}, reads=True)
+    add_workspace_subcommand(verbs, "show", sentence, print_project_item, {"ITEM": item}, reads=True)
     sentence = "trust an item, identified by its hash, after you have read its content"
     options = {"ITEM=HASH...": {"dest": "items", "help": f"an item, and at least {LEAST} characters of its hash"}}
-    add_workspace_verb(verbs, "trust", sentence, trust_project_items, options)
+    add_workspace_subcommand(verbs, "trust", sentence, trust_project_items, options)
     for name, sentence in (("off", "stop using items"), ("on", "use items again")):
-        add_workspace_verb(verbs, name, sentence, switch_project_item, {"ITEM...": item}, on=name == "on")
+        add_workspace_subcommand(verbs, name, sentence, switch_project_item, {"ITEM...": item}, on=name == "on")
 
 
 async def print_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     return await _print_items(arguments, console, (await _read_project(workspace)).now.items)
 
 
-async def show_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
-    line = f"{item.describe_state}, {item.settings_key}={item.content_sha256}"
+    line = f"{item.state_description}, {item.settings_key}={item.content_sha256}"
     result = {**_project_item_as_json(item), "text": item.text}
     return await print_result(arguments, console, result, hidden_characters.mark_text(item.text), line)
 
@@ -99,7 +99,7 @@ async def _print_items(
 ) -> int:
     items = [item for item in items if keys is None or item.settings_key in keys]
     lines = [
-        f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {item.name}  {item.settings_key}"
+        f"{item.kind:<8} {item.state_description:<26} {item.content_sha256[:LEAST]}  {item.name}  {item.settings_key}"
         for item in items
     ]
     nothing = "This folder contains no agent instructions, skills, hooks or servers."
@@ -108,6 +108,6 @@ async def _print_items(
 
 def _project_item_as_json(item: ProjectItem) -> dict[str, object]:
     return {
-        "kind": item.kind, "name": item.name, "item": item.settings_key, "state": item.describe_state, "sha256": item.content_sha256,
+        "kind": item.kind, "name": item.name, "item": item.settings_key, "state": item.state_description, "sha256": item.content_sha256,
         "about": item.about, "notes": list(item.notes),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import Options, Subparsers, add_verb, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
@@ -41,13 +41,15 @@ ADDING: Options = {
 def add_provider_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("provider", help="set up services and local servers that provide models")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    add_verb(verbs, "add", "set up or change a provider", with_provider_tools(set_up_provider), ADDING)
+    add_subcommand(verbs, "add", "set up or change a provider", with_provider_tools(add_or_change_provider), ADDING)
     sentence = "list the providers that are set up, and the servers found on this computer"
-    add_verb(verbs, "list", sentence, with_provider_tools(print_provider_list))
+    add_subcommand(verbs, "list", sentence, with_provider_tools(print_provider_list))
     options: Options = {"NAME": "", "--model M": "the model to send a test request to (default: none)"}
     sentence = "list a provider's models, and send one of them a test request"
-    add_verb(verbs, "test", sentence, with_provider_tools(test_provider_connection), options)
-    add_verb(verbs, "remove", "remove a provider and its key", with_provider_tools(run_remove_provider), {"NAME": ""})
+    add_subcommand(verbs, "test", sentence, with_provider_tools(test_provider_connection), options)
+    add_subcommand(
+        verbs, "remove", "remove a provider and its key", with_provider_tools(run_remove_provider), {"NAME": ""}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
 # --- Adding and removing providers ---
 
 
-async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def add_or_change_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     config = await _provider_from_arguments(arguments, desk)
     if arguments.key:
         try:
@@ -109,7 +111,7 @@ async def _provider_from_arguments(arguments: argparse.Namespace, desk: Provider
         config = desk.configured.find_provider(arguments.name)
     except NotFound:
         config = ProviderConfig(arguments.name)
-    variable, address = desk.secrets.find_named_address(config.provider_key)
+    variable, address = desk.secrets.find_address_in_environment(config.provider_key)
     is_new = all(known.name != config.name for known in desk.configured.list_providers())
     if address and is_new and not arguments.base_url:
         config = provider_catalog.with_base_url(config, address)

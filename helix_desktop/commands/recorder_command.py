@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import commands, program_folders, running_instance
-from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute
+from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time
 from helix_desktop.commands.conversation_command import CHOICE
-from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces, run_here_or_there
+from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces, run_here_or_at_owner
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
@@ -46,13 +46,13 @@ def add_recorder_command(nouns: Subparsers) -> None:
         "--with-agent AGENT...": "no longer leave out this agent; can be repeated",
         "--with-folder FOLDER...": "no longer leave out this folder; can be repeated",
     }  # fmt: skip
-    add_verb(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
-    add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
+    add_subcommand(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
+    add_subcommand(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
     options = {"--folder FOLDER...": "only in the workspaces for this folder and its subfolders", **CHOICE}
     sentence = "permanently delete what was recorded; the agents' own files stay"
-    add_verb(verbs, "forget", sentence, _forget_recorded, options)
+    add_subcommand(verbs, "forget", sentence, _delete_recorded_conversations, options)
     sentence = "show whether the recorder is on, what it reads, and where it saves conversations"
-    add_verb(verbs, "status", sentence, _print_recorder_status)
+    add_subcommand(verbs, "status", sentence, _print_recorder_status)
 
 
 def _turn_recorder_on(arguments: argparse.Namespace) -> int:
@@ -69,13 +69,15 @@ def _turn_recorder_on(arguments: argparse.Namespace) -> int:
 def change_exclusions(arguments: argparse.Namespace, settings: ProgramSettings) -> None:
     """Only adds exclusions: removing one by mistake would record private conversations."""
     agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
-    folders = _full_paths(arguments.without_folder), _full_paths(arguments.with_folder)
+    folders = _resolve_full_paths(arguments.without_folder), _resolve_full_paths(arguments.with_folder)
     for setting, (more, fewer) in ((RECORDER_WITHOUT_AGENTS, agents), (RECORDER_WITHOUT_FOLDERS, folders)):
-        kept = [name for name in settings[setting].splitlines() if {name, *_full_paths([name])}.isdisjoint(fewer)]
+        kept = [
+            name for name in settings[setting].splitlines() if {name, *_resolve_full_paths([name])}.isdisjoint(fewer)
+        ]
         settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
 
 
-def _full_paths(names: Sequence[str]) -> list[str]:
+def _resolve_full_paths(names: Sequence[str]) -> list[str]:
     return [str(Path(name.strip()).expanduser().resolve()) for name in names if name.strip()]
 
 
@@ -93,15 +95,15 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     return _print_recorder_status(arguments)
 
 
-def _forget_recorded(arguments: argparse.Namespace) -> int:
+def _delete_recorded_conversations(arguments: argparse.Namespace) -> int:
     where, _ = _folders_and_settings(arguments)
-    within = _full_paths(arguments.folder)
+    within = _resolve_full_paths(arguments.folder)
     words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
     code, console = 0, CollectingConsole()
     for known in open_all_workspaces(where).list_workspaces():
         if not within or any(_is_folder_within(root, within) for root in known.settings.roots):
-            code |= _run_in_workspace(where, known.id, ["conversation", "delete", *words], console)
+            code |= _run_command_in_workspace(where, known.id, ["conversation", "delete", *words], console)
     lines = [line for line in console.answers if line != NOTHING_REMOVED] or [NOTHING_REMOVED]
     if arguments.json:
         removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
@@ -114,11 +116,11 @@ def _forget_recorded(arguments: argparse.Namespace) -> int:
     return min(code, 1)
 
 
-def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str], console: Console) -> int:
+def _run_command_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str], console: Console) -> int:
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    return asyncio.run(run_here_or_there(arguments, workspace, console))
+    return asyncio.run(run_here_or_at_owner(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
@@ -151,7 +153,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"- not recorded: work in {name}{'' if Path(name).is_dir() else ' (no such folder)'}"
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}."
     if found["last_import"]:
-        yield f"The last recording was at {format_local_minute(found['last_import'])}."
+        yield f"The last recording was at {format_local_time(found['last_import'])}."
     if found["trouble"]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
 
@@ -181,10 +183,10 @@ def _answer_import_request(
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
-    for workspace, command in _import_commands(where, files, copies or where.data / "no-copies", read):
+    for workspace, command in _build_import_commands(where, files, copies or where.data / "no-copies", read):
         console = CollectingConsole()
         try:
-            if _run_in_workspace(where, workspace, ["conversation", "import", "--json", *command], console):
+            if _run_command_in_workspace(where, workspace, ["conversation", "import", "--json", *command], console):
                 trouble = console.complaint
             else:
                 imported += len(json.loads(console.answers[-1])["imported"])
@@ -195,11 +197,11 @@ def _answer_import_request(
     return {"imported": imported, "trouble": trouble}
 
 
-def _import_commands(
+def _build_import_commands(
     where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields what is imported together, by workspace. Missing workspaces are created."""
-    without = _full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
+    without = _resolve_full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
     workspaces = open_all_workspaces(where)
     by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}
@@ -214,7 +216,7 @@ def _import_commands(
                     read |= {(file, found.folder)} if database else set()
                     by_folder.setdefault((kind, found.folder, database), []).append((file, found.size))
     for (kind, folder, database), group in by_folder.items():
-        workspace = _workspace_of_folder(workspaces, folder)
+        workspace = _find_or_create_workspace_of_folder(workspaces, folder)
         options = ["--from", kind] if database is None else ["--only-folder", folder]
         for together in _split_into_portions(group):
             yield workspace, [*map(str, together), *options, "--copies", str(copies)]
@@ -232,7 +234,7 @@ def _split_into_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Pat
     yield portion
 
 
-def _workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
+def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
     """Returns the workspace of a folder, or the shared one if the folder does not exist or is no project."""
     known, folder = workspaces.list_workspaces(), Path(name)
     is_here = bool(name) and folder.is_absolute() and folder.is_dir()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, add_verb
+from helix_desktop.commands import Options, Subparsers, add_subcommand
 from helix_desktop.console import escape_control_characters
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -28,7 +28,7 @@ BAR = 24
 
 def add_replay_command(nouns: Subparsers) -> None:
     sentence = "replay recorded sessions, and show what would have been sent, billed, kept and lost"
-    noun = add_verb(nouns, "replay", sentence, run_replay_command, _replay_options())
+    noun = add_subcommand(nouns, "replay", sentence, run_replay_command, _replay_options())
     noun.description = "Replay recorded agent sessions with different presets, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex."
 
 
@@ -129,7 +129,7 @@ def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms
         raise InvalidInput(
             f"{arguments.recalls!r} is not a kind of recall.", remedy=f"Available: {', '.join(RecallMode)}."
         )
-    chosen, prices = _policy_and_prices(arguments, name)
+    chosen, prices = _parse_policy_and_prices(arguments, name)
     head = HEAD_TOKENS if arguments.head is None else arguments.head
     return ReplayTerms(
         chosen,
@@ -142,7 +142,7 @@ def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms
     )
 
 
-def _policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy, RelativePrices]:
+def _parse_policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy, RelativePrices]:
     values = {}
     for given in arguments.set:
         key, equals, value = given.partition("=")

@@ -5,7 +5,7 @@ import asyncio
 import json
 import sys
 
-from helix_desktop.commands import Subparsers, add_verb, format_local_minute
+from helix_desktop.commands import Subparsers, add_subcommand, format_local_time
 from helix_desktop.console import escape_control_characters
 from helix_desktop.gateway import agent_run, agent_settings
 from helix_desktop.program_folders import find_program_folders
@@ -19,9 +19,9 @@ def add_resident_command(nouns: Subparsers) -> None:
         run=lambda given: (_run_resident if given.run_here else _print_resident_status)(given), json=False
     )
     verbs = noun.add_subparsers(metavar="VERB")
-    add_verb(verbs, "status", "show the background process and which agents use it", _print_resident_status)
-    add_verb(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
-    add_verb(
+    add_subcommand(verbs, "status", "show the background process and which agents use it", _print_resident_status)
+    add_subcommand(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
+    add_subcommand(
         verbs, "leave", "remove the gateway's address from the agents' settings, before you uninstall Helix Desktop", _disconnect_all
     )  # fmt: skip
 
@@ -33,7 +33,7 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
     elif found is None:
         print("The background process is not running. It starts when it is needed.")
     else:
-        print(f"The background process {found['pid']} has been running since {format_local_minute(found['since'])}.")
+        print(f"The background process {found['pid']} has been running since {format_local_time(found['since'])}.")
         print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It has no address.")
         for one in found["registered"]:
             told = filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))

@@ -6,7 +6,14 @@ import time
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, format_local_minute, workspace_access
+from helix_desktop.commands import (
+    NAMED_WORKSPACE,
+    Options,
+    Subparsers,
+    add_subcommand,
+    format_local_time,
+    workspace_access,
+)
 from helix_desktop.commands.workspace_access import find_chosen_workspace, open_all_workspaces, print_result
 from helix_desktop.console import Terminal
 from helix_desktop.errors import InvalidInput, NotFound
@@ -31,10 +38,10 @@ ADDING: Options = {
 def add_schedule_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("schedule", help="add tasks at set times, for example every weekday at 8:00")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
-    add_verb(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
-    add_verb(verbs, "list", "list the schedules and when each one next adds a task", _list_schedules)
+    add_subcommand(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
+    add_subcommand(verbs, "list", "list the schedules and when each one next adds a task", _list_schedules)
     options: Options = {"ID...": {"dest": "schedules"}}
-    add_verb(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
+    add_subcommand(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
 
 
 def _add_schedule(arguments: argparse.Namespace) -> int:
@@ -42,7 +49,7 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     workspace = find_chosen_workspace(arguments, open_all_workspaces(where)).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
-    workspace_access.check_allowed_names(arguments.allow)
+    workspace_access.check_permission_names(arguments.allow)
     options += [word for what in arguments.allow for word in ("--allow", what)]
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
@@ -78,7 +85,7 @@ def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -
     for one in found:
         days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
         following = due[one.id]
-        said = f"next {format_local_minute(following)}" if isinstance(following, float) else following
+        said = f"next {format_local_time(following)}" if isinstance(following, float) else following
         when = f"{one.at} {one.zone}, {days}; {said}"
         lines.append(f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}")
     result = [{**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None} for one in found]

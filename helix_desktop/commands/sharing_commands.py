@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
+from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
@@ -36,38 +36,38 @@ def add_sharing_commands(verbs: Subparsers) -> None:
         "--quota BYTES": {"type": int, "default": None, "help": "maximum size in the shared store; 0 means no limit"},
     }
     sentence = "share a workspace with other computers through a store that all of them can reach"
-    add_verb(verbs, "share", sentence, on_open, options, work=run_share)
+    add_subcommand(verbs, "share", sentence, on_open, options, work=run_share_command)
     sentence = "create a key for HELIX_STORE_KEY, for computers without a desktop"
-    add_verb(verbs, "new-key", sentence, run_new_key)
+    add_subcommand(verbs, "new-key", sentence, run_new_key_command)
     options = {
         "[URL]": f"{_ADDRESSES} (default: the store and the key in {workspace_link.STORE} and {workspace_link.KEY})",
         "--folder DIR": {"type": Path, "required": True, "help": "the folder to work in on this computer"},
         "--name NAME": "a name for the workspace on this computer (default: the folder's name)",
     }
     sentence = "join a shared workspace from this computer; with a URL, its key is read from standard input"
-    add_verb(verbs, "join", sentence, run_join, options)
+    add_subcommand(verbs, "join", sentence, run_join_command, options)
     options = {
         **WORKSPACE,
         "--check": "compare everything on this computer with the store, and repair the store",
         "--collect": "remove content that no computer uses any more from the store",
         "--days DAYS": {"type": float, "default": 7.0, "help": "with --collect: remove only content older than this many days (default: 7)"},
     }  # fmt: skip
-    add_verb(verbs, "sync", "send and fetch new content now", on_open, options, work=run_sync)
+    add_subcommand(verbs, "sync", "send and fetch new content now", on_open, options, work=run_sync_command)
     sentence = "show whether a workspace is in sync with the store, and what is waiting to be sent"
-    add_verb(verbs, "status", sentence, on_open, WORKSPACE, work=run_sharing_status, counts=False)
+    add_subcommand(verbs, "status", sentence, on_open, WORKSPACE, work=run_sharing_status_command, counts=False)
     options = {
         **WORKSPACE,
         "--yes": "do it",
         "--forget-key": "also remove the workspace's key from this computer's keyring",
     }
     sentence = "stop sharing a workspace from this computer, without removing anything here or in the store"
-    add_verb(verbs, "unshare", sentence, on_open, options, work=run_unshare, counts=False)
+    add_subcommand(verbs, "unshare", sentence, on_open, options, work=run_unshare_command, counts=False)
 
 
 # --- `share`: putting this workspace into a shared store ---
 
 
-async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_share_command(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
@@ -133,7 +133,7 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
     return await _print_key(arguments, console, {"id": workspace.id, "key": key}, "the workspace")
 
 
-def run_new_key(arguments: argparse.Namespace) -> int:
+def run_new_key_command(arguments: argparse.Namespace) -> int:
     key = format_key_line(new_workspace_key())
     return asyncio.run(_print_key(arguments, Terminal(), {"key": key}, "everything that is shared with this key"))
 
@@ -147,7 +147,7 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
 # --- `join`: opening a workspace of a shared store on this computer ---
 
 
-def run_join(arguments: argparse.Namespace) -> int:
+def run_join_command(arguments: argparse.Namespace) -> int:
     if not arguments.url and os.environ.get(workspace_link.STORE):
         return asyncio.run(_join_with_key(arguments, format_key_line(workspace_link.read_store_key())))
     if arguments.url == "-":
@@ -180,7 +180,7 @@ async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
 # --- `sync`, `sharing status` and `unshare` ---
 
 
-async def run_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_sync_command(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     link = _require_store_link(workspace)
     await link.sync_content_now()
     complaint = await _sync_conversations(workspace)
@@ -206,7 +206,9 @@ async def run_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, co
     return code
 
 
-async def run_sharing_status(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_sharing_status_command(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     link = _require_store_link(workspace)
     figures = await _sharing_figures(workspace, link)
     try:
@@ -237,7 +239,7 @@ def _describe_sharing(figures: Mapping[str, Any]) -> str:
     return f"Waiting to be sent: {what}" if entries or facts else "In sync."
 
 
-async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_unshare_command(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench import shared_store_setup
 
     _require_store_link(workspace)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
+from helix_desktop.commands import Options, Subparsers, format_local_time, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
@@ -67,7 +67,7 @@ def _add_task_verb(
     verbs: Subparsers, name: str, sentence: str, work: TaskWork, options: Options, *, lasting: bool = False
 ) -> None:
     open_and_work = partial(_open_task_list_and_run, work)
-    workspace_access.add_workspace_verb(
+    workspace_access.add_workspace_subcommand(
         verbs, name, sentence, open_and_work, options, run=_run_task_command, lasting=lasting
     )
 
@@ -111,7 +111,7 @@ def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_
     """Parses a line of text, or a JSON object whose fields are named like the options."""
     try:
         given = json.loads(line) if line.startswith("{") else {"text": line}
-        _check_fields(given)
+        _check_task_fields(given)
         return _build_new_task({**defaults, **given})
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"Line {number} is not a JSON object.", remedy="Nothing was added.") from error
@@ -119,7 +119,7 @@ def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_
         raise InvalidInput(f"Line {number}: {error.what}", remedy=error.remedy) from error
 
 
-def _check_fields(given: dict[str, Any]) -> None:
+def _check_task_fields(given: dict[str, Any]) -> None:
     if unknown := given.keys() - _FIELDS.keys():
         raise InvalidInput(f"a task has no field {min(unknown)}.", remedy="Nothing was added.")
     for name, value in given.items():
@@ -129,7 +129,7 @@ def _check_fields(given: dict[str, Any]) -> None:
 
 
 def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
-    workspace_access.check_allowed_names(given["allow"])
+    workspace_access.check_permission_names(given["allow"])
     text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
     for is_right, sentence in (
         (text, "The task has no text."),
@@ -167,7 +167,7 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTas
     lines = []
     for task in found:
         text = " ".join(task.order.text.split())[:60]
-        lines.append(f"{task.id}  {task.state.value:9}  {format_local_minute(task.added)}  {text}")
+        lines.append(f"{task.id}  {task.state.value:9}  {format_local_time(task.added)}  {text}")
     result = [fleet_tasks.task_as_json(task) for task in found]
     return await workspace_access.print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
@@ -200,7 +200,7 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
 
 async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     """Cancels tasks, or retries them with new permissions."""
-    workspace_access.check_allowed_names(getattr(arguments, "allow", ()))
+    workspace_access.check_permission_names(getattr(arguments, "allow", ()))
     code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:

@@ -33,7 +33,7 @@ class TurnPrinter:
     def print_event(self, event: session_events.Event) -> None:
         match event:
             case session_events.QuestionAsked():
-                self.answer_early_question(event)
+                self.answer_question_before_turn(event)
             case session_events.FactAppended(recorded):
                 self._print_fact(recorded)
             case session_events.ActivityChanged(
@@ -49,10 +49,10 @@ class TurnPrinter:
             case _:
                 pass
 
-    def answer_early_question(self, event: session_events.Event) -> None:
+    def answer_question_before_turn(self, event: session_events.Event) -> None:
         """Answers questions before the turn starts, such as those about shell lines of a slash command."""
         if isinstance(event, session_events.QuestionAsked):
-            self.session.answer_question(event.number, self.answer_as_allowed(event.question))
+            self.session.answer_question(event.number, self.answer_by_allowed_names(event.question))
 
     def _print_fact(self, recorded: Recorded) -> None:
         if self.as_lines:
@@ -83,7 +83,7 @@ class TurnPrinter:
         why = self.ended.why or self.ended.reason.value
         return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
-    def answer_as_allowed(self, question: PermissionQuestion) -> PermissionAnswer:
+    def answer_by_allowed_names(self, question: PermissionQuestion) -> PermissionAnswer:
         """Answers by what was allowed. An action with a permission of its own needs exactly that permission."""
         if is_allowed_unattended(question, self.allowed):
             return PermissionAnswer(allowed=True)

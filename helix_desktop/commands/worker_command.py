@@ -42,7 +42,7 @@ def add_worker_command(nouns: Subparsers) -> None:
     worker.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")
     worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that has ended")
     worker.set_defaults(
-        run=_run_worker_command, work=partial(workspace_access.act_on_workbench, _work_on_tasks), lasting=True
+        run=_run_worker_command, work=partial(workspace_access.run_on_workbench, _work_on_tasks), lasting=True
     )
 
 
@@ -76,15 +76,15 @@ async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: lis
     if sys.platform != "win32":
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
     with Terminal() as console:
-        codes = [_work_in_one(arguments, one, console) for one in workspaces]
+        codes = [_work_in_workspace(arguments, one, console) for one in workspaces]
         return min(await asyncio.gather(*codes), default=0)
 
 
-async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: Console) -> int:
+async def _work_in_workspace(arguments: argparse.Namespace, workspace: str, console: Console) -> int:
     """Works here, or in the process that has the workspace open. If that process ends, continues here."""
     while not arguments.is_draining:
         try:
-            code = await workspace_access.run_here_or_there(arguments, workspace, console)
+            code = await workspace_access.run_here_or_at_owner(arguments, workspace, console)
         except HelixError as error:
             if type(error) is not HelixError and not isinstance(error, StoreBusy | SharedStoreUnreachable):
                 raise

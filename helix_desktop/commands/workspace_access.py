@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
-from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
+from helix_desktop.commands import NAMED_WORKSPACE, Options, add_subcommand
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.engine.ports import EmptyTrashResult
@@ -50,12 +50,12 @@ NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 
 
-def add_workspace_verb(
+def add_workspace_subcommand(
     verbs: Subparsers, name: str, sentence: str, work: Work, options: Options | None = None, **defaults: object
 ) -> argparse.ArgumentParser:
     """Adds a command on the workspace that `--workspace` names. It can count tokens only if `counts` is set."""
     settings = {"run": run_on_workspace, "work": work, "counts": False} | defaults
-    return add_verb(verbs, name, sentence, options={**NAMED_WORKSPACE, **(options or {})}, **settings)  # type: ignore[arg-type]
+    return add_subcommand(verbs, name, sentence, options={**NAMED_WORKSPACE, **(options or {})}, **settings)  # type: ignore[arg-type]
 
 
 def run_on_workspace(
@@ -67,7 +67,7 @@ def run_on_workspace(
     known = find_chosen_workspace(arguments, workspaces)
     workspaces.remove_interrupted_imports_and_writes()
     with Terminal(source=source, target=target, gather=gather) as console:
-        code = asyncio.run(run_here_or_there(arguments, known.id, console))
+        code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
         if code and target is not None:
             raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
     return code
@@ -89,7 +89,7 @@ def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspac
     )
 
 
-async def act_on_workbench(
+async def run_on_workbench(
     act: Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]],
     arguments: argparse.Namespace,
     workspace: StoredWorkspace,
@@ -103,7 +103,6 @@ async def act_on_workbench(
 
 
 def ask_yes_or_no(question: str) -> bool:
-    """Asks a yes-or-no question. Without a terminal, and at the end of input, the answer is no."""
     with suppress(EOFError):
         return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
     return False
@@ -120,7 +119,7 @@ def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
     return run_on_workspace(arguments)
 
 
-async def run_here_or_there(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+async def run_here_or_at_owner(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     """Runs `arguments.work` here, or in the process that has the workspace open, and returns the exit code."""
     where = arguments.places
     counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
@@ -170,7 +169,6 @@ async def _do_work(arguments: argparse.Namespace, workspace: StoredWorkspace, co
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
-    """Waits until the search index is up to date and reports progress on standard error when that takes long."""
     clock = asyncio.get_running_loop().time
     told = clock()
     late: list[str] = []
@@ -309,7 +307,7 @@ async def delete_if_confirmed(
     return await print_result(arguments, console, figures, line if chosen else NOTHING_REMOVED)
 
 
-def check_allowed_names(names: Iterable[str]) -> None:
+def check_permission_names(names: Iterable[str]) -> None:
     """Refuses a mistyped `--allow`. A name with an underscore may be an MCP server's tool."""
     known = (*ALLOWED_GROUPS, ToolName.DELEGATE)
     if unknown := [name for name in names if "_" not in name and name not in known]:
@@ -345,10 +343,10 @@ async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -
     named = [row.id for row in rows if begins in (row.id, row.title)]
     remedy = "To see all conversations, run `conversation list`."
     ids = named or [row.id for row in rows]
-    return named[0] if len(named) == 1 else pick_id_by_prefix(ids, begins, ("conversation", "conversations"), remedy)
+    return named[0] if len(named) == 1 else find_id_by_prefix(ids, begins, ("conversation", "conversations"), remedy)
 
 
-def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:
+def find_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:
     """Returns the only id with this beginning. `words`: singular and plural. `remedy`: how to list the ids."""
     found = [one for one in ids if one.startswith(begins)]
     if len(found) > 1:

@@ -11,7 +11,7 @@ from typing import Any
 import tomlkit
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
+from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
@@ -25,34 +25,38 @@ def add_workspace_command(nouns: Subparsers) -> None:
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     on_open = workspace_access.run_on_workspace
     options: Options = {"NAME": "", "--folder DIR": {"type": Path, "required": True}}
-    add_verb(verbs, "new", "create a workspace for a folder", run_new_workspace, options)
+    add_subcommand(verbs, "new", "create a workspace for a folder", run_new_workspace_command, options)
     trash = {"--trash": "list workspaces in the trash instead"}
-    add_verb(verbs, "list", "list all workspaces", print_workspace_list, trash)
-    add_verb(verbs, "show", "show details of a workspace", on_open, WORKSPACE, work=show_workspace, reads=True)
+    add_subcommand(verbs, "list", "list all workspaces", print_workspace_list, trash)
+    add_subcommand(
+        verbs, "show", "show details of a workspace", on_open, WORKSPACE, work=print_workspace_details, reads=True
+    )
     options = {**WORKSPACE, "NAME": ""}
-    add_changing_verb = partial(add_verb, verbs, run=_run_workspace_change, work=change_open_workspace)
+    add_changing_verb = partial(add_subcommand, verbs, run=_run_workspace_change, work=change_open_workspace_setting)
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
     add_changing_verb("colour", "change the color of a workspace", options=options, setting="colour")
-    add_verb(verbs, "trash", "move a workspace to the trash", _trash_or_restore_workspace, WORKSPACE, restores=False)
-    add_verb(
+    add_subcommand(
+        verbs, "trash", "move a workspace to the trash", _trash_or_restore_workspace, WORKSPACE, restores=False
+    )
+    add_subcommand(
         verbs, "restore", "restore a workspace from the trash", _trash_or_restore_workspace, WORKSPACE, restores=True
     )
     options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}}
     sentence = "write the workspace's history and cache to one file, without keys"
-    add_verb(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
+    add_subcommand(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
     options = {
         **WORKSPACE,
         "--yes": "do not ask for confirmation (by default, show what would be removed and, in a terminal, ask first)",
     }
     sentence = "permanently remove the conversations in a workspace's trash"
     run = partial(workspace_access.run_if_confirmed, question="Delete them permanently? [y/N] ")
-    add_verb(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
+    add_subcommand(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
     add_sharing_commands(verbs)
     folder = {"type": Path, "default": None, "help": "the folder to work in (default: none)"}
     name = "a name for the workspace (default: the exported name)"
     options = {"FILE": {"type": Path}, "--name NAME": name, "--folder DIR": folder}
-    add_verb(verbs, "import", "create a workspace from an exported file", run_import_workspace, options)
+    add_subcommand(verbs, "import", "create a workspace from an exported file", run_import_workspace, options)
 
 
 def _parse_colour(text: str) -> str:
@@ -68,7 +72,7 @@ def _run_export(arguments: argparse.Namespace) -> int:
 # --- Commands that work without opening a workspace ---
 
 
-def run_new_workspace(arguments: argparse.Namespace) -> int:
+def run_new_workspace_command(arguments: argparse.Namespace) -> int:
     workspaces = _workspaces_of_home(arguments)
     workspaces.check_usable_by_tools(arguments.folder)
     return _print_known_workspace(arguments, workspaces.create_stored_workspace(arguments.name, arguments.folder))
@@ -129,10 +133,10 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
 
 def _run_workspace_change(arguments: argparse.Namespace) -> int:
     """Changes the workspace through the process that has it open, or else directly in its file."""
-    return asyncio.run(_change_closed_workspace(arguments))
+    return asyncio.run(_change_setting_in_file_or_at_owner(arguments))
 
 
-async def _change_closed_workspace(arguments: argparse.Namespace) -> int:
+async def _change_setting_in_file_or_at_owner(arguments: argparse.Namespace) -> int:
     places = program_folders.find_program_folders(arguments.home)
     workspaces, console = _workspaces_of_home(arguments), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
@@ -142,12 +146,14 @@ async def _change_closed_workspace(arguments: argparse.Namespace) -> int:
     return await _print_workspace(arguments, change(known.id, getattr(arguments, arguments.setting)), console)
 
 
-async def change_open_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def change_open_workspace_setting(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     settings = workspace.change_settings({arguments.setting: getattr(arguments, arguments.setting)})
     return await _print_workspace(arguments, KnownWorkspace(workspace.id, workspace.folder, settings), console)
 
 
-async def show_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_workspace_details(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     conversations = await workspace.journal.list_conversations()
     await workspace_access.wait_for_index(workspace, console)
     stored = await workspace.index.compute_figures()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import Options, Subparsers, add_verb
+from helix_desktop.commands import Options, Subparsers, add_subcommand
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
@@ -40,7 +40,7 @@ OWN_OPTIONS = tuple(written.replace(",", " ").split()[0] for written in OPTIONS 
 
 def add_wrap_command(nouns: Subparsers) -> None:
     sentence = "start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway"
-    wrap = add_verb(nouns, "wrap", sentence, run_wrap_command, OPTIONS)
+    wrap = add_subcommand(nouns, "wrap", sentence, run_wrap_command, OPTIONS)
     wrap.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments that are passed to the agent"
     )
@@ -48,7 +48,7 @@ def add_wrap_command(nouns: Subparsers) -> None:
 
 def run_wrap_command(arguments: argparse.Namespace) -> int:
     where = program_folders.find_program_folders(arguments.home)
-    command = _words_of_command(arguments)
+    command = _parse_agent_command_words(arguments)
     given = _arguments_for_agent(arguments)
     agent = build_agent_of_command(command, arguments.protocol) if command else find_known_agent(arguments.agent)
     if arguments.install or arguments.uninstall:
@@ -63,7 +63,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
     if not arguments.dry_run:
         agent_run.check_agent_is_installed(agent)
-    _print_notices(arguments, agent.title, surroundings, upstreams)
+    _print_notices_before_agent_start(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
         print(escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)))
         return 0
@@ -80,7 +80,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _words_of_command(arguments: argparse.Namespace) -> list[str]:
+def _parse_agent_command_words(arguments: argparse.Namespace) -> list[str]:
     """Returns the words of `--command`, or an empty list without it, if an agent is named."""
     try:
         words = shlex.split(arguments.command)
@@ -116,7 +116,7 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
     return given[1:] if given[:1] == ["--"] else given
 
 
-def _print_notices(
+def _print_notices_before_agent_start(
     arguments: argparse.Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> None:
     """Prints what the user should know before the agent starts."""

@@ -103,7 +103,7 @@ class HistoryImporter:
                 stayed += (await bench.undo_import_run(result.run))[1]
         return stayed
 
-    async def delete_recorded(self, kind: str, days: int) -> int:
+    async def delete_recorded_conversations(self, kind: str, days: int) -> int:
         before, count = time.time() - days * 86_400, 0
         for row in await asyncio.to_thread(self._desk.list_workspaces):
             bench = await self._desk.open_workspace(row.id)
@@ -111,7 +111,7 @@ class HistoryImporter:
                 count += len((await bench.empty_conversation_trash(chosen)).conversations)
         return count
 
-    async def forget_found_keys(self) -> int:
+    async def forget_imported_keys(self) -> int:
         keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys.places}
         for workspace, key in keys:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)

@@ -47,25 +47,29 @@ class ProviderAdministration:
     allow_file: Callable[[], object] = lambda: None
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
-        return [self._offer_provider(config) for config in provider_catalog.PRESETS.values() if config.needs_key]
+        return [
+            self._build_choice_from_environment(config)
+            for config in provider_catalog.PRESETS.values()
+            if config.needs_key
+        ]
 
-    def _offer_provider(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
+    def _build_choice_from_environment(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
         """Builds a choice with the address and key that the environment names, if any."""
-        variable, address = self.secrets.find_named_address(config.provider_key)
+        variable, address = self.secrets.find_address_in_environment(config.provider_key)
         config = replace(config, base_url=address or config.base_url)
         key = SecretKeeper.ENVIRONMENT.value if self.secrets.is_in_environment(config.provider_key) else ""
-        return replace(_provider_for_window(config), address_variable=variable, key=key)
+        return replace(_build_provider_choice(config), address_variable=variable, key=key)
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         configs = await asyncio.to_thread(self.configured.list_providers)
-        return [await self._with_key_state(config) for config in configs]
+        return [await self._build_choice_with_key_state(config) for config in configs]
 
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         from helix_desktop.providers import local_servers
 
         found = await local_servers.detect_local_servers(self.connections)
         return [
-            (_provider_for_window(each.config), [_model_for_window(info) for info in each.models]) for each in found
+            (_build_provider_choice(each.config), [_build_model_choice(info) for info in each.models]) for each in found
         ]
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> model_setup_port.ProviderTestResult:
@@ -78,9 +82,9 @@ class ProviderAdministration:
         else:
             key = await provider_catalog.find_provider_key(config, self.secrets) or ""
         models = tuple(
-            _model_for_window(info) for info in await model_listing.list_models(config, key or None, self.connections)
+            _build_model_choice(info) for info in await model_listing.list_models(config, key or None, self.connections)
         )
-        return model_setup_port.ProviderTestResult(models, best_first_model(models))
+        return model_setup_port.ProviderTestResult(models, pick_default_model(models))
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         from helix_desktop.providers import model_listing
@@ -102,7 +106,7 @@ class ProviderAdministration:
         with contextlib.suppress(ModelFailed, NoUsableKeyring):  # The models can be listed later.
             await self.list_provider_models(provider.name)
 
-    def allow_keyring_again(self) -> None:
+    def allow_asking_keyring_again(self) -> None:
         self.secrets.allow_asking_keyring()
 
     async def remove_provider_and_key(self, name: str) -> None:
@@ -115,14 +119,14 @@ class ProviderAdministration:
         config = await asyncio.to_thread(self.configured.find_provider, provider)
         key = await provider_catalog.find_provider_key(config, self.secrets)
         found = await model_listing.list_and_save_models(self.configured, provider, key, self.connections)
-        return [_model_for_window(info) for info in found]
+        return [_build_model_choice(info) for info in found]
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
-        return await asyncio.to_thread(self._build_known_models)
+        return await asyncio.to_thread(self._list_models_of_all_providers)
 
-    def _build_known_models(self) -> Sequence[ModelChoice]:
+    def _list_models_of_all_providers(self) -> Sequence[ModelChoice]:
         named = [
-            _model_for_window(provider_catalog.describe_model(config, model))
+            _build_model_choice(provider_catalog.describe_model(config, model))
             for config in self.configured.list_providers()
             for model in sorted({*config.reported, *config.learned, *config.corrections})
         ]
@@ -158,8 +162,8 @@ class ProviderAdministration:
         provider, _, name = model.partition("/")
         await asyncio.to_thread(self.configured.forget_corrections, provider, name)
 
-    async def _with_key_state(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
-        provider = _provider_for_window(config)
+    async def _build_choice_with_key_state(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
+        provider = _build_provider_choice(config)
         try:
             where = await self.secrets.find_secret_keeper(config.provider_key)
         except NoUsableKeyring:
@@ -177,7 +181,7 @@ class ProviderAdministration:
         return replace(config, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
 
 
-def best_first_model(models: Sequence[ModelChoice]) -> str:
+def pick_default_model(models: Sequence[ModelChoice]) -> str:
     """Returns the newest model of a well-known kind, or the only one, or none."""
     for wanted in _WANTED:
         named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
@@ -188,7 +192,7 @@ def best_first_model(models: Sequence[ModelChoice]) -> str:
     return models[0].name if len(models) == 1 else ""
 
 
-def _provider_for_window(config: provider_catalog.ProviderConfig) -> ProviderChoice:
+def _build_provider_choice(config: provider_catalog.ProviderConfig) -> ProviderChoice:
     return ProviderChoice(
         config.name,
         _provider_title(config.name),
@@ -203,7 +207,7 @@ def _provider_title(provider: str) -> str:
     return tr("Demo (a script, not a language model)") if provider == "demo" else TITLES.get(provider, provider)
 
 
-def _model_for_window(info: ModelInfo) -> ModelChoice:
+def _build_model_choice(info: ModelInfo) -> ModelChoice:
     sure = {
         WindowFrom.USER: WindowSizeSource.SET,
         WindowFrom.LEARNED: WindowSizeSource.LEARNED,

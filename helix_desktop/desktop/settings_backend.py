@@ -62,7 +62,7 @@ class SettingsBackend:
 
         return await installation_checks.check_installation(self._where, self._secrets)
 
-    def histories_for_import(self, desk: Workbenches) -> HistoryImportPort:
+    def build_history_importer(self, desk: Workbenches) -> HistoryImportPort:
         from helix_desktop.desktop.history_import import HistoryImporter as OfOthers
 
         return OfOthers(desk)

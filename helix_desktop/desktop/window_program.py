@@ -34,7 +34,7 @@ from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
 from helix_desktop.gui.window_state_file import WindowStateFile
-from helix_desktop.program_folders import ProgramFolders, error_if_not_writable, make_folders_private
+from helix_desktop.program_folders import ProgramFolders, find_unwritable_folder_error, make_folders_private
 from helix_desktop.program_settings import CODE_FONT, FONT, KEYS_IN_FILE, RECORDER, SEND_WITH, THEME
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ class WindowProgram:
         return 0
 
     async def _start_behind_window(self) -> None:
-        if (refused := await asyncio.to_thread(error_if_not_writable, self._where)) is not None:
-            self.window.block_and_show_why(refused)
+        if (refused := await asyncio.to_thread(find_unwritable_folder_error, self._where)) is not None:
+            self.window.show_startup_error_and_block_actions(refused)
             return
-        self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")
+        self._tasks.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
         from helix_desktop.desktop.provider_administration import ProviderAdministration
         from helix_desktop.desktop.settings_backend import SettingsBackend
@@ -177,10 +177,10 @@ class WindowProgram:
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
         )
         if self._settings[RECORDER]:  # The recorder is turned on, but may not be running.
-            self._tasks.spawn_task(self._update_recorder(), name="recorder")
-        self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
+            self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
+        self.window.workbench_shown.connect(self._import_pages_in_background, Qt.ConnectionType.SingleShotConnection)
 
-    def _import_pages(self) -> None:
+    def _import_pages_in_background(self) -> None:
         self._tasks.spawn_task(asyncio.to_thread(_warm_up_pages), name="the pages not shown yet")
 
     async def _serve_workspace_commands(self, workspace: Any) -> Any:
@@ -229,9 +229,9 @@ class WindowProgram:
                 chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
             self._state_file.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
         elif setting is RECORDER:
-            self._tasks.spawn_task(self._update_recorder(), name="recorder")
+            self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
 
-    async def _update_recorder(self) -> None:
+    async def _start_or_stop_recorder(self) -> None:
         """Makes the resident start or stop recording, as the settings say."""
         from helix_desktop.gateway import agent_run
         from helix_desktop.resident import resident_client
@@ -285,7 +285,6 @@ class WindowProgram:
 
 
 def _warm_up_text_rendering() -> None:
-    """Warms up fonts and highlighting, which would otherwise delay a frame by 30 to 40 ms when first used."""
     importlib.import_module("markdown_it")
     for language in ("python", "json", "bash"):
         code_highlighting.find_lexer(language)

@@ -7,7 +7,7 @@ from helix_desktop.engine.facts import UserSaid
 from helix_desktop.gui import attachment_previews, message_sending
 from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
@@ -130,4 +130,4 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
         (tr("Rewind"), partial(rewind_session, restore=False)),
         (tr("Rewind and restore files"), partial(rewind_session, restore=True)),
     ]
-    ask_which_way(window, tr("Rewind"), text, "", ways)
+    ask_to_choose_one(window, tr("Rewind"), text, "", ways)

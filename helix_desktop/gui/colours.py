@@ -61,7 +61,7 @@ WORKSPACE_COLOURS = (
 )  # fmt: skip
 
 
-def fill_token_of_kind(kind: "ContextKind") -> str:
+def colour_token_of_kind(kind: "ContextKind") -> str:
     """The colour token of a kind of context. With `_text` appended, it is the token for text."""
     return kind.name.lower()
 

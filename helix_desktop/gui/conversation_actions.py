@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import conversation_export
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.frame.notices import Notices
-from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_confirm, ask_which_way, show_text_box
+from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
@@ -170,7 +170,7 @@ class ConversationActions:
             ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as uncommitted changes")}
             acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
             title, text = tr("Bring back the changes in {branch}", branch=row.copy), explain_bring_back_ways(both)
-            ask_which_way(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
+            ask_to_choose_one(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
 
         self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)
 
@@ -190,7 +190,7 @@ class ConversationActions:
                     )
                 self.notices.show_notice("\n".join(words))
 
-            self.doing.run_in_background(self._write_and_count_missing(bench, row, form, file), then=notice_exported)
+            self.doing.run_in_background(self._export_and_count_missing(bench, row, form, file), then=notice_exported)
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
         ask_new_file(self.window, tr("Export conversation"), name, export_to_chosen_file)
@@ -210,7 +210,7 @@ class ConversationActions:
                 return
             text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation. Your provider may charge for this. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
             ways = [(tr("Fold older parts"), partial(save_session, compaction, is_folded=True))]
-            ask_which_way(self.window, title, text, "", ways)
+            ask_to_choose_one(self.window, title, text, "", ways)
 
         def offer_ways(compactions: int) -> None:
             ways = [(tr("Save the session"), partial(save_session, 0))]
@@ -219,7 +219,7 @@ class ConversationActions:
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("A new session is saved where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name)  # fmt: skip
             more = tr("If you fold older parts, your provider may charge for this, and this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
-            ask_which_way(self.window, title, f"{text}\n\n{more}", "", ways)
+            ask_to_choose_one(self.window, title, f"{text}\n\n{more}", "", ways)
 
         self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
@@ -244,7 +244,7 @@ class ConversationActions:
 
         return await asyncio.to_thread(write_session)
 
-    async def _write_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
+    async def _export_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
         """Writes the file, and returns how many outputs could not be read."""
         from helix_desktop.histories import session_export
 

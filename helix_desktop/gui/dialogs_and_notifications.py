@@ -20,7 +20,7 @@ from helix_desktop.gui.importing.history_import_port import HistoryDetails, Hist
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.model_setup_port import ModelSetupPort
-from helix_desktop.gui.question_dialogs import ask_folder, ask_which_way, show_text_box
+from helix_desktop.gui.question_dialogs import ask_folder, ask_to_choose_one, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.shared.policy_names import list_policy_choices
@@ -69,7 +69,7 @@ class DialogsAndNotifications(QObject):
         welcome.tour_wanted.connect(self.start_window_tour)
         welcome.import_wanted.connect(window.window_actions["import-workspace"].trigger)
         welcome.bring_in_wanted.connect(self.open_import_dialog)
-        window.retry_wanted.connect(setup.allow_keyring_again)
+        window.retry_wanted.connect(setup.allow_asking_keyring_again)
         window.workbench_shown.connect(self._close_settings_dialog)
         window.workbench_shown.connect(self._find_and_announce_untrusted_files)
         window.workbench_shown.connect(self._warn_of_missing_folders)
@@ -136,10 +136,10 @@ class DialogsAndNotifications(QObject):
                 await bench.decide_imported_proposals(accept=accept)
                 return await self._window.workbenches.reopen_workspace(bench.id)
 
-            self._window.change_and_reopen(bench.id, apply_decision())
+            self._window.change_and_reopen_workspace(bench.id, apply_decision())
 
         ways = [(tr("Discard"), lambda: decide_and_reopen(False)), (tr("Allow"), lambda: decide_and_reopen(True))]
-        ask_which_way(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
+        ask_to_choose_one(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
 
     # --- Rules files that the user has not agreed to yet
 
@@ -224,7 +224,7 @@ class DialogsAndNotifications(QObject):
 
     @cached_property
     def _history_importer(self) -> history_import_port.HistoryImportPort:
-        return self._installation.histories_for_import(self._window.workbenches)
+        return self._installation.build_history_importer(self._window.workbenches)
 
     def _find_histories_for_welcome_page(self) -> None:
         """Tells the user of an empty program which conversations can be imported."""

@@ -99,7 +99,7 @@ class MainWindow(WindowFrame):
         self.add_page("welcome", self.welcome)
         if not state_file.get_remembered("workspace", default=""):
             self.switch_to_page("welcome")
-        self.palette_box = CommandPalette(theme, self._suggest_without_search, self)
+        self.palette_box = CommandPalette(theme, self._list_suggestions_before_search, self)
         self.conversation_actions = ConversationActions(
             self,
             doing,
@@ -143,12 +143,12 @@ class MainWindow(WindowFrame):
         return self.background_runner.run_in_background(work, then=then, owner=self, failed=failed)
 
     def _height_of_chat_controls(self) -> int:
-        return max((chat.height_of_controls() for chat in self.chats if chat.isVisible()), default=0)
+        return max((chat.height_of_composer_and_question() for chat in self.chats if chat.isVisible()), default=0)
 
     def show_composer_before_opening(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
         """Lets the user write in a conversation before it is open. `sent`: messages that were already sent there."""
         self.chat.awaited_conversation = place[1]
-        self.unsent_messages.add_remembered_messages(place, sent)
+        self.unsent_messages.add_unsent_messages_of_state_file(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
         if self.state_file.get_remembered("layout", place[0], "page", default="chat") == "chat":
             self.restore_window_layout(place[0])
@@ -182,7 +182,7 @@ class MainWindow(WindowFrame):
             act()
         self.open_last_workspace()
 
-    def block_and_show_why(self, error: HelixError) -> None:
+    def show_startup_error_and_block_actions(self, error: HelixError) -> None:
         """Shows why nothing can be opened, instead of the first steps."""
         self._blocking_error = error
         self.switch_to_page("welcome")
@@ -250,7 +250,7 @@ class MainWindow(WindowFrame):
                 then()
 
         work = self.workbenches.open_workspace(workspace)
-        self.run_for_window(work, then=show_opened_workspace, failed=self._report_not_opened)
+        self.run_for_window(work, then=show_opened_workspace, failed=self._report_workspace_not_opened)
 
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
@@ -267,9 +267,9 @@ class MainWindow(WindowFrame):
                 self.refresh_workspaces()
 
         work = self._open_or_create_workspace(folder)
-        self.run_for_window(work, then=show_created_workspace, failed=self._report_not_opened)
+        self.run_for_window(work, then=show_created_workspace, failed=self._report_workspace_not_opened)
 
-    def _report_not_opened(self, error: HelixError) -> None:
+    def _report_workspace_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
         self.notices.show_error_notice(error)
         if self.current_workbench is None:
@@ -339,7 +339,7 @@ class MainWindow(WindowFrame):
             self.enable_possible_actions()
             self._update_window_title()
 
-    def change_and_reopen(
+    def change_and_reopen_workspace(
         self,
         workspace: str,
         work: Coroutine[Any, Any, Workbench],
@@ -410,7 +410,7 @@ class MainWindow(WindowFrame):
         self.top.model.show_choice(self.foreign_agent_name or self.current_model)
         self.chat.empty.show_demo_or_usual_suggestions(scripted=self.current_model == DEMO_MODEL)
         if (bench := self.current_workbench) is not None:
-            self.chat.empty.say_what_agent_may_do(has_folder=bool(bench.allowed_folders), mode=bench.permission_mode)
+            self.chat.empty.show_what_agent_may_do(has_folder=bool(bench.allowed_folders), mode=bench.permission_mode)
         self.top.fit_top_bar()
 
     def _follow_workspace(self, bench: Workbench) -> None:
@@ -510,7 +510,7 @@ class MainWindow(WindowFrame):
             self.conversation_opened.emit(bench, session, unsent)
 
         def report_not_opened(error: HelixError) -> None:
-            self.unsent_messages.give_up_sending((bench.id, conversation))
+            self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))
             if self.current_workbench is bench and chat.awaited_conversation == conversation:
                 self.close_chat(chat)
             self.notices.show_error_notice(error)
@@ -524,7 +524,7 @@ class MainWindow(WindowFrame):
             self.show_session_or_new(session, chat=chat)
         return self.current_workbench is bench
 
-    def _has_begun(self, session: Session | None) -> bool:
+    def _has_messages(self, session: Session | None) -> bool:
         """Whether it has a message. An own conversation without one counts as new."""
         row = self.find_row_of_conversation(session.id) if session is not None else None
         facts = session.conversation.state.facts if session is not None else ()
@@ -553,7 +553,7 @@ class MainWindow(WindowFrame):
         chat.open_transcript_of(session, place)
         self._show_draft_and_unsent_messages(chat, place, named)
         if session is not None:
-            chat.transcript.view.apply_events(self.current_activity.events_in_progress(session))
+            chat.transcript.view.apply_events(self.current_activity.build_events_of_unfinished_work(session))
         if chat is self.chat:
             self._show_current_chat_everywhere()
             self.state_file.remember_value("box", value={"name": named, "is_shown": not composer.isHidden()})
@@ -561,7 +561,7 @@ class MainWindow(WindowFrame):
             self.sharing.show_writers_in_chats()
         chat.show_transcript_or_start(
             named,
-            begun=bool(awaited) or self._has_begun(session),
+            begun=bool(awaited) or self._has_messages(session),
             loads=bool(awaited),
             scripted=bench.model_of_conversation(session.id if session else "") == DEMO_MODEL,
         )
@@ -803,7 +803,7 @@ class MainWindow(WindowFrame):
             if chat.session is session:
                 chat.transcript.view.jump_to_end()
 
-    def _suggest_without_search(self) -> Sequence[PaletteItem]:
+    def _list_suggestions_before_search(self) -> Sequence[PaletteItem]:
         rows, workspace = self.current_conversation_rows(), self.showing.workspace_id
         talks = search_suggestions.suggest_conversations(rows, workspace, self.go_to_place)
         others = [row for row in self.listed_workspaces if row.id != workspace]

@@ -17,7 +17,7 @@ from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRe
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session, Workbench, WorkspaceListRow
@@ -37,7 +37,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.chat.composer.put_message_back(parts)
         window.model_setup_wanted.emit()
     elif window.current_session is not None:
-        not_sent = message_returner(window, parts)
+        not_sent = build_message_returner(window, parts)
         _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_command_and_send()
     else:
         _begin_conversation_with(window, bench, parts)
@@ -45,7 +45,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
 
 def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
     """Starts a conversation, unless its first message would cost too much for the user."""
-    chat, give_back = window.chat, message_returner(window, parts)
+    chat, give_back = window.chat, build_message_returner(window, parts)
     waits = chat.awaited_conversation = f"new {id(parts)}"
 
     def give_first_message_back(error: HelixError | None) -> None:
@@ -82,7 +82,7 @@ def _send_first_message(
     if chat.awaited_conversation == waits:
         chat.composer.move_draft_to_new_conversation(session.id)
         window.show_session_if_current(bench, session, chat)
-    message = _MessageToSend(window, bench, session, parts, message_returner(window, parts))
+    message = _MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
     if message.is_slash_command:
         replace(message, not_sent=message.trash_empty_conversation_and_give_back).expand_command_and_send()
     else:
@@ -104,7 +104,7 @@ def send_held_messages(
     """Sends what was written in a conversation while it was being opened."""
     place = (bench.id, session.id)
     for message in messages:
-        not_sent = message_returner(window, message.parts, place)
+        not_sent = build_message_returner(window, message.parts, place)
         if not (bench.main_model_name or session.conversation.state.acp_agent):
             window.add_to_message_and_tell_if_current(place, message.parts)
             window.model_setup_wanted.emit()
@@ -188,7 +188,7 @@ class _MessageToSend:
             if not begun:
                 window.chat.composer.drafts.move_draft((self.bench.id, session.id), new)
             window.refresh_conversations()
-            message_returner(window, self.parts, (self.bench.id, session.id) if begun else new)(error)
+            build_message_returner(window, self.parts, (self.bench.id, session.id) if begun else new)(error)
 
         begun = session.queue or any(isinstance(each.fact, UserSaid) for each in session.conversation.state.facts)
         if begun:
@@ -219,10 +219,12 @@ def send_or_ask_if_expensive(
         saves, fold_and_say = folding
         words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=format_dollars(saves))}"
         ways.insert(0, (tr("Fold first, then send"), fold_and_say))
-    ask_which_way(window, tr("Send this message?"), words, "", ways).rejected.connect(if_declined)
+    ask_to_choose_one(window, tr("Send this message?"), words, "", ways).rejected.connect(if_declined)
 
 
-def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftPlace | None = None) -> OnMessageNotSent:
+def build_message_returner(
+    window: MainWindow, parts: tuple[UserPart, ...], at: DraftPlace | None = None
+) -> OnMessageNotSent:
     """Returns a function that puts an unsent message back into its composer and shows the error."""
     place = at or window.chat.composer.draft_place
 

@@ -136,20 +136,24 @@ def _show_agent_option_menu(window: MainWindow, session: Session, foreign: Forei
     menu = build_popup_menu(window.top.model)
     for choice in foreign.choices.values():
         below = menu.addMenu(
-            f"{_menu_label(choice.name)}: {_menu_label(choice.values.get(choice.current, choice.current))}"
+            f"{_agent_menu_label(choice.name)}: {_agent_menu_label(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            act = partial(_set_option, window, session, foreign, choice.id, value)
+            act = partial(_set_agent_option, window, session, foreign, choice.id, value)
             add_menu_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
-        menu.addAction(tr("{agent} has no options to choose from", agent=_menu_label(foreign.name))).setEnabled(False)
+        menu.addAction(tr("{agent} has no options to choose from", agent=_agent_menu_label(foreign.name))).setEnabled(
+            False
+        )
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 
-def _set_option(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
+def _set_agent_option(
+    window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str
+) -> None:
     window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
 
 
-def _menu_label(foreign: str) -> str:
+def _agent_menu_label(foreign: str) -> str:
     """Returns an agent's text on one line, without making any letter a shortcut."""
     return make_safe_text(foreign)[:LONGEST_CHOICE].replace("&", "&&")

@@ -98,7 +98,7 @@ class ModelSetupPort(Protocol):
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         """Adds a provider and requests its models. `keep` is "keyring", "session" or "file"."""
 
-    def allow_keyring_again(self) -> None:
+    def allow_asking_keyring_again(self) -> None:
         """Lets a keyring that was not unlocked ask again."""
 
     async def remove_provider_and_key(self, name: str) -> None: ...

@@ -35,7 +35,7 @@ def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[
 
 def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]) -> QMessageBox:
     """Asks before something that cannot be undone; `then` is called only for `yes`."""
-    return ask_which_way(parent, title, text, "", [(yes, then)])
+    return ask_to_choose_one(parent, title, text, "", [(yes, then)])
 
 
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
@@ -43,7 +43,7 @@ def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
     return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)
 
 
-def ask_which_way(
+def ask_to_choose_one(
     parent: QWidget, title: str, text: str, cancel_label: str, ways: Sequence[tuple[str, Callable[[], object]]]
 ) -> QMessageBox:
     """Offers several ways, each with a button and its action. `cancel_label` does nothing."""

@@ -20,7 +20,7 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.help_dialog import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
+from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_to_choose_one
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import AskToFold
@@ -178,7 +178,7 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
     ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
     acts = [(words, partial(begin_in_copy, with_changes)) for words, with_changes in ways]
-    ask_which_way(window, tr("New conversation in a copy of the repository"), text, "", acts)
+    ask_to_choose_one(window, tr("New conversation in a copy of the repository"), text, "", acts)
 
 
 def _ask_agent_and_begin_conversation(window: MainWindow) -> None:
@@ -192,7 +192,7 @@ def _ask_agent_and_begin_conversation(window: MainWindow) -> None:
     def show_agents(names: Sequence[str]) -> None:
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         acts = [(name, partial(begin_with_agent, name)) for name in names]
-        ask_which_way(window, tr("New conversation with another agent"), text, "", acts)
+        ask_to_choose_one(window, tr("New conversation with another agent"), text, "", acts)
 
     window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
 
@@ -320,7 +320,7 @@ def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, 
     if window.current_session is None:
         window.hold_message_until_open(UnsentMessage(parts, edited=seq))
     else:
-        not_sent = message_sending.message_returner(window, parts)
+        not_sent = message_sending.build_message_returner(window, parts)
         message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
 
 
@@ -471,7 +471,7 @@ def _show_shortcuts_on_answer_buttons(window: MainWindow) -> None:
     """Shows the shortcuts on the current conversation's question, the only one they answer."""
     keys = {name: window.window_actions.format_shortcut(name) for name in QUESTION_ACTIONS}
     for chat in window.chats:
-        chat.approvals.show_keys(keys if chat is window.chat else {})
+        chat.approvals.show_shortcuts_on_answers(keys if chat is window.chat else {})
 
 
 def _shortcut_hint(window: MainWindow, action: str) -> str:
@@ -479,5 +479,5 @@ def _shortcut_hint(window: MainWindow, action: str) -> str:
 
 
 def _change_and_save_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> None:
-    theme.zoom_by(steps)
+    theme.zoom_by_steps(steps)
     settings.change_setting(ZOOM, round(theme.text_zoom * 100))

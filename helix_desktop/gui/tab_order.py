@@ -31,7 +31,7 @@ def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]
         if each is here or _is_tab_stop(each)
     ]
     for place in sorted(placed, key=lambda each: each[0].center().y()):
-        if lines and _share_a_line(lines[-1][0][0], place[0]):
+        if lines and _are_on_same_line(lines[-1][0][0], place[0]):
             lines[-1].append(place)
         else:
             lines.append([place])
@@ -51,6 +51,6 @@ def _is_tab_stop(widget: QWidget) -> bool:
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 
-def _share_a_line(one: QRect, other: QRect) -> bool:
+def _are_on_same_line(one: QRect, other: QRect) -> bool:
     """Whether two widgets are in one line: the middle of each is beside the other."""
     return abs(one.center().y() - other.center().y()) * 2 < min(one.height(), other.height())

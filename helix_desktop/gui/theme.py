@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
-from helix_desktop.gui.colours import DARK, LIGHT, Scheme, fill_token_of_kind
+from helix_desktop.gui.colours import DARK, LIGHT, Scheme, colour_token_of_kind
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.messages import ContextKind
@@ -80,11 +80,11 @@ class Theme(QObject):
 
     def fill_colour_of_kind(self, kind: "ContextKind") -> QColor:
         """The colour of a kind for meters, dots and marks."""
-        return self.colour_of_token(fill_token_of_kind(kind))
+        return self.colour_of_token(colour_token_of_kind(kind))
 
     def text_colour_of_kind(self, kind: "ContextKind") -> QColor:
         """The colour of a kind for text, which needs more contrast."""
-        return self.colour_of_token(f"{fill_token_of_kind(kind)}_text")
+        return self.colour_of_token(f"{colour_token_of_kind(kind)}_text")
 
     def zoomed_pixels(self, length: float) -> int:
         """Converts a length of the design to pixels at the current text zoom."""
@@ -140,7 +140,7 @@ class Theme(QObject):
         self._sans = text or TEXT_FAMILY
         self._mono = code or CODE_FAMILY
 
-    def zoom_by(self, steps: int) -> None:
+    def zoom_by_steps(self, steps: int) -> None:
         """Changes the text size by one step up (1) or down (-1); 0 restores the usual size."""
         nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self.text_zoom))
         self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)] if steps else 1.0)

@@ -51,7 +51,7 @@ def set_translations(words: Mapping[str, str], below: Mapping[str, str] | None =
     sentence_translation.install_sentence_table(below or {}, words.get("{n}%", "{n}%"))
 
 
-def language_to_show(chosen: str = "") -> str:
+def choose_window_language(chosen: str = "") -> str:
     """Returns the chosen language, or the system's if it has a catalogue, or English."""
     if chosen in LANGUAGES:
         return chosen
@@ -65,7 +65,7 @@ def locale_of_language(name: str) -> QLocale:
     return system if system.language() == own.language() else own
 
 
-def catalogue_file(name: str) -> Path:
+def translation_catalogue_path(name: str) -> Path:
     return resources.resources_folder() / "translations" / f"{name}.json"
 
 
@@ -75,11 +75,13 @@ def sentences_file(name: str) -> Path:
 
 def install_language(application: QCoreApplication, chosen: str = "") -> None:
     """Installs a language. Must be called before the first widget is created."""
-    name = language_to_show(chosen)
+    name = choose_window_language(chosen)
     QLocale.setDefault(locale_of_language(name))
     if name == "en":
         return
     of_qt = QTranslator(application)
     if of_qt.load(f"qtbase_{name}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
         application.installTranslator(of_qt)
-    set_translations(*(json.loads(file(name).read_text("utf-8")) for file in (catalogue_file, sentences_file)))
+    set_translations(
+        *(json.loads(file(name).read_text("utf-8")) for file in (translation_catalogue_path, sentences_file))
+    )

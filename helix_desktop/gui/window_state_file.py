@@ -96,10 +96,10 @@ class WindowStateFile(QObject):
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            return self._set_file_aside(str(error))
-        return found if isinstance(found, dict) else self._set_file_aside("it holds no object")
+            return self._rename_damaged_file(str(error))
+        return found if isinstance(found, dict) else self._rename_damaged_file("it holds no object")
 
-    def _set_file_aside(self, why: str) -> dict[str, object]:
+    def _rename_damaged_file(self, why: str) -> dict[str, object]:
         """Renames a damaged file, and returns empty content."""
         log.warning("%s cannot be read and is set aside: %s", self._file.name, why)
         names = (self._file.with_suffix(f".damaged{number or ''}") for number in itertools.count())

@@ -46,8 +46,8 @@ class WindowTour(QObject):
         self.coach.card.leave.clicked.connect(self.end_window_tour)
         send = message_sending.send_or_hold_message
         self.coach.card.offer.clicked.connect(lambda: send(window, (Text("list"),), steer=False))
-        self.coach.target_needed.connect(self._update_coach)
-        window.workbench_shown.connect(self._end_in_other_workspace)
+        self.coach.target_needed.connect(self._update_tour_card)
+        window.workbench_shown.connect(self._end_because_workspace_changed)
         self._go_to_step(0)
 
     @property
@@ -56,12 +56,12 @@ class WindowTour(QObject):
 
     def end_window_tour(self) -> None:
         """Ends the tour. Everything it did stays."""
-        self._window.workbench_shown.disconnect(self._end_in_other_workspace)
+        self._window.workbench_shown.disconnect(self._end_because_workspace_changed)
         self.coach.close_tour_guide()
         self._ended()
         self.deleteLater()
 
-    def _end_in_other_workspace(self) -> None:
+    def _end_because_workspace_changed(self) -> None:
         if self._window.current_workbench is not self._bench:
             self.end_window_tour()
 
@@ -74,9 +74,9 @@ class WindowTour(QObject):
         fold = self._newest_excerpt()
         if self._step_number == 1 and fold is not None:
             self._window.chat.transcript.scroll_to_fold(fold.fold)
-        self._update_coach()
+        self._update_tour_card()
 
-    def _update_coach(self) -> None:
+    def _update_tour_card(self) -> None:
         """Updates target and text, a few times a second and after every step."""
         step = self.current_step
         if step.is_done():

@@ -85,7 +85,7 @@ class WorkspaceActions:
 
         def set_workspace_folder(path: Path) -> None:
             work = window.workbenches.set_workspace_folders(workspace, [path])
-            window.change_and_reopen(workspace, work, notice_folder_changed)
+            window.change_and_reopen_workspace(workspace, work, notice_folder_changed)
 
         ask_folder(window, tr("Workspace folder"), set_workspace_folder)
 

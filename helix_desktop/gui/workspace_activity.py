@@ -70,7 +70,7 @@ class WorkspaceActivity(QObject):
     def waiting_conversations(self) -> tuple[str, ...]:
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.ASKING)
 
-    def events_in_progress(self, session: Session) -> tuple[Event, ...]:
+    def build_events_of_unfinished_work(self, session: Session) -> tuple[Event, ...]:
         """Returns unrecorded progress of a conversation as events, for a view that just opened."""
         asked = (
             session_events.QuestionAsked(session.id, number, question) for number, question in session.questions.items()

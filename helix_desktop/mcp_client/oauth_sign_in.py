@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, ValidationError
 
-from helix_desktop.concurrency import finish_making
+from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.errors import ActionRefused
 from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
@@ -162,12 +162,14 @@ async def _listen_for_browser(
             writer.close()
 
     try:
-        server = await finish_making(
+        server = await finish_even_if_cancelled(
             asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port), _close_browser_server
         )
     except OSError:
         kept.drop_held_client()
-        server = await finish_making(asyncio.start_server(answer_browser, "127.0.0.1", 0), _close_browser_server)
+        server = await finish_even_if_cancelled(
+            asyncio.start_server(answer_browser, "127.0.0.1", 0), _close_browser_server
+        )
     async with server:
         yield server.sockets[0].getsockname()[1], wait_for_authorization_code
 

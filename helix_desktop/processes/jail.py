@@ -109,7 +109,7 @@ def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) ->
     """Wait until the command ends or must be ended, and return its exit code. Reap orphans meanwhile."""
     while True:
         ready, _, _ = select.select([lifeline, wake], [], [], _LOOK if use.limits else None)
-        if too_much := use.describe_excess():
+        if too_much := use.describe_exceeded_limit():
             os.write(2, f"\n[stopped: {too_much}]\n".encode())
             return 128 + signal.SIGKILL
         if wake in ready and signal.SIGTERM in os.read(wake, 512):
@@ -172,7 +172,7 @@ class _ResourceUse:
                 with _Suppressing(OSError):
                     _write_to_system_file(f"{group}/{name}", str(limit or "max"))
 
-    def describe_excess(self) -> str:
+    def describe_exceeded_limit(self) -> str:
         """Say which limit the command exceeds. Return an empty string if it exceeds none."""
         if not self.limits or time.monotonic() < self.next:
             return ""
@@ -192,7 +192,6 @@ class _ResourceUse:
 
 
 def _private_memory_bytes(pid: int) -> int:
-    """Return the private memory of a process in bytes, or 0 if it cannot be read."""
     with _Suppressing(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
         words = file.read().split()
         return max(0, int(words[1]) - int(words[2])) * _PAGE
@@ -232,7 +231,6 @@ def _kill_all_remaining(group: str) -> None:
 
 
 def _reap_ended_children() -> bool:
-    """Reap ended children. Return True if any child is still running."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -301,7 +299,6 @@ def _open_c_library() -> ctypes.CDLL:
 
 
 def landlock_version() -> int:
-    """Return the version of the kernel's Landlock, or 0 if it has none."""
     if sys.platform != "linux":
         return 0
     version: int = _open_c_library().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from helix_desktop.concurrency import finish_making, wait_with_limit
+from helix_desktop.concurrency import finish_even_if_cancelled, wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jobs_windows, starter
 from helix_desktop.processes.jail import jail_command_line, list_descendants
@@ -50,7 +50,9 @@ class RunningCommand:
         """Start the command locked in. Its output and error output are one stream, unless `stderr`
         is a pipe. If this is cancelled, end the command, since asyncio would kill only its keeper.
         """
-        return await finish_making(cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.end_and_wait)
+        return await finish_even_if_cancelled(
+            cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.kill_and_wait
+        )
 
     @classmethod
     async def _start_with_lifeline(
@@ -72,7 +74,6 @@ class RunningCommand:
         return cls(process, writing)
 
     async def iterate_output(self) -> AsyncIterator[bytes]:
-        """Yield the output until the command and everything it started have ended."""
         while piece := await self._read_output_piece():
             yield piece
 
@@ -96,7 +97,7 @@ class RunningCommand:
                 os.close(self.lifeline)
             self.lifeline = -1
 
-    async def end_and_wait(self) -> int:
+    async def kill_and_wait(self) -> int:
         """Kill the tree, wait until nothing of it is left, and return the exit code. Also works in
         a task that is being cancelled, where `asyncio.timeout` of Python 3.11.2 never times out.
         """
@@ -136,7 +137,6 @@ def kill_descendants(keeper: int) -> None:
 
 
 def shell_command_line(command: str) -> list[str]:
-    """Return the words that run a command in the system's shell. PowerShell gets it encoded, unquoted."""
     if sys.platform == "win32":
         script = f"{command}\nif ($LASTEXITCODE -ne $null) {{ exit $LASTEXITCODE }}"
         encoded = base64.b64encode(script.encode("utf-16-le")).decode("ascii")

@@ -91,15 +91,14 @@ class ProcessLaunch:
 
 
 def _find_broken_rule(launch: ProcessLaunch) -> str:
-    """Say which rule a launch breaks. Return an empty string if it breaks none."""
     if not launch.argv:
         return "there is no program to run"
     if launch.author is CommandAuthor.PROGRAM:
-        return _broken_rule_of_own(launch.argv)
-    return "" if launch.author is CommandAuthor.USER else _broken_rule_of_others(launch)
+        return _find_broken_rule_of_program(launch.argv)
+    return "" if launch.author is CommandAuthor.USER else _find_broken_rule_of_others(launch)
 
 
-def _broken_rule_of_others(launch: ProcessLaunch) -> str:
+def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
     is_outside = launch.place is not ProcessPlace.SANDBOX
     if launch.author is CommandAuthor.TRUSTED and not _HASH.fullmatch(launch.trusted_hash):
         return "an item of a folder runs only with the hash that was trusted"
@@ -110,7 +109,7 @@ def _broken_rule_of_others(launch: ProcessLaunch) -> str:
     return "" if launch.checks is not None or launch.reason_unchecked else "nothing is checked afterwards"
 
 
-def _broken_rule_of_own(argv: Sequence[str]) -> str:
+def _find_broken_rule_of_program(argv: Sequence[str]) -> str:
     if not Path(argv[0]).is_absolute():
         return "the program's own processes are named by an absolute path"
     if argv[0] == sys.executable and not _is_bundle() and list(argv[1:2]) != ["-I"]:
@@ -127,7 +126,7 @@ def own_program_command(*arguments: str) -> list[str]:
     """Return a command that starts this program again, isolated. A bundle is isolated by its build."""
     if _is_bundle():
         return [sys.executable, *arguments]
-    if not (more := _own_folders()):
+    if not (more := _own_module_folders()):
         return isolated_python_command("-m", "helix_desktop", *arguments)
     code = _OWN_CODE.format(separator=os.pathsep)
     return isolated_python_command("-c", code, os.pathsep.join(more), *arguments)
@@ -137,7 +136,7 @@ def _is_bundle() -> bool:
     return bool(getattr(sys, "frozen", False))
 
 
-def _own_folders() -> list[str]:
+def _own_module_folders() -> list[str]:
     """Return folders of ours (a checkout, the user's site) that an isolated interpreter does not search.
 
     Importing the package removes the user's folders from `sys.path`, so none of them is among these.
@@ -148,7 +147,6 @@ def _own_folders() -> list[str]:
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the path of a program on PATH, or nothing. Never searches the current folder."""
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         return name if os.path.isabs(name) else ""  # noqa: PTH117
     known = os.environ if environment is None else environment
@@ -172,7 +170,7 @@ async def start_process(
 ) -> Process:
     """Start a process without blocking the event loop. If this is cancelled, end the process, by `end` if given."""
     starting = start_without_cleanup(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
-    return await concurrency.finish_making(starting, end or end_process)
+    return await concurrency.finish_even_if_cancelled(starting, end or end_process)
 
 
 async def start_without_cleanup(
@@ -192,7 +190,7 @@ async def start_without_cleanup(
     return process
 
 
-async def start_worker(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
+async def start_isolated_script(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
     """Start a script of ours that works on foreign bytes. It gets almost nothing of our environment."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     argv = isolated_python_command("-S", str(script))
@@ -269,8 +267,7 @@ def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: flo
     return FinishedProcess(done.returncode, done.stdout, done.stderr)
 
 
-def open_page(address: str) -> None:
-    """Show a page in the user's browser, if this is a web address. May take a while."""
+def open_web_page(address: str) -> None:
     import webbrowser  # Imported here because only this function needs it.
 
     if address.startswith(_WEB):

@@ -22,14 +22,14 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
         values, body = project_item.split_front_matter(text)
     except InvalidInput as error:
         return project_item.ProjectItem("agent", path.stem, path, text, "", own=own, notes=(str(error),), broken=True)
-    name = project_item.text_value(values.get("name")) or path.stem
-    about = " ".join(project_item.text_value(values.get("description")).split())
+    name = project_item.text_or_empty(values.get("name")) or path.stem
+    about = " ".join(project_item.text_or_empty(values.get("description")).split())
     notes = [f"{key} is not supported for an agent and does nothing here." for key in values if key not in _KNOWN]
     broken = False
     if not re.fullmatch(r"[\w.-]{1,64}", name):
         notes.append(f"{name[:60]!r} is not a valid agent name. Use letters, digits, hyphens and periods.")
         broken = True
-    chosen = project_item.text_value(values.get("policy"))
+    chosen = project_item.text_or_empty(values.get("policy"))
     if chosen and chosen not in context_policy.PRESETS:
         notes.append(f"There is no preset named {chosen!r}, so the workspace's policy is used.")
     return project_item.ProjectItem(
@@ -39,8 +39,8 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
 
 def tools_of_agent(item: project_item.ProjectItem) -> tuple[str, ...]:
     """Return the only tools that an agent's file allows, or none for all."""
-    return project_item.split_names(item.values.get("tools"))
+    return project_item.parse_name_list(item.values.get("tools"))
 
 
-def agents_it_may_call(item: project_item.ProjectItem) -> tuple[str, ...]:
-    return project_item.split_names(item.values.get("agents"))
+def agents_callable_by(item: project_item.ProjectItem) -> tuple[str, ...]:
+    return project_item.parse_name_list(item.values.get("agents"))

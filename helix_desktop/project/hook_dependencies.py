@@ -29,26 +29,26 @@ _RECIPES = {  # For each program: the files in the current folder that it runs.
 }  # fmt: skip
 
 
-def text_of_named_files(command: str, folder: Path, reading: ProjectReading) -> str:
+def read_files_named_in_command(command: str, folder: Path, reading: ProjectReading) -> str:
     """Return the files a command names, to be trusted with it; long ones and binaries by hash."""
-    files = find_named_files(command, folder, reading)
+    files = find_files_named_in_command(command, folder, reading)
     return "".join(f"\n\n--- {path}\n{_text_or_hash(path, reading)}" for path in files)
 
 
-def find_named_files(command: str, folder: Path, reading: ProjectReading) -> list[Path]:
+def find_files_named_in_command(command: str, folder: Path, reading: ProjectReading) -> list[Path]:
     """Return files that a command's words lead to, from the folder or one that it changes to."""
-    reading.count_looks(len(command) >> 2)
+    reading.count_file_accesses(len(command) >> 2)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
     names = list(_possible_file_names(words))
     if len(names) * len(bases) > _MOST_LOOKS:
         raise _too_many_files_error()
-    reading.count_looks(len(names) * len(bases))
+    reading.count_file_accesses(len(names) * len(bases))
     for name in names:
         for base in bases:
             path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
-            if _is_checked_file(path):
+            if _is_file_to_trust_with_hook(path):
                 found.setdefault(path)
     if len(found) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in found):
         raise _too_many_files_error()
@@ -59,7 +59,7 @@ def _too_many_files_error() -> InvalidInput:
     return InvalidInput("This hook does not run, because it refers to files that are too many or too large to be checked.")  # fmt: skip
 
 
-def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
+def runs_only_scripts_of_user(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
     """Whether everything a command names is surely the user's own: a script in their settings folder, by
     its full path, with words that lead to nothing in the workspace's folders. If in doubt, it is not.
     """
@@ -74,13 +74,13 @@ def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folde
             if not interpreter or _is_within(Path(interpreter), within):
                 return False
         return _is_script_in_users_agent_settings(Path(words[0]), home, within) and not any(
-            _may_lead_into(word, folder, within) for word in words[1:]
+            _may_be_path_within(word, folder, within) for word in words[1:]
         )
     except (OSError, ValueError, RuntimeError):
         return False
 
 
-def search_path_outside(path: str, roots: Iterable[Path]) -> str:
+def search_path_without_roots(path: str, roots: Iterable[Path]) -> str:
     """Return a search path without relative folders and those in the workspace."""
     within = [root.resolve() for root in roots]
     kept = [each for each in path.split(os.pathsep) if Path(each).is_absolute() and not _is_within(Path(each), within)]
@@ -95,7 +95,7 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[
     return real.is_file() and real.stat().st_nlink == 1 and any(real.is_relative_to(place) for place in places)
 
 
-def _may_lead_into(word: str, folder: Path, within: Sequence[Path]) -> bool:
+def _may_be_path_within(word: str, folder: Path, within: Sequence[Path]) -> bool:
     """Whether a word, or an option's value after `=`, may be a path in the workspace's folders."""
     for part in {word, word.partition("=")[2], word.lstrip("-")[1:]} - {""}:
         path = Path(part)
@@ -139,7 +139,7 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
         yield from _RECIPES.get(word.rpartition("/")[2], ())
 
 
-def _is_checked_file(path: Path) -> bool:
+def _is_file_to_trust_with_hook(path: Path) -> bool:
     try:
         # Under /dev, only what the kernel creates is trusted, because anybody can write to /dev/shm.
         is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
@@ -151,7 +151,7 @@ def _is_checked_file(path: Path) -> bool:
 def _text_or_hash(path: Path, reading: ProjectReading) -> str:
     try:
         size = path.stat().st_size
-        reading.count_looks(size >> (10 if size <= _SHOWN_BYTES else 16))
+        reading.count_file_accesses(size >> (10 if size <= _SHOWN_BYTES else 16))
         if size <= _SHOWN_BYTES:
             return path.read_bytes().decode("utf-8")
         with path.open("rb") as file:

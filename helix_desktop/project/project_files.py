@@ -7,7 +7,7 @@ from pathlib import Path
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
-from helix_desktop.project.hook_dependencies import runs_only_own_scripts
+from helix_desktop.project.hook_dependencies import runs_only_scripts_of_user
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
@@ -15,7 +15,6 @@ _OWN_AGENTS = (".agents/agents", ".claude/agents", ".config/opencode/agent")
 
 
 def user_home() -> Path:
-    """Return where the user's own skills, commands and agents are."""
     return Path.home()
 
 
@@ -29,7 +28,6 @@ class ProjectItems:
         return tuple(item for item in self.items if item.kind == kind)
 
     def items_in_force(self, kind: str) -> tuple[ProjectItem, ...]:
-        """Return the items now used, one for each name."""
         found: dict[str, ProjectItem] = {}
         for item in self.items:
             if item.kind == kind and item.is_in_force:
@@ -40,7 +38,6 @@ class ProjectItems:
         return next((item for item in self.items_in_force(kind) if item.name == name), None)
 
     def items_to_ask_about(self) -> tuple[ProjectItem, ...]:
-        """Return new or changed items that the user has not seen."""
         return tuple(item for item in self.items if not (item.trusted or item.off or item.broken))
 
 
@@ -58,13 +55,13 @@ def read_project_files(
     readings = [(each := ProjectReading(root), _items_of_folder(each, tuple(touched), is_hidden)) for root in folders]
     own = ProjectReading(mine, own=True)
     readings.append((own, _items_of_user(own, next(iter(folders), mine))))
-    for item in (item for reading, items in readings for item in _read_while_possible(reading, items)):
+    for item in (item for reading, items in readings for item in _yield_items_and_note_failure(reading, items)):
         if item.own or not is_hidden(item.path.resolve()):
-            found.setdefault(item.settings_key, _set_trust_state(item, trusted, switched, folders))
+            found.setdefault(item.settings_key, _with_trust_state(item, trusted, switched, folders))
     return ProjectItems(_without_repeated_rules(found.values()))
 
 
-def _read_while_possible(reading: ProjectReading, items: Iterator[ProjectItem]) -> Iterator[ProjectItem]:
+def _yield_items_and_note_failure(reading: ProjectReading, items: Iterator[ProjectItem]) -> Iterator[ProjectItem]:
     """Yield what is read before a folder costs too much or is unreadable, and then say that there is more."""
     try:
         yield from items
@@ -101,11 +98,11 @@ def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectIte
         yield from agent_files.find_agent_files(reading.root / place, reading)
 
 
-def _set_trust_state(
+def _with_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
     is_own_hook, home = item.kind == "hook" and item.own and not item.broken, user_home()
-    reaches = is_own_hook and not runs_only_own_scripts(item.body, home, folders, next(iter(folders), home))
+    reaches = is_own_hook and not runs_only_scripts_of_user(item.body, home, folders, next(iter(folders), home))
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # Earlier versions let users allow this.

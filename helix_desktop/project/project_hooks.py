@@ -15,7 +15,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
-from helix_desktop.project.hook_dependencies import text_of_named_files
+from helix_desktop.project.hook_dependencies import read_files_named_in_command
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
@@ -56,7 +56,7 @@ class ProjectHook:
         """Whether it applies to this tool (or kind of start, or of compacting)."""
         if self.only and not fnmatch.fnmatchcase(name, self.only.partition("(")[0]):
             return False
-        if self.matcher in ("", "*") or _may_take_forever(self.matcher, name):
+        if self.matcher in ("", "*") or _may_matching_take_forever(self.matcher, name):
             return True
         try:
             return re.fullmatch(self.matcher, name) is not None
@@ -64,7 +64,7 @@ class ProjectHook:
             return fnmatch.fnmatchcase(name, self.matcher)
 
 
-def _may_take_forever(matcher: str, name: str) -> bool:
+def _may_matching_take_forever(matcher: str, name: str) -> bool:
     """Whether matching may never end, which Python can't stop. Such a hook applies to every tool."""
     repeats = sum(map(matcher.count, "*+?{")) - matcher.count("(?")
     too_many = repeats > MOST_REPEATS or matcher.count("(") > MOST_GROUPS
@@ -86,7 +86,7 @@ def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterat
         return
     for event, groups in table.items():
         if event in EVENTS:
-            yield from _hooks_of_event(event, groups, path, folder, reading)
+            yield from _build_hook_items_of_event(event, groups, path, folder, reading)
         else:
             why = f"The event {event} is not supported, so its hooks don't run."
             yield _unusable_hook(str(event)[:60], path, json.dumps(groups, indent=1), why, reading)
@@ -96,7 +96,7 @@ def _unusable_hook(name: str, path: Path, text: str, why: str, reading: ProjectR
     return ProjectItem("hook", name, path, text, "", own=reading.own, notes=(why,), broken=True)
 
 
-def _hooks_of_event(
+def _build_hook_items_of_event(
     event: str, groups: Any, path: Path, folder: Path, reading: ProjectReading
 ) -> Iterator[ProjectItem]:
     number = 0
@@ -106,10 +106,12 @@ def _hooks_of_event(
         matcher = group.get("matcher", "")
         for each in group.get("hooks", ()) if isinstance(group.get("hooks"), list) else ():
             number += 1
-            yield _item_of_hook(event, number, matcher if isinstance(matcher, str) else "", each, path, folder, reading)
+            yield _build_hook_item(
+                event, number, matcher if isinstance(matcher, str) else "", each, path, folder, reading
+            )
 
 
-def _item_of_hook(
+def _build_hook_item(
     event: str, number: int, matcher: str, hook: Any, path: Path, folder: Path, reading: ProjectReading
 ) -> ProjectItem:
     name = event if number == 1 else f"{event} {number}"
@@ -130,19 +132,18 @@ def _item_of_hook(
     values |= {"if": only} if only else {}
     shown = json.dumps(values, indent=1, ensure_ascii=False)
     try:
-        shown += text_of_named_files(command, folder, reading)
+        shown += read_files_named_in_command(command, folder, reading)
     except InvalidInput as error:
         return _unusable_hook(name, path, shown, error.what, reading)
     return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), reading.own, values, notes)
 
 
 def reread_hook(item: ProjectItem, folder: Path) -> ProjectItem | None:
-    """Return the hook, with what it names, as it now is in its file, or None if it was removed."""
     found = read_hooks_file(item.path, ProjectReading(item.path.parent.parent, own=item.own), folder)
     return next((each for each in found if each.settings_key == item.settings_key), None)
 
 
-def hook_of_item(item: ProjectItem, folder: Path) -> ProjectHook:
+def build_hook_from_item(item: ProjectItem, folder: Path) -> ProjectHook:
     values = item.values
     event, matcher, command, seconds = (values[key] for key in ("event", "matcher", "command", "timeout"))
     is_of_user = item.own and not item.reaches_folder
@@ -208,14 +209,14 @@ def parse_hook_answer(event: str, code: int | None, printed: str, complained: st
         return HookAnswer(blocks=complained.strip() or NO_REASON)
     if code != 0:
         return HookAnswer(note=f"it ended with exit code {code}. {complained.strip()[:300]}".strip())
-    found = _printed_object(printed)
+    found = _parse_printed_object(printed)
     if found is None:
         says = printed.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
         return HookAnswer(says=says)
-    return _answer_from_decision(event, found)
+    return _build_answer_from_decision(event, found)
 
 
-def _answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
+def _build_answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
     inner = found.get("hookSpecificOutput")
     inner = inner if isinstance(inner, dict) else {}
     decision = inner.get("permissionDecision") or found.get("decision") or ""
@@ -233,6 +234,6 @@ def _answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
     return HookAnswer(says=says, note=" ".join(notes))
 
 
-def _printed_object(printed: str) -> dict[str, Any] | None:
+def _parse_printed_object(printed: str) -> dict[str, Any] | None:
     found = parse_json_or_none(printed) if printed.lstrip().startswith("{") else None
     return found if isinstance(found, dict) else None

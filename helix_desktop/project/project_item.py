@@ -50,11 +50,9 @@ class ProjectItem:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it only applies once a file is used."""
         return self.below is not None
 
     def applies_to(self, paths: Iterable[Path]) -> bool:
-        """Whether one of these files makes it apply."""
         return any(
             self.below is not None
             and path.is_relative_to(self.below)
@@ -79,7 +77,7 @@ class ProjectItem:
         return self.trusted and not self.off and not self.broken
 
     @property
-    def describe_state(self) -> str:
+    def state_description(self) -> str:
         """Describe its state in a word or two, for a list."""
         if self.broken:
             return "cannot be used"
@@ -103,12 +101,12 @@ class ProjectReading:
 
     def __init__(self, root: Path, *, own: bool = False) -> None:
         self.root, self.own, self.real_root = root, own, Path(os.path.realpath(root))
-        self._looks_left = MOST_LOOKS
+        self._accesses_left = MOST_LOOKS
 
-    def count_looks(self, looks: int) -> None:
+    def count_file_accesses(self, looks: int) -> None:
         """Count looks, each of which takes about as long as finding a file, 50 µs."""
-        self._looks_left -= looks
-        if self._looks_left < 0:
+        self._accesses_left -= looks
+        if self._accesses_left < 0:
             raise HelixError("The folder contains too many files for agents, or these files are too large.")
 
     def contains(self, path: Path) -> bool:
@@ -119,26 +117,26 @@ class ProjectReading:
 
     def read_text(self, path: Path) -> str | None:
         """Return a file's text, or None if it is outside, too large, unreadable or no plain file."""
-        self.count_looks(1)
+        self.count_file_accesses(1)
         try:
             real = path.resolve(strict=True)
             stat = real.stat()
             if not real.is_relative_to(self.real_root) or not real.is_file() or stat.st_size > LARGEST:
                 return None
-            text = _compute_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
+            text = _compute_from_content_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
         except (OSError, RuntimeError, ValueError):
             return None
         front = text.find("\n---", 3, LONGEST_FRONT) if text.startswith("---") else 0
-        self.count_looks((stat.st_size >> 10) + (max(front, 0) >> 6))
+        self.count_file_accesses((stat.st_size >> 10) + (max(front, 0) >> 6))
         return text
 
     def list_folder(self, folder: Path) -> list[Path]:
         """Return a folder's entries by name, or nothing if it is outside or unreadable."""
-        self.count_looks(1)
+        self.count_file_accesses(1)
         found = list[Path]()
         with suppress(OSError), os.scandir(folder if self.contains(folder) else "") as entries:
             for entry in entries:
-                self.count_looks(1)
+                self.count_file_accesses(1)
                 found.append(folder / entry.name)
         return sorted(found)
 
@@ -169,11 +167,12 @@ def is_stored_file(path: Path) -> bool:
 
 
 def hash_of_file(path: Path) -> str:
-    """Return a file's SHA-256, read again only if the file has changed."""
-    return _compute_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
+    return _compute_from_content_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
 
 
-def _compute_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make: Callable[[bytes], str]) -> str:
+def _compute_from_content_once(
+    path: Path, stat: os.stat_result, known: dict[_Key, str], make: Callable[[bytes], str]
+) -> str:
     key = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
     if key not in known:
         if len(known) > 2_000:
@@ -196,7 +195,6 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
 
 @functools.lru_cache(maxsize=4_096)
 def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
-    """Return the values, or a sentence on what is wrong."""
     if len(text) > LONGEST_FRONT:
         return "The block between the two --- lines is longer than 8,000 characters."
     try:
@@ -223,15 +221,15 @@ def _parse_front_matter_leniently(text: str) -> Mapping[str, Any] | str:
     return values or "Invalid YAML between the --- lines."
 
 
-def text_value(value: object) -> str:
+def text_or_empty(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def split_names(value: object) -> tuple[str, ...]:
+def parse_name_list(value: object) -> tuple[str, ...]:
     """Return a list of names from a list, or from text with commas or blanks: `Bash(git add:*), Read`."""
     if isinstance(value, str):
         value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
-    names = (text_value(each) for each in value) if isinstance(value, Sequence) else ()
+    names = (text_or_empty(each) for each in value) if isinstance(value, Sequence) else ()
     return tuple(filter(None, names))
 
 

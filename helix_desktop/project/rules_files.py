@@ -11,7 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.project.project_item import ProjectItem, ProjectReading, split_front_matter, split_names, text_value
+from helix_desktop.project.project_item import (
+    ProjectItem,
+    ProjectReading,
+    parse_name_list,
+    split_front_matter,
+    text_or_empty,
+)
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 OF_A_ROOT = (".claude/CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
@@ -47,7 +53,6 @@ def find_rules_of_touched_folders(
 
 
 def _folders_of_touched(root: Path, touched: Sequence[Path]) -> Iterator[Path]:
-    """Yield every folder below the root that contains a touched file, outer ones first."""
     found = {root}
     for path in touched:
         if path != root and path.is_relative_to(root):
@@ -81,7 +86,7 @@ def append_imported_files(
     def add_imports(said: str, beside: Path, depth: int) -> None:
         nonlocal size
         for name in _IMPORT.findall(_CODE.sub(" ", said)):
-            reading.count_looks(1)
+            reading.count_file_accesses(1)
             try:
                 target = (beside.parent / name.rstrip(".")).resolve()
                 if target in seen or not ("/" in name or "." in name or target.is_file()):
@@ -117,19 +122,18 @@ def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[
         except InvalidInput as error:
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
-        always, globs = text_value(values.get("alwaysApply")).lower() == "true", split_names(values.get("globs"))
+        always, globs = text_or_empty(values.get("alwaysApply")).lower() == "true", parse_name_list(values.get("globs"))
         below = None if always and folder == reading.root else folder
         if not always and not globs:
             continue  # The model can ask for these rules, so they are not sent.
-        reading.count_looks(len(globs) * len(touched) >> 5)
-        about = text_value(values.get("description"))
+        reading.count_file_accesses(len(globs) * len(touched) >> 5)
+        about = text_or_empty(values.get("description"))
         item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
-        if why := _why_cursor_rule_applies(item, touched):
+        if why := _explain_cursor_rule(item, touched):
             yield replace(item, why=why)
 
 
-def _why_cursor_rule_applies(item: ProjectItem, touched: Sequence[Path]) -> str:
-    """Return why one of Cursor's rules applies, or an empty string."""
+def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:
     if not item.is_nested:
         return "it is set to always apply"
     for path in touched:

@@ -15,12 +15,11 @@ LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
 MOST_FILES, MOST_BYTES, _MOST_LOOKED_AT = 500, 20 << 20, 2_000
 
 
-def skill_file_in(folder: Path) -> Path | None:
+def find_skill_file(folder: Path) -> Path | None:
     return next((path for name in ("SKILL.md", "skill.md") if (path := folder / name).is_file()), None)
 
 
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
-    """Return the front matter's values and the instructions. Raises InvalidInput without values."""
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
     values, body = project_item.split_front_matter(text)
@@ -28,18 +27,17 @@ def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
 
 
 def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
-    """Return what is wrong with the front matter's values."""
     found = []
     if strange := sorted(set(values) - FIELDS):
         found.append(f"Unexpected fields in frontmatter: {', '.join(strange)}.")
     found += (
-        _mistakes_in_name(values["name"], folder)
+        _find_mistakes_in_skill_name(values["name"], folder)
         if "name" in values
         else ["Missing required field in frontmatter: name"]
     )
     if "description" not in values:
         found.append("Missing required field in frontmatter: description")
-    elif not project_item.text_value(values["description"]):
+    elif not project_item.text_or_empty(values["description"]):
         found.append("The field 'description' must be a non-empty string.")
     elif len(values["description"]) > LONGEST_DESCRIPTION:
         found.append(f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])}).")
@@ -51,8 +49,8 @@ def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
     return found
 
 
-def _mistakes_in_name(value: Any, folder: str) -> list[str]:
-    if not project_item.text_value(value):
+def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
+    if not project_item.text_or_empty(value):
         return ["The field 'name' must be a non-empty string."]
     name = unicodedata.normalize("NFKC", value.strip())
     found = []
@@ -74,7 +72,7 @@ def _mistakes_in_name(value: Any, folder: str) -> list[str]:
 def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's skills. Harmless differences from the specification become notes."""
     for folder in reading.list_folder(place)[:1_000]:
-        path = skill_file_in(folder) if reading.contains(folder) else None
+        path = find_skill_file(folder) if reading.contains(folder) else None
         text = reading.read_text(path) if path else None
         if path is None or text is None:
             continue
@@ -83,8 +81,8 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
         except InvalidInput as error:
             yield ProjectItem("skill", folder.name, path, text, "", own=reading.own, notes=(str(error),), broken=True)
             continue
-        name = unicodedata.normalize("NFKC", project_item.text_value(values.get("name"))) or folder.name
-        about = " ".join(project_item.text_value(values.get("description")).split())[:LONGEST_DESCRIPTION]
+        name = unicodedata.normalize("NFKC", project_item.text_or_empty(values.get("name"))) or folder.name
+        about = " ".join(project_item.text_or_empty(values.get("description")).split())[:LONGEST_DESCRIPTION]
         others, left = _hash_other_files(folder, path, reading)
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
@@ -109,7 +107,7 @@ def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tup
                 size += (more := path.stat().st_size)
                 if size > MOST_BYTES:
                     break
-                reading.count_looks(more >> 16)
+                reading.count_file_accesses(more >> 16)
                 said = project_item.hash_of_file(path)
             else:
                 said = f"leads out of the folder, to {path.readlink()}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.project_item import ProjectItem, ProjectReading, split_front_matter, text_value
+from helix_desktop.project.project_item import ProjectItem, ProjectReading, split_front_matter, text_or_empty
 
 PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
 _SHELL = re.compile(r"!`([^`\n]+)`")
@@ -25,7 +25,6 @@ class CommandPrompt:
     files: tuple[str, ...]
 
     def with_shell_outputs(self, outputs: dict[str, str]) -> str:
-        """Return the words with the shell lines' output in place."""
         return _SHELL.sub(lambda found: outputs.get(found[1], found[0]), self.text)
 
 
@@ -40,7 +39,7 @@ def find_command_files(place: Path, reading: ProjectReading) -> Iterator[Project
         except InvalidInput as error:
             yield ProjectItem("command", name, path, text, "", own=reading.own, notes=(str(error),), broken=True)
             continue
-        about = text_value(values.get("description")) or next(
+        about = text_or_empty(values.get("description")) or next(
             (line.strip("# ") for line in body.splitlines() if line.strip()), ""
         )
         notes = tuple(

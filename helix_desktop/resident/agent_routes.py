@@ -15,7 +15,7 @@ from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.json_values import text_at
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.resident.history_recorder import read_unrecorded_agents
+from helix_desktop.resident.history_recorder import read_names_of_unrecorded_agents
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.workbench import Workbench
 
@@ -41,7 +41,7 @@ class AgentRoutes:
         """
         protocol = text_at(provider, "apiType")
         variable, header, start = _KEYS.get(protocol, ("", "", ""))
-        left_out = read_unrecorded_agents(self._where)
+        left_out = read_names_of_unrecorded_agents(self._where)
         if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
             return None
         if {"http_proxy", "all_proxy"} & {each.casefold() for each, value in environment.items() if value}:
@@ -57,14 +57,16 @@ class AgentRoutes:
                 if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
                     return None
             with self._finding:
-                address = self._ensure_address(bench.workspace.id, name, usual, environment)
+                address = self._ensure_gateway_address_for_agent(bench.workspace.id, name, usual, environment)
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
         address += agent_upstreams.ADDRESS_ENDS.get(protocol, "")
         return {"baseUrl": address, "headers": {header: start + environment[variable]}}
 
-    def _ensure_address(self, workspace: str, name: str, usual: AgentUpstream, environment: Mapping[str, str]) -> str:
+    def _ensure_gateway_address_for_agent(
+        self, workspace: str, name: str, usual: AgentUpstream, environment: Mapping[str, str]
+    ) -> str:
         held = self._held.get(known := (workspace, name, usual.address))
         if held is None or not held.is_held:
             registration = replace(agent_run.build_registration_for_run(name, usual, environment), workspace=workspace)

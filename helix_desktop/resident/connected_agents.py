@@ -74,7 +74,7 @@ class ConnectedAgents:
     def _fetch_agents_overview(self) -> AgentConnections:
         from helix_desktop.gateway import agent_run, known_agents
 
-        held = self._find_or_make_gateway_registration()
+        held = self._find_or_create_gateway_registration()
         url = held.first_address if held is not None else ""
         told: dict[str, Any] = (agent_run.fetch_gateway_status(url) or {}) if url else {}
         seen = {one["agent"]: one for one in told.get("agents", ())}
@@ -87,7 +87,7 @@ class ConnectedAgents:
         other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
         return AgentConnections(url.partition("/t/")[0], rows, GatewayFiguresOfToday(**sums), other)
 
-    def _find_or_make_gateway_registration(self) -> HeldRegistration | None:
+    def _find_or_create_gateway_registration(self) -> HeldRegistration | None:
         """Return what reaches a running gateway, even one that another program started, or None."""
         from helix_desktop.gateway import agent_run
         from helix_desktop.gateway.registration import GatewayRegistration

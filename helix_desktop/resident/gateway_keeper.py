@@ -58,7 +58,6 @@ class GatewayKeeper:
         concurrency.start_thread(self._restart_ended_gateway, name="watch the gateway", daemon=True)
 
     def set_registrations(self, registrations: Iterable[GatewayRegistration]) -> None:
-        """Make the gateway answer only these registrations, even after a restart."""
         with self._lock:
             self._registrations_line = json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
             self._send_registrations_to_gateway()

@@ -48,7 +48,7 @@ MOST_DEATHS = 3  # The process that imports may crash this many times in a row.
 Folders = Sequence[tuple[str, Path]]
 
 
-def read_unrecorded_agents(where: ProgramFolders) -> set[str]:
+def read_names_of_unrecorded_agents(where: ProgramFolders) -> set[str]:
     """Return the names of agents that the user does not want to be recorded, in lower case."""
     names = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS].splitlines()
     return {name.strip().casefold() for name in names}
@@ -56,7 +56,7 @@ def read_unrecorded_agents(where: ProgramFolders) -> set[str]:
 
 def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryPlaces) -> Folders:
     """Return the history folders, existing or not, of all agents that are not excluded."""
-    left_out = read_unrecorded_agents(own_folders)
+    left_out = read_names_of_unrecorded_agents(own_folders)
     return [
         (kind, folder)
         for kind, folders in history_folders(places).items()
@@ -65,8 +65,7 @@ def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryP
     ]
 
 
-def copies_folder(where: ProgramFolders) -> Path:
-    """Return the folder for copies that are not imported yet."""
+def folder_of_pending_copies(where: ProgramFolders) -> Path:
     return where.data / "recorder"
 
 
@@ -88,7 +87,7 @@ class HistoryRecorder:
     ) -> None:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
-        self._copies = PendingCopies(copies_folder(where))
+        self._copies = PendingCopies(folder_of_pending_copies(where))
         self._files: set[Path] = set()  # Files that are imported directly, not from a copy.
         self._lock = threading.Lock()
         self._has_work = threading.Event()
@@ -111,7 +110,7 @@ class HistoryRecorder:
         for wait_for_thread in self._wait_for_threads:
             wait_for_thread(END_SECONDS)
 
-    def recorder_status(self) -> dict[str, Any]:
+    def recorder_status_as_json(self) -> dict[str, Any]:
         return {"last_import": self.last_import, "trouble": self.trouble, "pid": self._importing.pid}
 
     def _watch_folders(self) -> None:

@@ -32,7 +32,7 @@ def enable_login_start(command: Sequence[str]) -> None:
         content = plistlib.dumps(
             {"Label": LAUNCH_AGENT.removesuffix(".plist"), "ProgramArguments": line, "RunAtLoad": True}
         )
-        write_file_atomically(_launch_agent(), content)
+        write_file_atomically(_macos_launch_agent_file(), content)
         return
     config = _user_config_folder()
     quoted = shlex.join(line).replace("%", "%%")
@@ -50,7 +50,7 @@ def enable_login_start(command: Sequence[str]) -> None:
 def disable_login_start() -> None:
     config = _user_config_folder()
     units = config / "systemd" / "user"
-    for file in (units / _WANTS / UNIT, units / UNIT, config / "autostart" / AUTOSTART, _launch_agent()):
+    for file in (units / _WANTS / UNIT, units / UNIT, config / "autostart" / AUTOSTART, _macos_launch_agent_file()):
         file.unlink(missing_ok=True)
 
 
@@ -58,7 +58,7 @@ def _user_config_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
-def _launch_agent() -> Path:
+def _macos_launch_agent_file() -> Path:
     return Path.home() / "Library" / "LaunchAgents" / LAUNCH_AGENT
 
 

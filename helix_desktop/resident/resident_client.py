@@ -67,14 +67,14 @@ class HeldRegistration(CollectingConsole):
         concurrency.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
         self._known.wait(START_SECONDS + 10)
         if not self.addresses:
-            self._end_registration()
+            self._end_registration_and_release_ports()
             raise HelixError(self.complaint or "The gateway could not be started.")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end_registration()
+        self._end_registration_and_release_ports()
 
-    def _end_registration(self) -> None:
+    def _end_registration_and_release_ports(self) -> None:
         def cancel_holding() -> None:
             if self._holding is not None:
                 self._holding.cancel()

@@ -56,7 +56,7 @@ class Resident:
         known = self._recorder or self._installed or self.schedule_keeper.schedules
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
-    async def answer_caller(self, arguments: list[str], console: Console) -> int:
+    async def answer_resident_request(self, arguments: list[str], console: Console) -> int:
         match arguments:
             case ["register", *told]:
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
@@ -66,7 +66,7 @@ class Resident:
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["hold"]:
                 await self._ensure_listening()
-                await console.print_line(json.dumps(self.resident_status()))
+                await console.print_line(json.dumps(self.resident_status_as_json()))
             case ["installed"]:
                 await self.read_installed_registrations()
             case ["schedules"]:
@@ -74,9 +74,9 @@ class Resident:
                 self.stop_unless_needed()
             case ["recorder"]:
                 await self.start_or_stop_recorder()
-                await console.print_line(json.dumps(self.resident_status()))
+                await console.print_line(json.dumps(self.resident_status_as_json()))
             case ["status"]:
-                await console.print_line(json.dumps(self.resident_status()))
+                await console.print_line(json.dumps(self.resident_status_as_json()))
             case ["stop"]:
                 self.ended.set()
             case _:
@@ -86,7 +86,7 @@ class Resident:
                 )
         return 0
 
-    def resident_status(self) -> dict[str, Any]:
+    def resident_status_as_json(self) -> dict[str, Any]:
         """Return the status for people and the window, without tokens."""
         known = [*self._registered.values(), *self._installed.values()]
         return {
@@ -96,7 +96,7 @@ class Resident:
             "gateway": self._keeper.gateway_pid,
             "trouble": self.trouble,
             "schedules": len(self.schedule_keeper.schedules),
-            "recorder": self._recorder.recorder_status() if self._recorder is not None else None,
+            "recorder": self._recorder.recorder_status_as_json() if self._recorder is not None else None,
             "installed": sorted(one.agent for one in self._installed.values()),
             "registered": [{"agent": one.agent, "folder": one.folder, "upstream": one.upstream} for one in known],
         }
@@ -107,7 +107,7 @@ class Resident:
         """
         found = await asyncio.to_thread(agent_settings.read_written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
-        self._update_gateway()  # This comes first, so that the gateway accepts agents as soon as they can reach it.
+        self._send_registrations_to_keeper()  # This comes first, so that the gateway accepts agents as soon as they can reach it.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)
@@ -118,10 +118,9 @@ class Resident:
                 left.append(f"The gateway's port is in use by another program, so {agent} no longer uses the gateway.")
             self.trouble = " ".join(left)
             self._installed = {}
-        self._update_after_change()
+        self._update_gateway_and_stop_if_unneeded()
 
     async def start_or_stop_recorder(self) -> None:
-        """Start or stop recording, as the settings now say."""
         async with self._changing_recorder:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.stop_recording)
@@ -130,14 +129,14 @@ class Resident:
                 command = agent_run.command_of_this_program(self._where)
                 self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user())
                 self._recorder.start_recording()
-        self._update_after_change()
+        self._update_gateway_and_stop_if_unneeded()
 
     async def _hold_registrations(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
         """Keep the registrations until the caller disconnects, which cancels this coroutine."""
         self._may_end = True
         self._registered.update({one.token: one for one in registrations})
         try:
-            self._update_gateway()
+            self._send_registrations_to_keeper()
             await self._ensure_listening()
             tokens = [one.token for one in registrations]
             addresses = [gateway_socket.agent_address(self._keeper.port, token) for token in tokens]
@@ -148,7 +147,7 @@ class Resident:
             for one in registrations:
                 if self._registered.get(one.token) is one:  # The caller may have registered again.
                     del self._registered[one.token]
-            self._update_after_change()
+            self._update_gateway_and_stop_if_unneeded()
         return 0
 
     async def _ensure_listening(self, port: int = 0) -> None:
@@ -158,12 +157,12 @@ class Resident:
             elif port not in (0, self._keeper.port):
                 raise InvalidInput(f"The gateway is listening on port {self._keeper.port} instead of {port}.")
 
-    def _update_after_change(self) -> None:
-        self._update_gateway()
+    def _update_gateway_and_stop_if_unneeded(self) -> None:
+        self._send_registrations_to_keeper()
         if self._may_end:
             self.stop_unless_needed()
 
-    def _update_gateway(self) -> None:
+    def _send_registrations_to_keeper(self) -> None:
         self._keeper.set_registrations([*self._registered.values(), *self._installed.values()])
 
     def stop_unless_needed(self) -> None:
@@ -189,7 +188,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     for number in _ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
     await resident.read_installed_registrations()  # Read before the resident answers requests.
-    owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_caller)
+    owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_resident_request)
     keeping.spawn_task(schedules.add_due_tasks_until_cancelled(), name="keep schedules")
     try:
         listens()

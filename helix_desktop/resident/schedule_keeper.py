@@ -60,7 +60,7 @@ class ScheduleKeeper:
         handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
-        if due and await self._run_command(schedule.task_command(due), input_bytes=schedule.task_line()):
+        if due and await self._run_command(schedule.task_command(due), input_bytes=schedule.encode_task_input()):
             log.warning("the task of the schedule %s could not be added", schedule.id)
             return  # The next check tries again.
 

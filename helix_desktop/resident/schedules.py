@@ -44,7 +44,7 @@ class WorkSchedule:
     def is_on(self) -> bool:
         return self.handled < _OFF
 
-    def toggled_schedule(self) -> "WorkSchedule":
+    def with_on_off_toggled(self) -> "WorkSchedule":
         """Return the schedule switched on or off. Times at which it was off are not made up for."""
         return replace(self, handled=_OFF if self.is_on else time.time())
 
@@ -76,7 +76,7 @@ class WorkSchedule:
         key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
         return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", "-"]
 
-    def task_line(self) -> bytes:
+    def encode_task_input(self) -> bytes:
         """Return the input of that command: the task's text."""
         return json.dumps({"text": self.text}).encode()
 
@@ -135,14 +135,12 @@ def name_of_local_zone() -> str:
 
 
 def parse_time_of_day(text: str) -> tuple[int, int]:
-    """Return the hour and minute."""
     if (found := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)) is None:
         raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
     return int(found[1]), int(found[2])
 
 
 def parse_days(text: str) -> tuple[str, ...]:
-    """Parse days: their first three letters, separated by commas, or "weekdays", "weekends" or "every"."""
     named = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}.get(text)
     days = named or tuple(part.strip().lower()[:3] for part in text.split(","))
     if unknown := [day for day in days if day not in WEEKDAYS]:

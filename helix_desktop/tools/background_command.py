@@ -54,7 +54,7 @@ class BackgroundCommand:
                     self.dropped_bytes += surplus
                 self.news_event.set()
         finally:
-            code = await asyncio.shield(self.command.end_and_wait())
+            code = await asyncio.shield(self.command.kill_and_wait())
             await asyncio.shield(self.revert_and_note(use, ask=False))
             if self.step is not None:
                 self.step.goes_on = False

@@ -143,7 +143,7 @@ class WorkspaceCommands:
         """End all background commands when the program ends."""
         for one in self.background.values():
             one.command.kill_process_tree()
-        await asyncio.gather(*(one.command.end_and_wait() for one in self.background.values()))
+        await asyncio.gather(*(one.command.kill_and_wait() for one in self.background.values()))
 
 
 # --- The tool run_command ---
@@ -289,7 +289,7 @@ class _FollowedCommand:
         finally:
             self.command.kill_process_tree()
             if self.code is None:
-                await asyncio.shield(self.command.end_and_wait())
+                await asyncio.shield(self.command.kill_and_wait())
             if self.check is not None:
                 await asyncio.shield(self.check.revert_without_asking())
                 self.commands.update_background_checks(self.check)
@@ -329,7 +329,7 @@ class _FollowedCommand:
             show.show_waiting_output()
         if rest := trim.cut_note_and_end():
             yield rest
-        self.code = await self.command.end_and_wait()
+        self.code = await self.command.kill_and_wait()
         yield self._format_footer(trim.size).encode()
         if self.check is not None:
             yield (await self.check.revert_and_ask(self.use, ask=not self.was_stopped)).encode()
@@ -484,7 +484,7 @@ async def read_background_output(commands: WorkspaceCommands, args: ToolArgument
 
 async def stop_command(commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources) -> ToolOutput:
     one = _find_background_command(commands, args.text_argument("name"))
-    one.code = await one.command.end_and_wait()
+    one.code = await one.command.kill_and_wait()
     return ToolOutput(f"[{one.name}: stopped]\n{one.read_new_output()}", source=one.command_line[:200])
 
 

@@ -20,7 +20,7 @@ from helix_desktop.decompression import OFFERED_CODINGS, BodyDecompressor, Decod
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import end_process, start_worker
+from helix_desktop.processes.starter import end_process, start_isolated_script
 from helix_desktop.tools import built_in_tool, html_worker
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 
@@ -39,7 +39,7 @@ _READABLE = ("text/", "application/json", "application/xml", "application/xhtml"
 
 async def html_as_text(page: bytes) -> str:
     """Return a page's readable text, or its source if that takes too long."""
-    process = await start_worker(Path(html_worker.__file__), memory_bytes=MOST_BYTES)
+    process = await start_isolated_script(Path(html_worker.__file__), memory_bytes=MOST_BYTES)
     try:
         async with asyncio.timeout(HTML_SECONDS):
             out, _ = await process.communicate(page)

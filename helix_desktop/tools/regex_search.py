@@ -10,7 +10,7 @@ from typing import cast
 from helix_desktop.engine.content_recall import PAGE_BYTES
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import Process, end_process, start_worker
+from helix_desktop.processes.starter import Process, end_process, start_isolated_script
 from helix_desktop.tools import regex_search_worker
 
 SECONDS = 10.0
@@ -60,7 +60,7 @@ async def grep_pieces(
     options: dict[str, object] = {"pattern": pattern, "most": limit, "ignore_case": ignore_case}
     # The worker normally ends earlier. This limit applies only if this program is killed.
     options |= {"context": min(max(context, 0), 50), "seconds": int(seconds) + 30}
-    process = await start_worker(Path(regex_search_worker.__file__), line_limit=1 << 20)
+    process = await start_isolated_script(Path(regex_search_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:

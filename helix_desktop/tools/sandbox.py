@@ -395,7 +395,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             async with asyncio.timeout(30):  # In seconds. Even a slow machine must be able to start a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
-            await command.end_and_wait()
+            await command.kill_and_wait()
     except (OSError, TimeoutError):
         return False
     return said.startswith(b"started\n")

@@ -83,7 +83,7 @@ async def _search_with_ripgrep(
     except TimeoutError:
         got.is_cut_by_time = True
     finally:
-        code = await asyncio.shield(command.end_and_wait())
+        code = await asyncio.shield(command.kill_and_wait())
     if not got.hits and (got.is_unreadable or (code not in {0, 1} and not got.is_cut_by_time)):
         return None
     return GrepResult(tuple(got.lines), got.hits, got.is_cut_by_time)

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.concurrency import finish_making
+from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine.facts import FilesChanged, Recorded
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.engine.session_setup import FileRestoration
@@ -83,7 +83,9 @@ class WorkspaceTools:
             caches = options.caches or scratch / "caches"
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
             writing = asyncio.to_thread(write_identity, sandbox.command_folder / "git", roots.folders)
-            await finish_making(writing, lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch))
+            await finish_even_if_cancelled(
+                writing, lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch)
+            )
         except BaseException:
             temporary_folders.remove_scratch_folder(scratch, lock)
             raise

@@ -18,7 +18,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.agent_files import agents_it_may_call, tools_of_agent
+from helix_desktop.project.agent_files import agents_callable_by, tools_of_agent
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.tools import built_in_tool, delegate_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
@@ -91,7 +91,7 @@ class AgentRoles:
 
     def list_roles(self) -> Mapping[str, AgentRole]:
         return {
-            item.name: AgentRole(item.name, _tools_named_by_role(item), agents_it_may_call(item))
+            item.name: AgentRole(item.name, _tools_named_by_role(item), agents_callable_by(item))
             for item in self.project.now.items_in_force("agent")
         }
 

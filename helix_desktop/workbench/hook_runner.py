@@ -23,8 +23,8 @@ from helix_desktop.processes.running_command import RunningCommand, shell_comman
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
 from helix_desktop.project import project_hooks
-from helix_desktop.project.hook_dependencies import runs_only_own_scripts, search_path_outside
-from helix_desktop.project.project_hooks import HookAnswer, ProjectHook, hook_of_item
+from helix_desktop.project.hook_dependencies import runs_only_scripts_of_user, search_path_without_roots
+from helix_desktop.project.project_hooks import HookAnswer, ProjectHook, build_hook_from_item
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
@@ -121,7 +121,7 @@ class HookRunner:
         """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
         found: list[tuple[ProjectItem, ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
-            hook = hook_of_item(item, self._first_folder if item.own else item.path.parent.parent)
+            hook = build_hook_from_item(item, self._first_folder if item.own else item.path.parent.parent)
             if (
                 hook.event == event
                 and hook.matches_tool(about)
@@ -178,7 +178,7 @@ class HookRunner:
             return HookAnswer(note=f"it could not be run: {error}")
 
     def _is_still_users_own(self, item: ProjectItem, folder: Path) -> bool:
-        return runs_only_own_scripts(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
+        return runs_only_scripts_of_user(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
 
     async def _run_hook_process(
         self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
@@ -192,7 +192,7 @@ class HookRunner:
             printed, complained, code = await wait_with_limit(_wait_for_hook_output(command), hook.seconds)
         finally:
             command.kill_process_tree()
-            await asyncio.shield(command.end_and_wait())
+            await asyncio.shield(command.kill_and_wait())
         if printed is None or complained is None:
             return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
         return project_hooks.parse_hook_answer(hook.event, code, printed, complained)
@@ -229,7 +229,9 @@ class HookRunner:
     ) -> RunningCommand:
         """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
         environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | hook_variables
-        environment["PATH"] = search_path_outside(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
+        environment["PATH"] = search_path_without_roots(
+            environment.get("PATH", os.defpath), self.kit.resources.roots.folders
+        )
         words = shell_command_line(hook.command)
         launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
         wrap = partial(self.kit.sandbox.wrap_command, words, network=True, outside=True)

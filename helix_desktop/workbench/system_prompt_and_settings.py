@@ -11,7 +11,7 @@ from helix_desktop.engine.facts import ModelRole, ModelSet, PolicySet, SystemSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.errors import HelixError
-from helix_desktop.project.project_item import ProjectItem, text_value
+from helix_desktop.project.project_item import ProjectItem, text_or_empty
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.tools import hidden_files
@@ -61,13 +61,13 @@ def system_prompt_for_role(system: SystemSet, role: ProjectItem | None, tokens: 
 
 def policy_of_role(role: ProjectItem | None, preset: str, values: Mapping[str, Any]) -> PolicySet:
     """An agent's own policy where its file names one that is known."""
-    own = text_value(role.values.get("policy")) if role is not None else ""
+    own = text_or_empty(role.values.get("policy")) if role is not None else ""
     return build_policy_fact(own, {}) if own in context_policy.PRESETS else build_policy_fact(preset, values)
 
 
 def model_of_role(role: ProjectItem | None, chosen: Mapping[str, str], models: WorkspaceModels) -> str:
     """The model an agent's file names: one that is configured, or a small one for Claude's; empty: as its parent."""
-    said = text_value(role.values.get("model")) if role is not None else ""
+    said = text_or_empty(role.values.get("model")) if role is not None else ""
     if "/" in said:
         with suppress(HelixError):
             models.model_by_name(said)

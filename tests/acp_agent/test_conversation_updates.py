@@ -109,13 +109,13 @@ async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(desks:
         client = AnsweringClient(answer)
         able = ClientAbilities(fills_forms=True)
         there = EditorConversation(bench, "c", able, cast(Any, client), owner.spawn_task)
-        found = await there._ask_for_values(question)
+        found = await there._ask_editor_to_fill_form(question)
         assert found is not None
         assert (found.allowed, found.values) == (allowed, '{"a": 1}' if allowed else "")
         assert client.asked[0][0] == "elicitation/create"
     client = AnsweringClient(None)
     there = EditorConversation(bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task)
-    assert await there._ask_for_values(question) is None
+    assert await there._ask_editor_to_fill_form(question) is None
     assert "shows no forms" in str(client.asked)
     await owner.aclose()
 

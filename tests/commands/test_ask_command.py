@@ -237,7 +237,7 @@ async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
 )
 def test_what_is_allowed_apart_needs_its_own_name(allowed: set[str], name: str, apart: str, *, expected: bool) -> None:
     telling = TurnPrinter(cast(Session, None), frozenset(allowed), as_lines=False)
-    answer = telling.answer_as_allowed(PermissionQuestion(ToolCall("1", name, "{}"), "", "", apart=apart))
+    answer = telling.answer_by_allowed_names(PermissionQuestion(ToolCall("1", name, "{}"), "", "", apart=apart))
     assert answer.allowed is expected
     assert telling.refused == ([] if expected else [apart])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.desktop.provider_administration import ProviderAdministration, best_first_model
+from helix_desktop.desktop.provider_administration import ProviderAdministration, pick_default_model
 from helix_desktop.errors import HelixError, NoUsableKeyring, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice, WindowSizeSource
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -170,10 +170,10 @@ def test_the_model_to_begin_with() -> None:
         ModelChoice("a/claude-sonnet-5"),
         ModelChoice("a/large", 900_000),
     ]
-    assert best_first_model(models) == "a/claude-sonnet-5"
-    assert best_first_model(models[:1] + models[3:]) == "", "of an unknown server's models the user chooses"
-    assert best_first_model(models[3:]) == "a/large"
-    assert best_first_model([]) == ""
+    assert pick_default_model(models) == "a/claude-sonnet-5"
+    assert pick_default_model(models[:1] + models[3:]) == "", "of an unknown server's models the user chooses"
+    assert pick_default_model(models[3:]) == "a/large"
+    assert pick_default_model([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_the_model_to_begin_with() -> None:
 )
 def test_the_newest_of_a_kind_and_not_its_dearest_variant(names: tuple[str, ...], expected: str) -> None:
     """A key of OpenAI began with gpt-5.5-pro, at 180 dollars per million tokens."""
-    assert best_first_model([ModelChoice(f"a/{name}") for name in names]) == f"a/{expected}"
+    assert pick_default_model([ModelChoice(f"a/{name}") for name in names]) == f"a/{expected}"
 
 
 async def test_an_address_is_checked_without_a_key_before_one_is_sent(connecting: ProviderAdministration) -> None:

@@ -58,7 +58,7 @@ class FakeSetup:
         self.checked: list[str] = []
         self.well_known: Sequence[ProviderChoice] = (ANTHROPIC,)
 
-    def allow_keyring_again(self) -> None:
+    def allow_asking_keyring_again(self) -> None:
         self.asked_again += 1
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
@@ -181,11 +181,11 @@ class FakeHistories:
         self.undone = True
         return ()
 
-    async def delete_recorded(self, kind: str, days: int) -> int:
+    async def delete_recorded_conversations(self, kind: str, days: int) -> int:
         self.deleted = (kind, days)
         return 2
 
-    async def forget_found_keys(self) -> int:
+    async def forget_imported_keys(self) -> int:
         self.forgotten = True
         return len(self.keys)
 
@@ -199,7 +199,7 @@ class FakeInstallation:
         self.replay_error = ""
         self.cheapest = ["helix"]
 
-    def histories_for_import(self, desk: Workbenches) -> FakeHistories:
+    def build_history_importer(self, desk: Workbenches) -> FakeHistories:
         return self.of_others
 
     def connected_agents(self) -> ConnectedAgents:

@@ -12,8 +12,8 @@ from helix_desktop.gui.colours import (
     DARK,
     LIGHT,
     Scheme,
+    colour_token_of_kind,
     contrast_ratio,
-    fill_token_of_kind,
 )
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
@@ -67,7 +67,7 @@ def test_what_is_found_or_selected_is_in_the_texts_colour(scheme: Scheme, applic
 @SCHEMES
 @pytest.mark.parametrize("kind", ContextKind)
 def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: Scheme, kind: ContextKind) -> None:
-    assert contrast_ratio(scheme[fill_token_of_kind(kind)], scheme["free"]) >= 3
+    assert contrast_ratio(scheme[colour_token_of_kind(kind)], scheme["free"]) >= 3
 
 
 @pytest.mark.parametrize("colour", colours.WORKSPACE_COLOURS)

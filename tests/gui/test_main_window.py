@@ -536,7 +536,7 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
     window = MainWindow(theme, state_file, settings, doing)
-    window.block_and_show_why(StoreFailed("Helix Desktop cannot write to /home."))
+    window.show_startup_error_and_block_actions(StoreFailed("Helix Desktop cannot write to /home."))
     wire_window(window)
     window.create_workspace_for_folder(tmp_path)
     assert "cannot write to /home" in window.notices.shown_text

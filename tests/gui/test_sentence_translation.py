@@ -94,7 +94,9 @@ def names_in(text: str) -> set[str]:
 
 @pytest.fixture
 def chinese() -> Iterator[None]:
-    translation.set_translations(json.loads(translation.catalogue_file("zh_CN").read_text("utf-8")), table("zh_CN"))
+    translation.set_translations(
+        json.loads(translation.translation_catalogue_path("zh_CN").read_text("utf-8")), table("zh_CN")
+    )
     yield
     translation.set_translations({})
 

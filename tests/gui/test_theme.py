@@ -44,13 +44,13 @@ def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
 
 def test_zoom_goes_by_steps_and_stops_at_its_ends(theme: Theme) -> None:
     assert theme.build_font().pixelSize() == 13
-    theme.zoom_by(1)
+    theme.zoom_by_steps(1)
     assert theme.text_zoom == 1.1
     for _ in range(20):
-        theme.zoom_by(1)
+        theme.zoom_by_steps(1)
     assert theme.text_zoom == 3.0
     assert theme.build_font().pixelSize() == 39
-    theme.zoom_by(0)
+    theme.zoom_by_steps(0)
     assert theme.zoomed_pixels(48) == 48
 
 

@@ -14,7 +14,7 @@ from helix_desktop import program_settings
 from helix_desktop.engine import context_policy
 from helix_desktop.gui import translation
 from helix_desktop.gui.settings.workspace_settings_pages import TURN_LIMITS
-from helix_desktop.gui.translation import catalogue_file, format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translation_catalogue_path
 from helix_desktop.program_settings import LANGUAGES
 from helix_desktop.tools.home_access import OPENINGS
 
@@ -77,14 +77,14 @@ def everything() -> dict[str, str]:
 
 @pytest.mark.parametrize("language", CATALOGUES)
 def test_a_catalogue_is_complete_and_holds_nothing_else(language: str, everything: dict[str, str]) -> None:
-    known = json.loads(catalogue_file(language).read_text("utf-8"))
+    known = json.loads(translation_catalogue_path(language).read_text("utf-8"))
     assert {text: where for text, where in everything.items() if text and not known.get(text)} == {}
     assert [text for text in known if text not in everything] == []
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
 def test_what_is_put_in_stays(language: str) -> None:
-    known = json.loads(catalogue_file(language).read_text("utf-8"))
+    known = json.loads(translation_catalogue_path(language).read_text("utf-8"))
     assert {text: other for text, other in known.items() if names_in(text) != names_in(other)} == {}
 
 
@@ -105,8 +105,8 @@ def test_a_brace_in_what_is_put_in_is_only_text(application: QApplication) -> No
 
 
 def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:
-    assert translation.language_to_show("zh_CN") == "zh_CN"
-    assert translation.language_to_show("xx") in LANGUAGES
+    assert translation.choose_window_language("zh_CN") == "zh_CN"
+    assert translation.choose_window_language("xx") in LANGUAGES
     translation.install_language(application, "zh_CN")
     translators = application.findChildren(QTranslator)
     try:

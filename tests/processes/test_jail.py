@@ -95,7 +95,7 @@ async def test_a_keeper_that_is_stopped_still_goes() -> None:
     )
     while "T" not in Path(f"/proc/{command.process.pid}/stat").read_text().rpartition(")")[2].split()[0]:
         time.sleep(0.005)
-    await asyncio.wait_for(command.end_and_wait(), 60)
+    await asyncio.wait_for(command.kill_and_wait(), 60)
 
 
 def test_an_error_of_the_keeper_ends_the_command_as_well(tmp_path: Path) -> None:

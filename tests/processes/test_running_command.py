@@ -37,7 +37,7 @@ async def test_output_comes_while_it_runs() -> None:
     command.kill_process_tree()
     command.kill_process_tree()
     assert [piece async for piece in output] == []
-    assert await command.end_and_wait() == await command.end_and_wait() == 137
+    assert await command.kill_and_wait() == await command.kill_and_wait() == 137
 
 
 async def test_a_folder_that_is_not_there_leaves_nothing_open() -> None:

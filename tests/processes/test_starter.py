@@ -142,7 +142,7 @@ def test_a_worker_gets_nothing_of_our_environment(tmp_path: Path, monkeypatch: p
     )
 
     async def said() -> bytes:
-        process = await starter.start_worker(script)
+        process = await starter.start_isolated_script(script)
         out, _ = await process.communicate(b"")
         return out
 

@@ -20,7 +20,7 @@ def test_an_agent_says_what_it_is_and_what_it_may_use(tmp_path: Path) -> None:
     )
     assert (item.name, item.about, item.body) == ("reviewer", "Reads", "You review.")
     assert agent_files.tools_of_agent(item) == ("Read", "Grep", "Bash(git diff:*)")
-    assert agent_files.agents_it_may_call(item) == ("tester",)
+    assert agent_files.agents_callable_by(item) == ("tester",)
     assert item.notes == ()
 
 

@@ -10,10 +10,10 @@ import pytest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_files as brought
 from helix_desktop.project.hook_dependencies import (
-    find_named_files,
-    runs_only_own_scripts,
-    search_path_outside,
-    text_of_named_files,
+    find_files_named_in_command,
+    read_files_named_in_command,
+    runs_only_scripts_of_user,
+    search_path_without_roots,
 )
 from helix_desktop.project.project_item import ProjectReading
 
@@ -30,10 +30,10 @@ def root(tmp_path: Path) -> Path:
 def test_a_word_that_can_be_no_path_is_passed_over(root: Path, word: str) -> None:
     (root / "lint").write_text("true\n")
     if "\0" not in word:
-        assert [path.name for path in find_named_files(f"sh -c '{word}' ./lint", root, ProjectReading(root))] == [
-            "lint"
-        ]
-    assert find_named_files(f"echo {word}", root, ProjectReading(root)) == []
+        assert [
+            path.name for path in find_files_named_in_command(f"sh -c '{word}' ./lint", root, ProjectReading(root))
+        ] == ["lint"]
+    assert find_files_named_in_command(f"echo {word}", root, ProjectReading(root)) == []
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
     path = root / file
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_bytes({"big.sh": b"# long\n" * 60_000, "blob": b"\xff\xfe\0"}.get(file, b"one\n"))
-    before = text_of_named_files(command, root, ProjectReading(root))
+    before = read_files_named_in_command(command, root, ProjectReading(root))
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    assert text_of_named_files(command, root, ProjectReading(root)) != before
+    assert read_files_named_in_command(command, root, ProjectReading(root)) != before
     assert len(before) < 300 * 1024
 
 
@@ -69,7 +69,8 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
 def test_trust_covers_a_file_that_is_kept_in_memory(root: Path) -> None:
     with tempfile.NamedTemporaryFile("w", dir="/dev/shm", suffix=".sh") as script:
         assert [
-            path.name for path in find_named_files(f"sh {script.name} < /dev/null", root, ProjectReading(root))
+            path.name
+            for path in find_files_named_in_command(f"sh {script.name} < /dev/null", root, ProjectReading(root))
         ] == [Path(script.name).name]
 
 
@@ -84,7 +85,7 @@ def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) ->
     folders = " ".join("many" + "/." * number for number in range(200))
     for command in ("cd many; " + " ".join(sorted(path.name for path in (root / "many").iterdir())), "./large", f"{folders} {' '.join(map(str, range(200)))}"):  # fmt: skip
         with pytest.raises(InvalidInput, match="too large to be checked"):
-            text_of_named_files(command, root, ProjectReading(root))
+            read_files_named_in_command(command, root, ProjectReading(root))
         (root / ".claude").mkdir(exist_ok=True)
         hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
         (root / ".claude/settings.json").write_text(json.dumps(hook))
@@ -101,7 +102,7 @@ def test_a_link_to_a_file_of_the_kernel_is_not_read(root: Path) -> None:
     (skill / "SKILL.md").write_text("---\nname: x\ndescription: d\n---\n")
     for link in (root / "log", skill / "log"):
         link.symlink_to("/proc/version")
-    assert not find_named_files("cat log /proc/version", root, ProjectReading(root))
+    assert not find_files_named_in_command("cat log /proc/version", root, ProjectReading(root))
     (item,) = brought.read_project_files([str(root)], {}).items
     assert "log  leads out of the folder, to /proc/version" in item.text
 
@@ -130,7 +131,7 @@ def test_only_a_script_of_the_users_settings_folder_is_surely_theirs(
     (home / ".local/bin").mkdir(parents=True)
     (home / ".local/bin/tool").write_text("")
     said = command.replace("{home}", str(home)).replace("{root}", str(root))
-    assert runs_only_own_scripts(said, home, [root], root) is is_own
+    assert runs_only_scripts_of_user(said, home, [root], root) is is_own
 
 
 def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
@@ -138,13 +139,13 @@ def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
 ) -> None:
     home = root.parent / "home"
     monkeypatch.setenv("HOME", str(home))
-    assert not runs_only_own_scripts("~/.claude/hooks/fmt.sh", home, [home], home)
+    assert not runs_only_scripts_of_user("~/.claude/hooks/fmt.sh", home, [home], home)
 
 
 def test_no_program_is_looked_for_in_the_workspace(root: Path) -> None:
     (root.parent / "link").symlink_to(root)
     path = f"{root}/.venv/bin:/usr/bin:.::{root.parent}/link/bin:/bin"
-    assert search_path_outside(path, [root]) == "/usr/bin:/bin"
+    assert search_path_without_roots(path, [root]) == "/usr/bin:/bin"
 
 
 def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_trust_is_in_exactly_this_content(root: Path) -> None:
     assert project_files.read_project_files([str(root)], trusted).items_to_ask_about() == ()
     (root / ".claude/commands/go.md").write_text("Stop")
     (item,) = project_files.read_project_files([str(root)], trusted).items_to_ask_about()
-    assert (item.name, item.describe_state) == ("go", "changed: not trusted yet")
+    assert (item.name, item.state_description) == ("go", "changed: not trusted yet")
 
 
 def test_what_is_switched_off_asks_nobody_and_is_not_used(root: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from helix_desktop.project.project_hooks import (
     HookAnswer,
     ProjectHook,
-    hook_of_item,
+    build_hook_from_item,
     parse_hook_answer,
     read_hooks_file,
     translate_call_for_claude,
@@ -32,7 +32,7 @@ def test_every_hook_is_an_item_with_the_script_it_runs(tmp_path: Path) -> None:
         tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command, {"type": "command", "command": "x"}]}]}
     )
     assert (one.name, two.name, one.about) == ("PreToolUse", "PreToolUse 2", "PreToolUse Bash")
-    assert hook_of_item(one, tmp_path).seconds == 5
+    assert build_hook_from_item(one, tmp_path).seconds == 5
     before = one.content_sha256
     (tmp_path / ".claude" / "check.sh").write_text("exit 0")
     assert read(tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command]}]})[0].content_sha256 != before

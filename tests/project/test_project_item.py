@@ -13,9 +13,9 @@ from helix_desktop.project.project_item import (
     LARGEST,
     ProjectItem,
     ProjectReading,
+    parse_name_list,
     path_fits_glob,
     split_front_matter,
-    split_names,
 )
 
 
@@ -76,12 +76,12 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     [("Read, Bash(git add:*)", ("Read", "Bash(git add:*)")), (["a", "b"], ("a", "b")), ("", ()), (3, ())],
 )
 def test_lists_are_read_in_every_form(said: object, names: tuple[str, ...]) -> None:
-    assert split_names(said) == names
+    assert parse_name_list(said) == names
 
 
 def test_the_state_is_said_in_words() -> None:
     item = ProjectItem("skill", "x", Path("x"), "t", "b")
-    assert item.describe_state == "new: not trusted yet"
+    assert item.state_description == "new: not trusted yet"
     assert not item.is_in_force
 
 

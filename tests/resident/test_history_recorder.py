@@ -145,7 +145,7 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
     def is_copied_while_it_grows() -> bool:
         with path.open("a", encoding="utf-8") as file:
             file.write("{}\n")
-        return any(files for _, _, files in os.walk(history_recorder.copies_folder(where)))
+        return any(files for _, _, files in os.walk(history_recorder.folder_of_pending_copies(where)))
 
     wait_until(is_copied_while_it_grows)
     importing.may_end.set()
@@ -166,7 +166,7 @@ def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
     def copied_rows() -> int:
         count = 0
         with suppress(FileNotFoundError):  # The recorder removes folders meanwhile.
-            for copy in history_recorder.copies_folder(where).rglob(database.name):
+            for copy in history_recorder.folder_of_pending_copies(where).rglob(database.name):
                 with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as connection:
                     count = max(count, connection.execute("SELECT count(*) FROM part").fetchone()[0])
         return count
@@ -191,7 +191,7 @@ def test_nothing_is_copied_once_recording_has_stopped(tmp_path: Path) -> None:
     importing.may_end.set()
     recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
     recorder.start_recording()
-    wait_until(lambda: any(files for _, _, files in os.walk(history_recorder.copies_folder(where))))
+    wait_until(lambda: any(files for _, _, files in os.walk(history_recorder.folder_of_pending_copies(where))))
     recorder.stop_recording()
     assert not {"watch histories", "import histories"} & {thread.name for thread in threading.enumerate()}
 

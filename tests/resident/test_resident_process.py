@@ -255,9 +255,9 @@ async def test_an_address_is_given_out_when_the_gateway_answers_it(tmp_path: Pat
     command = [sys.executable, "-I", "-c", SLOW_TO_HEAR, "--home", str(tmp_path), "gateway"]
     resident = resident_process.Resident(where, GatewayKeeper(command), ScheduleKeeper(where.data, []))
     try:
-        await resident.answer_caller(["hold"], resident_client.CollectingConsole())
+        await resident.answer_resident_request(["hold"], resident_client.CollectingConsole())
         asking = AskingAtOnce(resident)
-        await resident.answer_caller(["register", "{}"], asking)
+        await resident.answer_resident_request(["register", "{}"], asking)
         assert asking.statuses == [200]
     finally:
         await resident.aclose()

@@ -91,7 +91,7 @@ def test_a_due_time_is_one_task_however_often_it_is_added() -> None:
     assert one.task_command(due) == one.task_command(due)
     assert one.task_command(due) != one.task_command(one.next_due(due))
     assert one.task_command(due)[-4:] == ["--allow", "edits", "--", "-"]
-    assert json.loads(one.task_line()) == {"text": "look"}
+    assert json.loads(one.encode_task_input()) == {"text": "look"}
 
 
 async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_argument(
@@ -151,11 +151,11 @@ def test_one_that_is_off_adds_nothing_and_nothing_afterwards_for_the_time_in_bet
     one = schedule("Europe/Berlin", "08:00")
     later = one.next_due(one.handled) + 1
     assert one.advance_past_due(later)[1]
-    off = one.toggled_schedule()
+    off = one.with_on_off_toggled()
     assert (one.is_on, off.is_on) == (True, False)
     assert off.advance_past_due(later) == (off, 0.0)
     schedules.write_schedules(tmp_path, [one, off])
     assert schedules.read_schedules(tmp_path) == [one, off]
-    on = off.toggled_schedule()
+    on = off.with_on_off_toggled()
     assert on.is_on
     assert on.advance_past_due(time.time()) == (on, 0.0)

@@ -67,7 +67,7 @@ async def ran(
         async with asyncio.timeout(60):
             return b"".join([piece async for piece in command.iterate_output()]).decode()
     finally:
-        await command.end_and_wait()
+        await command.kill_and_wait()
 
 
 async def test_java_finds_its_limits(box: Sandbox) -> None:

@@ -143,7 +143,7 @@ async def everything(sandbox: Sandbox, argv: list[str]) -> str:
     try:
         said = b"".join([piece async for piece in command.iterate_output()])
     finally:
-        await command.end_and_wait()
+        await command.kill_and_wait()
     return "".join(line + "\n" for line in said.decode().splitlines() if not line.startswith("/bin/cat:"))
 
 

@@ -19,7 +19,7 @@ class ContentShape(StrEnum):
     HEX = "hex"
 
 
-def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tuple[ContentShape, ...]:
+def list_possible_content_shapes(media_type: str, source: str, head: bytes, size: int) -> tuple[ContentShape, ...]:
     """Returns the shapes in which an entry can be shown, the best first."""
     if media_type.startswith("image/") and "svg" not in media_type:
         return (ContentShape.IMAGE, ContentShape.HEX)
@@ -81,5 +81,5 @@ class HexDumpLines(Sequence[str]):
         left, right = piece[:8].hex(" "), piece[8:].hex(" ")
         return f"{left:<23}  {right:<23}  {signs}"
 
-    def hex_offset_label(self, number: int) -> str:
+    def format_offset_of_hex_row(self, number: int) -> str:
         return f"{self.start + number * _HEX_ROW:08x}"

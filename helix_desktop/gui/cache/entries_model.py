@@ -256,7 +256,7 @@ def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
     return _CELLS[column](row, now)
 
 
-def _readable_source(source: str) -> str:
+def _format_entry_source(source: str) -> str:
     """Formats the source of an entry. For outputs of connected agents, version 0.2 stored the call's raw arguments."""
     return describe_call_as_source(source) if source.startswith("{") else source[:400]
 
@@ -264,7 +264,7 @@ def _readable_source(source: str) -> str:
 _CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
     EntryColumn.HASH: lambda row, _: f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}",
     EntryColumn.TOOL: lambda row, _: make_safe_text(row.about.tool[:200]),
-    EntryColumn.SOURCE: lambda row, _: make_safe_text(_readable_source(row.about.source)).replace("\n", " "),
+    EntryColumn.SOURCE: lambda row, _: make_safe_text(_format_entry_source(row.about.source)).replace("\n", " "),
     EntryColumn.SIZE: lambda row, _: format_byte_size(row.stored.size),
     EntryColumn.TOKENS: lambda row, _: format_number(row.tokens) if row.tokens else "–",
     EntryColumn.USES: lambda row, _: format_number(row.uses),

@@ -12,7 +12,7 @@ from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_tasks import ShownCatalogue
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
-from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
+from helix_desktop.gui.question_dialogs import ask_new_file, ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.widgets import build_popup_menu
@@ -121,7 +121,7 @@ class EntryActions(QObject):
         meant = entry_tasks.describe_forgetting(row, len(self._viewer.uses) or row.uses)
         text = "\n\n".join([tr("Forget this entry permanently?"), meant])
         ways = [(tr("Forget permanently"), forget_shown_entry)]
-        ask_which_way(self._page, tr("Forget this entry"), text, tr("Keep"), ways)
+        ask_to_choose_one(self._page, tr("Forget this entry"), text, tr("Keep"), ways)
 
     def compare_selected_entries(self) -> None:
         if self._shown.catalogue is None or self._table.selected_count != 2:

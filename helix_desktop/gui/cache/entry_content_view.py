@@ -152,7 +152,7 @@ class EntryContentView(QWidget):
         if self._stored is None:
             return
         if self._page == 0:
-            shapes = content_shapes.possible_shapes(
+            shapes = content_shapes.list_possible_content_shapes(
                 self._stored.media_type, self._about.source, self._content, self._stored.size
             )
             self.shape = shapes[0]
@@ -191,7 +191,7 @@ class EntryContentView(QWidget):
 
     def _show_hex(self) -> None:
         hexed = content_shapes.HexDumpLines(self._content, self._page * content_shapes.PAGE_BYTES)
-        self.lines.show_text_lines(hexed, labels=hexed.hex_offset_label)
+        self.lines.show_text_lines(hexed, labels=hexed.format_offset_of_hex_row)
         self._stack.setCurrentWidget(self.lines)
 
     def _show_indented_json(self) -> None:

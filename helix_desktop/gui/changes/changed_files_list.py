@@ -104,15 +104,15 @@ class _ChangesRowDelegate(RowPainter):
         font = "heading" if entry.heading else "name"
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)
-        counts, gap = self._shaped_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
+        counts, gap = self._laid_out_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
         room = place.width() - sum(count.size().width() + gap for count, _ in counts)
-        if entry.heading and self._shaped_text(font, name).size().width() > room:
+        if entry.heading and self._laid_out_text(font, name).size().width() > room:
             counts, room = [], place.width()
-        text = self._shaped_text(font, name, round(room))
-        self._draw_shaped_text(painter, place, place.left(), font, text, "faint")
+        text = self._laid_out_text(font, name, round(room))
+        self._draw_laid_out_text(painter, place, place.left(), font, text, "faint")
         at = place.left() + text.size().width() + gap
         for count, tone in counts:
-            at = self._draw_shaped_text(painter, place, at, "count", count, tone) + self._theme.zoomed_pixels(4)
+            at = self._draw_laid_out_text(painter, place, at, "count", count, tone) + self._theme.zoomed_pixels(4)
 
     def _paint_changed_file(self, painter: QPainter, place: QRectF, file: FileChange) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
@@ -120,27 +120,27 @@ class _ChangesRowDelegate(RowPainter):
         painter.setBrush(theme.colour_of_token(_DOTS[file.change_word]))
         left = place.left() + (px(12) if "/" in file.place else 0)
         painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
-        deleted = [(self._shaped_text("count", tr("deleted")), "text")]
+        deleted = [(self._laid_out_text("count", tr("deleted")), "text")]
         at = place.right() + px(4)
-        counts = deleted if file.change_word == "deleted" else self._shaped_line_counts(file.added, file.removed)
+        counts = deleted if file.change_word == "deleted" else self._laid_out_line_counts(file.added, file.removed)
         for count, tone in reversed(counts):
             at -= px(4) + count.size().width()
-            self._draw_shaped_text(painter, place, at, "count", count, tone)
+            self._draw_laid_out_text(painter, place, at, "count", count, tone)
         above, _, own = printable_path(file.place).rpartition("/")
         left = place.left() + px(28 if above else 16)
-        text = self._shaped_text("name", own, round(at - px(8) - left))
-        self._draw_shaped_text(painter, place, left, "name", text, "text")
+        text = self._laid_out_text("name", own, round(at - px(8) - left))
+        self._draw_laid_out_text(painter, place, left, "name", text, "text")
 
-    def _shaped_line_counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
+    def _laid_out_line_counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
         """Returns `+38` and `−29`, each with its colour."""
         counts = (("+", added, "output_text"), ("−", removed, "danger"))
         return [
-            (self._shaped_text("count", f"{sign}{format_number(figure)}"), tone)
+            (self._laid_out_text("count", f"{sign}{format_number(figure)}"), tone)
             for sign, figure, tone in counts
             if figure
         ]
 
-    def _shaped_text(self, font: str, words: str, room: int = 0) -> QStaticText:
+    def _laid_out_text(self, font: str, words: str, room: int = 0) -> QStaticText:
         """Returns a text laid out once and cached. Without enough `room`, it is shortened with "…"."""
         found = self._texts.get((font, words, room))
         if found is None:
@@ -155,7 +155,7 @@ class _ChangesRowDelegate(RowPainter):
             self._texts[font, words, room] = found
         return found
 
-    def _draw_shaped_text(
+    def _draw_laid_out_text(
         self, painter: QPainter, place: QRectF, left: float, font: str, text: QStaticText, tone: str
     ) -> float:
         """Draws a laid-out text and returns where it ends."""

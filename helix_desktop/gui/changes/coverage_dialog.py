@@ -32,7 +32,7 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         self.cover_button = widgets.build_push_button(tr("Include the checked folders"), self, look="primary")
         self.cover_button.setEnabled(False)
         buttons = widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
-        self.accepted.connect(lambda: self.coverage_chosen.emit(self.rules_for_unchecked, True))
+        self.accepted.connect(lambda: self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders, True))
         self.list.itemChanged.connect(self._show_covered_totals)
         build_column(why, (self.list, 1), self.state, buttons, owner=self)
 
@@ -51,15 +51,15 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         self._show_covered_totals()
 
     @property
-    def rules_for_unchecked(self) -> list[str]:
-        return [f"{escape(name)}/" for name, _, _ in self._list_folders(Qt.CheckState.Unchecked)]
+    def exclusion_rules_for_unchecked_folders(self) -> list[str]:
+        return [f"{escape(name)}/" for name, _, _ in self._list_folders_with_check_state(Qt.CheckState.Unchecked)]
 
-    def _list_folders(self, state: Qt.CheckState) -> list[tuple[str, int, int]]:
+    def _list_folders_with_check_state(self, state: Qt.CheckState) -> list[tuple[str, int, int]]:
         items = [self.list.item(row) for row in range(self.list.count())]
         return [item.data(Qt.ItemDataRole.UserRole) for item in items if item.checkState() == state]
 
     def _show_covered_totals(self) -> None:
-        told = self._list_folders(Qt.CheckState.Checked)
+        told = self._list_folders_with_check_state(Qt.CheckState.Checked)
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
         count = format_count(files, "{n} file", "{n} files")
         self.state.setText(tr("Checkpoints include {files} ({size}).", files=count, size=format_byte_size(held)))

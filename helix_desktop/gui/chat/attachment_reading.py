@@ -16,7 +16,7 @@ from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.shared.picture_reader import picture_format, read_picture
+from helix_desktop.gui.shared.picture_reader import detect_picture_format, read_picture
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -29,7 +29,7 @@ _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
     """Shrinks or converts a picture if needed. Returns it with its media type, on any thread."""
-    kind, picture = picture_format(content), read_picture(content)
+    kind, picture = detect_picture_format(content), read_picture(content)
     if picture is None:
         raise InvalidInput(
             tr("{name} is damaged, too large, or in an image format Helix Desktop cannot read.", name=name),

@@ -89,7 +89,7 @@ class ChatPage(QWidget):
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
         self._above.setMinimumSize(1, least)
 
-    def height_of_controls(self) -> int:
+    def height_of_composer_and_question(self) -> int:
         """The height at the lower edge that must stay free: the composer and the questions above it."""
         above = (self.approvals, self.way_on, self.rewrite_cost)
         writes = self.composer if self.foreign.isHidden() else self.foreign

@@ -174,7 +174,7 @@ class Composer(QWidget):
     def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:
         """Shows what is running. `is_folding`: a fold is being written, for which messages do not wait."""
         self._running = running
-        self.price.show_whether_idle(idle=running is ConversationActivity.IDLE)
+        self.price.offer_folding_only_if_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
         self._stop.setVisible(works or is_folding)
         self._stop.setToolTip(tr("Stop the fold (Esc)") if is_folding and not works else tr("Stop the agent (Esc)"))

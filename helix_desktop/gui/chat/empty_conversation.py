@@ -41,7 +41,7 @@ class EmptyConversationPanel(QWidget):
             self._others.append(button)
         column.addStretch(3)
         self._has_folder = self._is_scripted = False
-        self.say_what_agent_may_do(has_folder=True)
+        self.show_what_agent_may_do(has_folder=True)
 
     def _fit_words_to_width(self, width: int) -> None:
         self._words.setFixedWidth(width)
@@ -54,7 +54,7 @@ class EmptyConversationPanel(QWidget):
         for button in self._others:
             button.setVisible(self._has_folder and not scripted)
 
-    def say_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
+    def show_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
         """Explains the permission mode. In a workspace without a folder, suggestions about a project are hidden."""
         self._has_folder = has_folder
         asks = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")

@@ -68,14 +68,14 @@ class UnsentMessages:
             "waiting", *place, value=[*self._remembered_messages_of(place), encode_message_parts(message.parts)]
         )
 
-    def add_remembered_messages(self, place: DraftPlace, messages: Sequence[object]) -> None:
+    def add_unsent_messages_of_state_file(self, place: DraftPlace, messages: Sequence[object]) -> None:
         """Adds messages of the window's state file, as `encode_message_parts` wrote them."""
         self._held.setdefault(place, []).extend(UnsentMessage(decode_message_parts(each)) for each in messages)
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
         return [message.parts for message in self._held.get(place, ())]
 
-    def give_up_sending(self, place: DraftPlace) -> None:
+    def turn_unsent_messages_into_draft(self, place: DraftPlace) -> None:
         """Turns messages into a draft, because their conversation cannot be opened."""
         self._held.pop(place, None)
 

@@ -38,7 +38,7 @@ class NextMessageCostLabel(QLabel):
         self._next, self._estimate_fold_saving = price, saving
         self._update_next_message_cost()
 
-    def show_whether_idle(self, *, idle: bool) -> None:
+    def offer_folding_only_if_idle(self, *, idle: bool) -> None:
         self._idle = idle
         self._update_next_message_cost()
 

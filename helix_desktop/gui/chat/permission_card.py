@@ -375,7 +375,7 @@ class PermissionQuestionCard(QWidget):
         button.installEventFilter(self)
         return button
 
-    def show_keys(self, keys: Mapping[str, str]) -> None:
+    def show_shortcuts_on_answers(self, keys: Mapping[str, str]) -> None:
         """Names the keys of the answering actions on the buttons."""
         for button, action in self._actions.items():
             key = keys.get(action, "")
@@ -399,11 +399,11 @@ class PermissionQuestionPanel(QWidget):
         widgets.build_centred_column(self, theme).setLayout(self._column)
         self.hide()
 
-    def show_keys(self, keys: Mapping[str, str]) -> None:
+    def show_shortcuts_on_answers(self, keys: Mapping[str, str]) -> None:
         """Shows the shortcuts that answer, or none while they answer another conversation."""
         self._keys = keys
         if self.visible_card is not None:
-            self.visible_card.show_keys(keys)
+            self.visible_card.show_shortcuts_on_answers(keys)
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
         """Shows the oldest question and how many are open. `uncovered`: what an undo would not restore."""
@@ -425,7 +425,7 @@ class PermissionQuestionPanel(QWidget):
         if question is not None:
             not_undone = uncovered if question.call.name in COMMANDS else ""
             card = self.visible_card = PermissionQuestionCard(self._theme, question, self, not_undone)
-            card.show_keys(self._keys)
+            card.show_shortcuts_on_answers(self._keys)
             card.answered.connect(lambda answer: self.answered.emit(number, answer))
             self._column.insertWidget(0, card)
             card.show()

@@ -165,7 +165,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _show_connections(self, found: connected_agents.AgentConnections) -> None:
         for row in sorted(found.agents, key=lambda row: not _is_agent_present(row)):
-            self._card_of_agent(row).show_connected_agent(row, time.time())
+            self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
         if found == self._shown:
             return
         missing = [row for row in found.agents if not _is_agent_present(row)] if not self._shows_missing else []
@@ -208,7 +208,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         cached = tr("{share} read from the provider's cache", share=read)
         self._recalls.show_figure(tr("Recall requests answered from the cache"), format_number(today.recalls), cached)
 
-    def _card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
+    def _get_or_build_card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
         card = self._cards.get(row.name)
         if card is None:
             card = self._cards[row.name] = ConnectedAgentCard(self)

@@ -239,7 +239,7 @@ class FleetDialog(TransientDialog):
 
     def _turn_chosen_schedule_on_or_off(self) -> None:
         chosen = self._schedule_list.chosen_row()
-        self._save_schedules(lambda known: [one.toggled_schedule() if one.id == chosen else one for one in known])
+        self._save_schedules(lambda known: [one.with_on_off_toggled() if one.id == chosen else one for one in known])
 
     def _remove_chosen_schedule(self) -> None:
         chosen = self._schedule_list.chosen_row()

@@ -91,7 +91,9 @@ class TopBar(QWidget):
             bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )
         room -= 0 if self._copy.isHidden() else self._copy.sizeHint().width()
-        self.model.setVisible(room >= min(self.model.unshorten_and_measure() + px(10), px(SHORTENED_CHOICE_WIDTH)))
+        self.model.setVisible(
+            room >= min(self.model.show_full_text_and_measure_width() + px(10), px(SHORTENED_CHOICE_WIDTH))
+        )
         self.model.fit_pill_text(room - px(10))
 
     def _add_page_tab(self, name: str, words: str) -> QPushButton:

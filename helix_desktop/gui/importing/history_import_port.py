@@ -68,8 +68,8 @@ class HistoryImportPort(Protocol):
     async def undo_last_import(self) -> Sequence[str]:
         """Undoes the last import. Returns a sentence for each conversation that stays."""
 
-    async def delete_recorded(self, kind: str, days: int) -> int:
+    async def delete_recorded_conversations(self, kind: str, days: int) -> int:
         """Deletes conversations of one program, or of all, last changed `days` ago. Returns how many."""
 
-    async def forget_found_keys(self) -> int:
+    async def forget_imported_keys(self) -> int:
         """Forgets possible keys in each workspace of the last import. Returns how many."""

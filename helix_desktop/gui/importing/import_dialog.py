@@ -85,7 +85,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self._on_conversations_changed()
 
         def delete_what_was_recorded() -> None:
-            self._doing.run_in_background(self._histories.delete_recorded(kind, days), then=show_deleted, owner=self)
+            self._doing.run_in_background(
+                self._histories.delete_recorded_conversations(kind, days), then=show_deleted, owner=self
+            )
 
         ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_what_was_recorded)
 
@@ -244,7 +246,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _forget_found_keys(self) -> None:
         self._keys.setEnabled(False)
-        self._doing.run_in_background(self._histories.forget_found_keys(), then=self._show_keys_forgotten, owner=self)
+        self._doing.run_in_background(
+            self._histories.forget_imported_keys(), then=self._show_keys_forgotten, owner=self
+        )
 
     def _show_keys_forgotten(self, number: int) -> None:
         self._keys.hide()

@@ -122,7 +122,7 @@ class Installation(Protocol):
         report: Callable[[int, int], None],
     ) -> Sequence[PolicyOutcome]: ...
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench: ...
-    def histories_for_import(self, desk: Workbenches) -> HistoryImportPort:
+    def build_history_importer(self, desk: Workbenches) -> HistoryImportPort:
         """Returns the importer for conversations of other programs on this computer."""
 
     def connected_agents(self) -> ConnectedAgents:

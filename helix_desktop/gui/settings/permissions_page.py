@@ -57,7 +57,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_sentence(about)
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
-            self.add_field(declared, partial(self._save_home_opening, name))
+            self.add_field(declared, partial(self._save_access_to_home_path, name))
         about = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
         title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
         readable = FieldDeclaration("readable", title, about, folders, long=True)
@@ -69,7 +69,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
         self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
-    def _save_home_opening(self, name: str, value: Value) -> None:
+    def _save_access_to_home_path(self, name: str, value: Value) -> None:
         self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
         self.change_setting("permissions.openings", self._opened)
 

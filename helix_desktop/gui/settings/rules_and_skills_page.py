@@ -50,7 +50,7 @@ class RulesAndSkillsPage(SettingsPage):
         if not found:
             words = tr("This folder has no rules, skills, slash commands, hooks or agents yet.")
             self._items.addWidget(self._build_item_label(words, "faint"))
-        asking = [item for item in found if item.describe_state.endswith("not trusted yet")]
+        asking = [item for item in found if item.state_description.endswith("not trusted yet")]
         if len(asking) > 1:
             words = tr("Review all {n} new or changed items", n=format_number(len(asking)))
             review = build_push_button(words, self.page_content, lambda: self._open_review_dialog(asking))
@@ -73,7 +73,7 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
-        state = self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small")
+        state = self._build_item_label(item_state_titles().get(item.state_description, item.state_description), "small")
         read = build_push_button(tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link")
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
@@ -108,7 +108,7 @@ class RulesAndSkillsPage(SettingsPage):
 def _item_sort_key(item: ProjectItem) -> tuple[bool, list[tuple[int, str]]]:
     """Sorts items that need the user's decision first, then by name, with 2 before 10."""
     pieces = re.split(r"(\d+)", item.name.casefold())
-    return item.describe_state == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
+    return item.state_description == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
 
 
 def item_state_titles() -> dict[str, str]:

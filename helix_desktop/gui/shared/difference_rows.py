@@ -58,7 +58,10 @@ class DifferenceSheet:
 
 def build_difference_sheet(found: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:
     heads = [number for number, row in enumerate(found) if row.head]
-    lengths = [max(_most_letters_wide(row.left) if two_columns else 0, _most_letters_wide(row.right)) for row in found]
+    lengths = [
+        max(_estimate_width_in_letters(row.left) if two_columns else 0, _estimate_width_in_letters(row.right))
+        for row in found
+    ]
     return DifferenceSheet(two_columns, found, heads, lengths)
 
 
@@ -179,7 +182,7 @@ def _pair_for_two_columns(
     yield from zip_longest(gone, come)
 
 
-def _most_letters_wide(line: DifferenceLine | None) -> int:
+def _estimate_width_in_letters(line: DifferenceLine | None) -> int:
     """Returns an upper bound for the number of characters that a line is wide."""
     if line is None:
         return 0

@@ -12,7 +12,7 @@ _MOST_SCALED_PIXELS = 12_000_000  # About 48 MB of memory, even if the picture i
 _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", b"png"), (b"\xff\xd8\xff", b"jpeg"), (b"GIF8", b"gif"), (b"BM", b"bmp"))
 
 
-def picture_format(content: bytes) -> bytes:
+def detect_picture_format(content: bytes) -> bytes:
     """Returns Qt's name of the format, by its first bytes. Empty if the format is not supported."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return b"webp"
@@ -21,7 +21,7 @@ def picture_format(content: bytes) -> bytes:
 
 def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     """Reads a picture and scales it down to `widest`. None if it is unreadable or huge. Runs on any thread."""
-    if not (kind := picture_format(content)):
+    if not (kind := detect_picture_format(content)):
         return None
     data = QByteArray(content)
     buffer = QBuffer(data)

@@ -249,7 +249,7 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
         if name:
             yield build_heading_box(ink, width, name, gap=12)
         yield from build_boxes_from_markdown(ink, width, fold_sentences.link_hashes_and_messages(body))
-        if digests := fold_sentences.find_named_entries(body):
+        if digests := fold_sentences.find_entries_named_in_document(body):
             yield ChipRowBox(ink, width, list(map(build_entry_chip, digests)), gap=4)
 
 

@@ -170,7 +170,7 @@ def split_document_sections(text: str) -> list[tuple[str, str]]:
     return [(name, body) for name, body in pairs if name or body]
 
 
-def find_named_entries(text: str) -> list[Digest]:
+def find_entries_named_in_document(text: str) -> list[Digest]:
     seen = dict.fromkeys(match.group() for match in _HASH.finditer(text))
     return [Digest.from_hex(each) for each in seen]
 

@@ -45,7 +45,7 @@ class RequestCostBars:
         painter.setPen(theme.colour_of_token("panel") if apart > NARROW else Qt.PenStyle.NoPen)
         for x, request in dearest.items():
             bottom = scale.area.bottom()
-            for dollars, colour in zip(_dollars_by_group(request), COLOURS, strict=True):
+            for dollars, colour in zip(_dollars_by_bar_part(request), COLOURS, strict=True):
                 height = scale.area.height() * HEIGHT * dollars / (self._dearest or 1.0)
                 bar = QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height)
                 painter.setBrush(theme.colour_of_token(colour))
@@ -64,7 +64,7 @@ class RequestCostBars:
             return ""
         lines = [tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))]
         for group, (name, _) in enumerate(self.names_and_colours_of_parts()):
-            causes = [one for request in requests for one in request.causes if _group_of_cause(one) == group]
+            causes = [one for request in requests for one in request.causes if _bar_part_of_cause(one) == group]
             if causes:
                 tokens, dollars = sum(one.tokens for one in causes), sum(one.cost for one in causes)
                 words = f"{name}: {format_dollars(dollars)}"
@@ -72,15 +72,15 @@ class RequestCostBars:
         return "\n".join(lines)
 
 
-def _group_of_cause(one: CauseCost) -> int:
+def _bar_part_of_cause(one: CauseCost) -> int:
     kind = one.cause.kind
     if kind in AVOIDABLE or kind is CauseKind.FOLD:
         return AGAIN
     return {CauseKind.READ: READ, CauseKind.REPLY: REPLY}.get(kind, NEW)
 
 
-def _dollars_by_group(request: RequestCost) -> list[float]:
+def _dollars_by_bar_part(request: RequestCost) -> list[float]:
     dollars = [0.0] * len(COLOURS)
     for one in request.causes:
-        dollars[_group_of_cause(one)] += one.cost
+        dollars[_bar_part_of_cause(one)] += one.cost
     return dollars

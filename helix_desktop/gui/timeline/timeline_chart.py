@@ -126,7 +126,7 @@ class TimelineChart(StepPlot):
         self._draw_axes(painter, scale)
         self._draw_legends(painter)
         painter.setPen(self._theme.colour_of_token("faint"))
-        for x, words in self._dates_in_sight(painter.fontMetrics(), scale):
+        for x, words in self._visible_dates_with_positions(painter.fontMetrics(), scale):
             painter.drawText(QPointF(x, self.height() - self._theme.zoomed_pixels(12)), words)
         area = scale.area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
@@ -171,7 +171,7 @@ class TimelineChart(StepPlot):
             painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(hundredths / 10_000))
         names = {TimelineLane.YOU: tr("You"), TimelineLane.FILES: tr("Files"), TimelineLane.ERRORS: tr("Errors")}
         for lane, name in names.items():
-            place = self._marks.place_of_lane(lane, area).adjusted(-area.left(), 0, -8, 0)
+            place = self._marks.left_edge_of_lane(lane, area).adjusted(-area.left(), 0, -8, 0)
             painter.drawText(place, right_words, name)
 
     def _draw_legends(self, painter: QPainter) -> None:
@@ -204,7 +204,7 @@ class TimelineChart(StepPlot):
             x += width
         painter.drawText(QPointF(x, y + 4), last)
 
-    def _dates_in_sight(self, metrics: QFontMetrics, scale: PlotScale) -> Iterator[tuple[float, str]]:
+    def _visible_dates_with_positions(self, metrics: QFontMetrics, scale: PlotScale) -> Iterator[tuple[float, str]]:
         """Yields dates and their places below the lanes. Each minute appears once, as a short conversation has few."""
         area, last, before, now = scale.area, -1.0, 0.0, time.time()
         for share in (0, 0.25, 0.5, 0.75, 1):

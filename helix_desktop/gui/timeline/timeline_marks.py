@@ -25,15 +25,15 @@ class TimelineMarks:
         self._story = story
         self._theme = theme
 
-    def place_of_lane(self, lane: TimelineLane, area: QRectF) -> QRectF:
-        """Returns the place left of a lane's marks, below the plot."""
+    def left_edge_of_lane(self, lane: TimelineLane, area: QRectF) -> QRectF:
+        """Returns the left edge of a lane below the plot, as a rectangle without width."""
         height = self._theme.zoomed_pixels(LANE)
         return QRectF(area.left(), area.bottom() + 3 + list(TimelineLane).index(lane) * height, 0, height)
 
     def draw_lane_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         for lane, (points, _) in self._story.marks.items():
-            place, taken = self.place_of_lane(lane, scale.area), -10.0
+            place, taken = self.left_edge_of_lane(lane, scale.area), -10.0
             painter.setBrush(self._theme.colour_of_token(LANE_COLOURS[lane]))
             step = max(1, len(points) // (4 * max(1, width)))
             for at in range(bisect_left(points, scale.first), bisect_left(points, scale.last + 1), step):
@@ -77,7 +77,7 @@ class TimelineMarks:
     def find_lane_mark(self, point: int, y: float, scale: PlotScale) -> tuple[int, int] | None:
         """The point and seq of the lane's mark at this height that is nearest to a point, within reach."""
         for lane, (points, seqs) in self._story.marks.items():
-            place = self.place_of_lane(lane, scale.area)
+            place = self.left_edge_of_lane(lane, scale.area)
             if place.top() <= y < place.bottom() and points:
                 at = min(bisect_left(points, point), len(points) - 1)
                 near = min(range(max(0, at - 1), min(at + 2, len(points))), key=lambda i: abs(points[i] - point))

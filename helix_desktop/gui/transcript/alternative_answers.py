@@ -38,7 +38,7 @@ class AlternativeAnswers:
     def _record_end_of_first_answer_and_return_start(self, message: int, seq: int, record: FactTree) -> list[int]:
         """Finds where the first answer begins if what follows the message belongs to it, and records where it ended."""
         begin = message + 1
-        if not is_on_path(record.runs_leading_to(begin), message):
+        if not is_fact_on_path(record.runs_leading_to(begin), message):
             return []
         for rewind in record.rewinds:
             if begin < rewind <= seq:
@@ -49,7 +49,7 @@ class AlternativeAnswers:
         """Sets the ends of the answers on the branch that a rewind leaves."""
         way = record.runs_leading_to(rewind - 1) if begins else []
         for begin in begins:
-            if is_on_path(way, begin):
+            if is_fact_on_path(way, begin):
                 self._answer_ends[begin] = rewind - 1
 
     def find_answer_choice(self, message: int, record: FactTree, newest_seq: int) -> AnswerChoice:
@@ -57,7 +57,7 @@ class AlternativeAnswers:
         if len(begins) < 2:
             return AnswerChoice()
         way = record.runs_leading_to(newest_seq)
-        shown = next((number for number, begin in enumerate(begins, 1) if is_on_path(way, begin)), 0)
+        shown = next((number for number, begin in enumerate(begins, 1) if is_fact_on_path(way, begin)), 0)
         if not shown:
             return AnswerChoice()
         return AnswerChoice(
@@ -65,5 +65,5 @@ class AlternativeAnswers:
         )
 
 
-def is_on_path(way: list[Run], seq: int) -> bool:
+def is_fact_on_path(way: list[Run], seq: int) -> bool:
     return any(first <= seq <= last for first, last in way)

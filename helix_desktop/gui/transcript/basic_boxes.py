@@ -21,8 +21,8 @@ from helix_desktop.gui.transcript.drawing_style import (
     DrawingStyle,
     TextMarks,
     build_format_range,
+    build_spacing_format,
     build_wrap_option,
-    spacing_format,
 )
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TextStyle
 from helix_desktop.gui.translation import tr
@@ -117,14 +117,14 @@ class LayoutBox:
 
     def word_range_at(self, offset: int) -> tuple[int, int]:
         first = last = min(offset, max(0, len(self.text) - 1))
-        while first > 0 and _belongs_to_word(self.text[first - 1]):
+        while first > 0 and _is_part_of_word(self.text[first - 1]):
             first -= 1
-        while last < len(self.text) and _belongs_to_word(self.text[last]):
+        while last < len(self.text) and _is_part_of_word(self.text[last]):
             last += 1
         return first, max(last, first)
 
 
-def _belongs_to_word(sign: str) -> bool:
+def _is_part_of_word(sign: str) -> bool:
     return sign.isalnum() or sign == "_"
 
 
@@ -228,7 +228,9 @@ class TextBox(LayoutBox):
 
     def _formats_widening_formula_placeholders(self) -> list[QTextLayout.FormatRange]:
         space = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
-        return [build_format_range(at, 1, spacing_format(formula.width - space)) for at, formula, _ in self._formulas]
+        return [
+            build_format_range(at, 1, build_spacing_format(formula.width - space)) for at, formula, _ in self._formulas
+        ]
 
     def _formula_rect(self, at: int, formula: FormulaPicture) -> QRectF:
         """Returns the rectangle of a formula, on the baseline of the text."""

@@ -163,7 +163,7 @@ def build_format_range(start: int, length: int, style: QTextCharFormat) -> QText
     return made
 
 
-def spacing_format(by: float) -> QTextCharFormat:
+def build_spacing_format(by: float) -> QTextCharFormat:
     """Returns a format that widens a character by this many pixels."""
     made = QTextCharFormat()
     made.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)

@@ -20,7 +20,7 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.answer_author import name_over_answer
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_on_path
+from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_fact_on_path
 from helix_desktop.gui.transcript.call_groups import CallGroups
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.status_lines import describe_changed_files, describe_fact_if_needed
@@ -221,7 +221,7 @@ class TranscriptItems:
         """Yields the items of replaced replies, unless a rewind leads back to a fact between the two."""
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
-            if other > self.newest_seq or is_on_path(way, other) or not is_on_path(way, seq):
+            if other > self.newest_seq or is_fact_on_path(way, other) or not is_fact_on_path(way, seq):
                 yield bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
 
     def item_of_fact(self, seq: int) -> int:

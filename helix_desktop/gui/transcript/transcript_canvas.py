@@ -178,7 +178,7 @@ class TranscriptCanvas(BoxSurface):
             self._describing.start()
             if not complete or not self._later.isActive():
                 self._later.start()
-        self.scrolling.move_bar(y or 0, self.column.total_height, height)
+        self.scrolling.set_scroll_position_and_range(y or 0, self.column.total_height, height)
         self._update_viewport(anew=anew)
 
     def _update_viewport(self, *, anew: bool) -> None:
@@ -237,7 +237,7 @@ class TranscriptCanvas(BoxSurface):
         if self.scrolling.is_following_end:
             return
         y, ready = self.column.lay_out_nearby(y, height, until)
-        self.scrolling.move_bar(y, self.column.total_height, height)
+        self.scrolling.set_scroll_position_and_range(y, self.column.total_height, height)
         if not ready:
             self._later.start()
 
@@ -329,7 +329,7 @@ class TranscriptCanvas(BoxSurface):
         current = self.finding.current_hit_in_item(index, len(found))
         return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
 
-    def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
+    def item_and_point_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
         y = int(point.y()) + self.verticalScrollBar().value()
         index = self.column.heights.item_covering(y)
         if index < 0:
@@ -365,7 +365,7 @@ class FollowingScroll(QObject):
             self.is_following_end = following
             self.following_changed.emit(following)
 
-    def move_bar(self, y: int, content_height: int, view_height: int) -> None:
+    def set_scroll_position_and_range(self, y: int, content_height: int, view_height: int) -> None:
         """Scrolls to a place in content whose height may have changed."""
         self.is_moving = True
         self._bar.setRange(0, max(0, content_height - view_height))

@@ -138,7 +138,7 @@ class TranscriptPane(QWidget):
             return
         done = finding.search_slice()
         if finding.current < 0 and finding.places:
-            index, _ = self.view.item_under(self.view.viewport().rect().topLeft())
+            index, _ = self.view.item_and_point_under(self.view.viewport().rect().topLeft())
             index = index if self._search_from < 0 else self._search_from
             if done or finding.places[-1] >= index:
                 self._show_hit(finding.first_hit_from(index))

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
-from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
@@ -122,7 +122,7 @@ class TranscriptView(TranscriptCanvas):
         return build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=False)
 
     def text_position_at(self, point: QPoint) -> TextPosition:
-        index, inner = self.item_under(point)
+        index, inner = self.item_and_point_under(point)
         if index < 0:
             return NO_POSITION
         return TextPosition(index, self.column.lay_out_fully(index).text_offset_at(inner))
@@ -152,7 +152,7 @@ class TranscriptView(TranscriptCanvas):
 
     def update_hover(self, point: QPoint) -> None:
         super().update_hover(point)
-        hot, index = self.hot_spot_at_point(point), self.item_under(point)[0]
+        hot, index = self.hot_spot_at_point(point), self.item_and_point_under(point)[0]
         if (index, hot) != (self._over, self._pointed):
             self._over, self._pointed = index, hot
             self.viewport().update()
@@ -170,12 +170,12 @@ class TranscriptView(TranscriptCanvas):
             place = self.hover_bar_rect(self._over, bar)
             if place.contains(point):
                 return bar.find_hot_spot(QPointF(point) - place.topLeft())
-        index, inner = self.item_under(point)
+        index, inner = self.item_and_point_under(point)
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.hot_spot_at(inner) if laid is not None else None
 
     def box_at_point(self, point: QPoint) -> LayoutBox | None:
-        index, inner = self.item_under(point)
+        index, inner = self.item_and_point_under(point)
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.boxes[laid.nearest_box_and_inner_place(inner)[0]] if laid is not None and laid.boxes else None
 
@@ -279,10 +279,10 @@ class TranscriptView(TranscriptCanvas):
             (tr("Open"), partial(self.intent_requested.emit, chat_actions.OpenLink(address))),
             (tr("Copy link"), partial(QGuiApplication.clipboard().setText, address)),
         ]
-        ask_which_way(self, tr("Open a link"), text, "", ways)
+        ask_to_choose_one(self, tr("Open a link"), text, "", ways)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        index, _ = self.item_under(self.viewport().mapFromGlobal(event.globalPos()))
+        index, _ = self.item_and_point_under(self.viewport().mapFromGlobal(event.globalPos()))
         menu = build_popup_menu(self)
         chosen = not self.selection.is_empty_selection
         menu.addAction(tr("Copy"), self.copy_selected_text).setEnabled(chosen)

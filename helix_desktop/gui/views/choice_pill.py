@@ -34,13 +34,13 @@ class ChoicePill(QPushButton):
         self.setAccessibleName(f"{self._hint}: {words}")
         self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
 
-    def unshorten_and_measure(self) -> int:
+    def show_full_text_and_measure_width(self) -> int:
         self._set_pill_text(self._words)
         return self.sizeHint().width()
 
     def fit_pill_text(self, width: int) -> None:
         """Shortens the text in the middle to fit, since names differ at both ends."""
-        if (missing := self.unshorten_and_measure() - width) > 0:
+        if (missing := self.show_full_text_and_measure_width() - width) > 0:
             metrics = self.fontMetrics()
             room = metrics.horizontalAdvance(self._words) - missing
             self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))

@@ -44,7 +44,7 @@ class DifferenceLines:
             return (self.width // 2 if right else 0) + gutter + sign
         return 2 * gutter + sign
 
-    def count_row_lines(self, number: int, row: DifferenceRow) -> int:
+    def count_wrapped_lines_of_row(self, number: int, row: DifferenceRow) -> int:
         sides = [(row.left, False)] if self.has_two_columns and row.left is not None else []
         sides += [(row.right, True)] if row.right is not None else []
         return max(self.lay_out_line(number, line, right=right).lineCount() for line, right in sides)
@@ -78,7 +78,7 @@ class DifferenceLines:
             self._laid.popitem(last=False)
         return laid
 
-    def colour_slice(self, visible: range) -> Iterator[int]:
+    def colour_visible_lines_briefly(self, visible: range) -> Iterator[int]:
         """Colours visible lines for a moment, and yields their rows. Invisible lines are dropped."""
         until = time.perf_counter() + COLOURING
         while self.plain:
@@ -136,9 +136,9 @@ class DifferenceRowHeights:
             self._heights[number] = px(HEAD) + (px(GAP) if number else 0)
         self._measured: set[int] = set()
         self.commented_row = -1
-        self.move_room_for_comment(commented_row)
+        self.reserve_room_for_comment_below(commented_row)
 
-    def move_room_for_comment(self, row: int) -> None:
+    def reserve_room_for_comment_below(self, row: int) -> None:
         """Reserves room for the comment box below a row only; -1: below none."""
         for at, more in ((self.commented_row, -1), (row, 1)):
             if at >= 0:
@@ -153,7 +153,7 @@ class DifferenceRowHeights:
         self._measured.update(wrapped)
         before = [self._heights[number] for number in wrapped]
         for number in wrapped:
-            lines = self._lines.count_row_lines(number, self._sheet.rows[number])
+            lines = self._lines.count_wrapped_lines_of_row(number, self._sheet.rows[number])
             room = self._lines.ink.scaled_pixels(BOX) if number == self.commented_row else 0
             self._heights[number] = self._lines.ink.code_line_height * lines + room
         if before == [self._heights[number] for number in wrapped]:

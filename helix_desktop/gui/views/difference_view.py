@@ -93,12 +93,14 @@ class DifferenceView(TextSurface):
     def show_columns(self, *, two: bool) -> None:
         """Shows one or two columns. A comment that is being written stays at its line."""
         line = self._comment.line if self._heights.commented_row >= 0 else None
-        self._heights.move_room_for_comment(-1)
+        self._heights.reserve_room_for_comment_below(-1)
         self.has_two_columns = two
         self._build_difference_rows()
         if line is not None:
             rows = enumerate(self._sheet.rows)
-            self._heights.move_room_for_comment(next(number for number, row in rows if line in (row.left, row.right)))
+            self._heights.reserve_room_for_comment_below(
+                next(number for number, row in rows if line in (row.left, row.right))
+            )
             self._update_scroll_range_and_buttons()
 
     @property
@@ -234,7 +236,7 @@ class DifferenceView(TextSurface):
 
     def _colour_visible_lines(self) -> None:
         tops, offset = self._heights.tops, self.verticalScrollBar().value()
-        for number in self._lines.colour_slice(self._visible_rows()):
+        for number in self._lines.colour_visible_lines_briefly(self._visible_rows()):
             high = tops[number + 1] - tops[number]
             self.viewport().update(0, int(tops[number] - offset), self.viewport().width(), ceil(high) + 1)
         if self._lines.plain:
@@ -286,7 +288,7 @@ class DifferenceView(TextSurface):
         if line is None:
             return
         self._comment.open_comment(line)
-        self._heights.move_room_for_comment(number)
+        self._heights.reserve_room_for_comment_below(number)
         self._update_scroll_range_and_buttons()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -298,7 +300,7 @@ class DifferenceView(TextSurface):
     def _close_comment(self) -> None:
         self._comment.hide()
         if self._heights.commented_row >= 0:
-            self._heights.move_room_for_comment(-1)
+            self._heights.reserve_room_for_comment_below(-1)
             self._update_scroll_range_and_buttons()
             self.setFocus()
 

@@ -10,8 +10,8 @@ from helix_desktop.gui.cache.content_shapes import (
     ContentShape,
     HexDumpLines,
     is_probably_text,
+    list_possible_content_shapes,
     parse_json_container,
-    possible_shapes,
     split_page_lines,
 )
 
@@ -32,7 +32,7 @@ T, J, P, H = ContentShape.TEXT, ContentShape.JSON, ContentShape.IMAGE, ContentSh
     ],
 )
 def test_how_an_entry_can_be_shown(media: str, source: str, content: bytes, shapes: tuple[ContentShape, ...]) -> None:
-    assert possible_shapes(media, source, content, len(content)) == shapes
+    assert list_possible_content_shapes(media, source, content, len(content)) == shapes
 
 
 def test_a_few_bad_bytes_do_not_make_a_text_binary() -> None:
@@ -45,7 +45,7 @@ def test_hex_shows_every_byte(content: bytes) -> None:
     lines = HexDumpLines(content, 4096)
     shown = "".join(lines[i][:48].replace(" ", "") for i in range(len(lines)))
     assert bytes.fromhex(shown) == content
-    assert not content or lines.hex_offset_label(0) == "00001000"
+    assert not content or lines.format_offset_of_hex_row(0) == "00001000"
 
 
 def test_pages_of_a_text_lose_only_the_sign_that_was_cut() -> None:

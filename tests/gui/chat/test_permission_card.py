@@ -42,7 +42,7 @@ COMMAND = PermissionQuestion(
 @pytest.fixture
 def approvals(theme: Theme) -> PermissionQuestionPanel:
     made = PermissionQuestionPanel(theme)
-    made.show_keys({"allow-once": "Alt+Y"})
+    made.show_shortcuts_on_answers({"allow-once": "Alt+Y"})
     made.resize(900, 300)
     made.show_oldest_question({1: COMMAND})
     return made

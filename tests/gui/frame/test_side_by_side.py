@@ -379,7 +379,7 @@ def test_a_message_that_could_not_be_sent_comes_back_without_the_focus(
 ) -> None:
     left, right = sides
     left.composer.text.setFocus()
-    give_back = message_sending.message_returner(window, (Text("again"),))
+    give_back = message_sending.build_message_returner(window, (Text("again"),))
     write(right, "typing")
     give_back(None)
     assert left.composer.text.toPlainText() == "again"

@@ -29,7 +29,9 @@ LONG_FOLDER = "/home/somebody-with-a-long-name/projects/storage-engine/worktrees
 @pytest.fixture(params=["en", "de"])
 def language(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param != "en":
-        translation.set_translations(json.loads(translation.catalogue_file(request.param).read_text("utf-8")))
+        translation.set_translations(
+            json.loads(translation.translation_catalogue_path(request.param).read_text("utf-8"))
+        )
     yield request.param
     translation.set_translations({})
 

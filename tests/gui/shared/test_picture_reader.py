@@ -9,7 +9,7 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QImage, QImageWriter
 
 import helix_desktop
-from helix_desktop.gui.shared.picture_reader import picture_format, read_picture
+from helix_desktop.gui.shared.picture_reader import detect_picture_format, read_picture
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="64" height="64"><rect width="9" height="9"/></svg>'
 
@@ -28,7 +28,7 @@ def test_pictures_made_of_pixels_are_read(kind: bytes) -> None:
     image = read_picture(encoded(kind))
     assert image is not None
     assert (image.width(), image.height()) == (30, 20)
-    assert picture_format(encoded(kind)) == kind
+    assert detect_picture_format(encoded(kind)) == kind
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_titles_and_lines(written: Written) -> None:
         fold_sentences.describe_event_briefly(story.events[0], story.model_window)
         == "Layered preset · 128K context window"
     )
-    spoken.set_translations(json.loads(spoken.catalogue_file("zh_CN").read_text("utf-8")))
+    spoken.set_translations(json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8")))
     try:
         assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
     finally:
@@ -105,7 +105,7 @@ def test_sections_of_a_document() -> None:
 def test_sources_become_links() -> None:
     text = fold_sentences.link_hashes_and_messages(f"see [14] and [a](http://b) and {HASH}")
     assert text == f"see [14](helix-seq:14) and [a](http://b) and `{HASH[:4]}…{HASH[-4:]}`"
-    assert fold_sentences.find_named_entries(f"{HASH} {HASH} deadbeef") == [Digest.from_hex(HASH)]
+    assert fold_sentences.find_entries_named_in_document(f"{HASH} {HASH} deadbeef") == [Digest.from_hex(HASH)]
 
 
 def test_only_the_changed_sentence_differs(written: Written) -> None:

@@ -100,7 +100,7 @@ def test_a_mark_of_a_lane_says_what_happened_and_leads_there(theme: Theme, writt
     chart, story = chart_of(theme, written)
     steps: list[int] = []
     chart.step_chosen.connect(steps.append)
-    lane = chart._marks.place_of_lane(TimelineLane.YOU, chart.scale.area)
+    lane = chart._marks.left_edge_of_lane(TimelineLane.YOU, chart.scale.area)
     place = QPoint(round(chart.scale.x_of_point(story.marks[TimelineLane.YOU][0][-1])), round(lane.center().y()))
     QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=place)
     assert steps == [said]
@@ -116,7 +116,7 @@ def test_a_short_conversation_says_each_minute_once(theme: Theme) -> None:
     chart = TimelineChart(theme)
     chart.resize(640, 390)
     chart.plot_timeline(story, ())
-    said = [words.split()[-1] for _, words in chart._dates_in_sight(chart.fontMetrics(), chart.scale)]
+    said = [words.split()[-1] for _, words in chart._visible_dates_with_positions(chart.fontMetrics(), chart.scale)]
     assert len(said) == 2
     assert said == sorted(set(said))
 

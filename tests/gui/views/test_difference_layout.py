@@ -22,7 +22,7 @@ def heights(theme: Theme) -> DifferenceRowHeights:
 def test_a_wrapped_row_is_measured_once_and_the_rows_below_move(heights: DifferenceRowHeights) -> None:
     below = heights.tops[2:]
     heights.measure_wrapped_rows(range(4))
-    lines = heights._lines.count_row_lines(2, heights._sheet.rows[2])
+    lines = heights._lines.count_wrapped_lines_of_row(2, heights._sheet.rows[2])
     high = lines * heights._lines.ink.code_line_height
     assert heights.tops[3] - heights.tops[2] == pytest.approx(high)
     assert heights.tops[2:] == pytest.approx(
@@ -33,10 +33,10 @@ def test_a_wrapped_row_is_measured_once_and_the_rows_below_move(heights: Differe
 
 def test_a_comment_makes_room_below_its_row_alone(heights: DifferenceRowHeights) -> None:
     before, room = list(heights.tops), heights._lines.ink.scaled_pixels(BOX)
-    heights.move_room_for_comment(1)
-    heights.move_room_for_comment(3)
+    heights.reserve_room_for_comment_below(1)
+    heights.reserve_room_for_comment_below(3)
     assert heights.tops == pytest.approx([*before[:4], before[4] + room])
-    heights.move_room_for_comment(-1)
+    heights.reserve_room_for_comment_below(-1)
     assert heights.tops == pytest.approx(before)
 
 
@@ -53,7 +53,7 @@ def test_only_lines_in_sight_are_coloured(heights: DifferenceRowHeights) -> None
     assert set(lines.plain) == {(1, True), (3, True)}
     coloured: list[int] = []
     while lines.plain:
-        coloured += lines.colour_slice(range(2))
+        coloured += lines.colour_visible_lines_briefly(range(2))
     assert coloured == [1]
     line = rows[3].right
     assert line is not None
