@@ -45,6 +45,12 @@ NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
 MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
 _NOT_TOUCHED = "Your own folder was not changed."
+_KINDS = {
+    PathKind.FOLDER: "folder",
+    PathKind.LINK: "link to {}",
+    PathKind.TWIN: "another name of {}",
+    PathKind.OTHER: "left out",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +217,30 @@ class RepositoryCopies:
     async def _apply_agent_copy(
         self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
     ) -> built_in_tool.ToolOutput:
-        """The question shows the files, in every mode: rules for a single path could not be asked for all of them."""
+        """The question shows the steps, in every mode: rules for a single path could not be asked for all of them.
+        Exactly these steps are taken, or none.
+        """
         copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = self._bench.conversation_row(copy.id) if copy is not None else None
         session = self._bench.sessions.find_open_session(use.context.conversation)
         if copy is None or row is None or session is None or row.parent != session.id:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
-        names = "\n".join(map(printable_path, (await self.read_copy_status(copy)).changed))
-        title = "Apply a sub-agent's changes"
-        why = "it changes all the listed files at once"
-        await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
-        self._check_nobody_works_in(copy)
-        return built_in_tool.ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
+        checkpoints, steps = await self._plan_changes(copy)
+        if steps:
+            shown = "\n".join(_describe_step(checkpoints.roots, step) for step in steps)
+            title = "Apply a sub-agent's changes"
+            why = "it changes all the listed files at once"
+            await use.permit(
+                ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
+            )
+            if (await self._plan_changes(copy))[1] != steps:
+                raise ActionRefused(
+                    "The copy or your own files were changed while the question was shown.",
+                    remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
+                )
+        return built_in_tool.ToolOutput(
+            " ".join(await self._restore_planned_steps(checkpoints, steps, session)), source=row.title
+        )
 
     async def read_status_of_copies(self) -> dict[str, CopyStatus]:
         """Of each copy by its name, with what others have changed as well."""
@@ -282,7 +300,7 @@ class RepositoryCopies:
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
         if way == "apply":
-            return await self._apply_changes(copy, None)
+            return await self._restore_planned_steps(*await self._plan_changes(copy), None)
         if way == "discard":
             return await self._discard_copy(copy)
         return await asyncio.to_thread(_merge_branches, copy, message, rebase=way == "rebase")
@@ -298,8 +316,9 @@ class RepositoryCopies:
                 "A command is still running in this copy.", remedy="Stop the command first, or wait until it has ended."
             )
 
-    async def _apply_changes(self, copy: FolderCopy, session: Session | None) -> tuple[str, ...]:
-        """`session`: whose conversation can undo it; a new one where there is none."""
+    async def _plan_changes(self, copy: FolderCopy) -> tuple[Checkpoints, list[RestoreStep]]:
+        """What would be written to the folders that the copy was made of. It refuses conflicts."""
+        self._check_nobody_works_in(copy)
         changes = await self._find_changes(copy)
         kit = await self.get_or_open_tools(copy.parent)
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
@@ -317,6 +336,12 @@ class RepositoryCopies:
                 f"These files were changed both in your folder and in the copy: {', '.join(conflicts[: copying.MOST_NAMED])}.",
                 remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in your folder and in the copy.",
             )
+        return checkpoints, steps
+
+    async def _restore_planned_steps(
+        self, checkpoints: Checkpoints, steps: Sequence[RestoreStep], session: Session | None
+    ) -> tuple[str, ...]:
+        """`session`: whose conversation can undo it; a new one where there is none."""
         if not steps:
             return ("There are no changes to bring back.",)
         done = await change_restoring.restore_paths(checkpoints, steps)
@@ -563,6 +588,19 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
         elif change.before is None or change.before.kind is not PathKind.FOLDER:
             conflicts.append(printable_path(checkpoints.displayed_path(change.path)))
     return steps, conflicts
+
+
+def _describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
+    """A line with the full path, and what becomes of it where that is more than other content."""
+    number, _, inside = step.path.partition("/")
+    now, target = step.now, step.target
+    words = ["new"] if now is None else ["deleted"] if target is None else []
+    if target is not None and target.kind is not PathKind.FILE:
+        words.append(_KINDS[target.kind].format(os.fsdecode(target.content)))
+    elif target is not None and (target.mode ^ (now.mode if now is not None else 0)) & 0o100:
+        words.append("executable" if target.mode & 0o100 else "no longer executable")
+    line = f"{roots[int(number)]}/{inside}" + (f" ({', '.join(words)})" if words else "")
+    return printable_path(line).replace("\n", "\\n")
 
 
 def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True) -> bool:

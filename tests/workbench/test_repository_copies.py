@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from helix_desktop.acp_agent.conversation_updates import ClientAbilities, Conver
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -689,3 +691,84 @@ async def test_changes_that_checkpoints_leave_out_are_not_lost_in_silence(desks:
     (copy.folder / "0" / "node_modules" / "kept").write_text("theirs\n")
     with pytest.raises(ActionRefused, match="Checkpoints leave out"):
         await bench.copies.bring_back(copy, "apply")
+
+
+async def sub_agent_in_copy(bench: Workbench) -> tuple[Session, FolderCopy]:
+    """A conversation that may do everything, and the copy in which its sub-agent works."""
+    await bench.choose_permission_mode("allow all")
+    parent = await bench.start_conversation()
+    wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
+    child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
+    copy = bench.copies.find_copy(child.id)
+    assert copy is not None
+    return parent, copy
+
+
+async def apply_after(
+    parent: Session, copy: FolderCopy, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[bool, list[str]]:
+    """Whether the changes were applied, and the lines of the question. `meanwhile` runs while it is shown."""
+    shown = list[str]()
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        shown.extend(question.preview.splitlines())
+        meanwhile()
+        return PermissionAnswer(allowed=True)
+
+    call = ToolCall("1", "apply_agent_changes", json.dumps({"agent": copy.id}))
+    done = await parent._services.tools.run_tool_call(call, CallContext(parent.id, ask, lambda _: None))
+    return done.ok, shown
+
+
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+async def test_the_question_shows_what_is_applied_whatever_git_was_told_to_overlook(
+    desks: Desks, project: Path, mark: str
+) -> None:
+    parent, copy = await sub_agent_in_copy(await bench_on(desks, project))
+    work = copy.folder / "0"
+    git(work, "update-index", mark, "b")
+    (work / "b").write_text("hidden from git\n")
+    (work / "a").unlink()
+    (work / "new\nline").mkdir()
+    (work / "new\nline" / "run").write_text("x\n")
+    (work / "new\nline" / "run").chmod(0o755)
+    (work / "away").symlink_to("/etc/passwd")
+    done, shown = await apply_after(parent, copy)
+    assert (done, shown) == (
+        True,
+        [
+            f"{project}/a (deleted)",
+            f"{project}/away (new, link to /etc/passwd)",
+            f"{project}/b",
+            f"{project}/new\\nline (new, folder)",
+            f"{project}/new\\nline/run (new, executable)",
+        ],
+    )
+    assert (project / "b").read_text() == "hidden from git\n"
+    assert await apply_after(parent, copy) == (True, [])
+
+
+@pytest.mark.parametrize("place", ["copy", "folder"])
+async def test_what_was_changed_while_the_question_was_shown_is_not_applied(
+    desks: Desks, project: Path, place: str
+) -> None:
+    parent, copy = await sub_agent_in_copy(await bench_on(desks, project))
+    work = copy.folder / "0"
+    (work / "a").write_text("theirs\n")
+    changed = work / "b" if place == "copy" else project / "a"
+    done, shown = await apply_after(parent, copy, lambda: changed.write_text("meanwhile\n"))
+    assert (done, shown) == (False, [f"{project}/a"])
+    assert (project / "a").read_text() == ("one\n" if place == "copy" else "meanwhile\n")
+    assert (project / "b").read_text() == "b\n"
+
+
+async def test_nothing_is_asked_while_a_command_still_runs_in_the_copy(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    parent, copy = await sub_agent_in_copy(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    box, context = bench.copies.tools_of_copy(copy.id).build_toolbox(), CallContext(copy.id, _yes, lambda _: None)
+    given = json.dumps({"command": "sleep 600", "background": True})
+    await box.run_tool_call(ToolCall("1", "run_command", given), context)
+    assert await apply_after(parent, copy) == (False, [])
+    await box.run_tool_call(ToolCall("2", "stop_command", '{"name": "bg1"}'), context)
+    assert await apply_after(parent, copy) == (True, [f"{project}/a"])
