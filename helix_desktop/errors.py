@@ -92,7 +92,7 @@ class ModelFailed(HelixError):
 
 
 class ContextTooLong(ModelFailed):
-    """The request does not fit the model's window. `window`: its size in tokens where the provider named it, else 0."""
+    """The request does not fit the model's window. `window`: its size in tokens if known, or else 0."""
 
     def __init__(self, what: str, *, remedy: str = "", window: int = 0) -> None:
         super().__init__(what, remedy=remedy)
@@ -112,7 +112,7 @@ class UnknownModel(ModelFailed):
 
 
 class ModelOverloaded(ModelFailed):
-    """Worth another try after `retry_after` seconds."""
+    """The request is worth another try after `retry_after` seconds."""
 
     def __init__(self, what: str, *, remedy: str = "", retry_after: float | None = None) -> None:
         super().__init__(what, remedy=remedy)
@@ -120,7 +120,7 @@ class ModelOverloaded(ModelFailed):
 
 
 class ProviderUnreachable(ModelFailed):
-    """Connection refused, lost, silent or cut."""
+    """The connection was refused, lost, silent or cut."""
 
 
 class NoUsableKeyring(HelixError):
@@ -140,5 +140,5 @@ class StoppedByUser(HelixError):
 
 
 def format_things(number: int, one: str, many: str) -> str:
-    """For a sentence: "1 entry", "2,000 entries"."""
+    """Formats a number of things for a sentence: "1 entry", "2,000 entries"."""
     return f"{number:,} {one if number == 1 else many}"

@@ -1,7 +1,7 @@
-"""The standard library's `dataclass`, at a tenth of what it costs to declare one.
+"""The standard library's `dataclass`, at a tenth of its cost for each declaration.
 
-The library writes source for six methods of each class and compiles it while the module is imported. Nearly 200 classes are declared
-before the window is furnished: a third of its start. Here a method is compiled by its first call. What a class can do is the same, and type checkers see the library's own.
+The library compiles six methods of each class during the import, which for nearly 200 classes took a
+third of the start. Here each method is compiled when it is first called.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ else:
 def _declare_dataclass(
     cls: type, *, eq: bool = True, frozen: bool = False, order: bool = False, **options: bool
 ) -> type:
-    """The library reads the fields and makes the slots; the methods are those the class does not have itself."""
+    """Declares a dataclass. Methods that the class lacks are compiled by their first call."""
     if order:
         return dataclasses.dataclass(eq=eq, frozen=frozen, order=True, **options)(cls)
     own = {name for name, value in vars(cls).items() if value is not None}

@@ -1,8 +1,8 @@
-"""Limits how much freed memory glibc keeps instead of giving it back to the system.
+"""Limits how much freed memory glibc keeps instead of returning it to the system.
 
-As it comes, glibc gives every thread a heap of its own, puts buffers of megabytes between small things there, and gives back
-only what is free at a heap's end. Outputs of commands, tables of the stores and texts of requests
-leave holes in it: over a day's work the program would grow by a tenth every hour.
+By default, glibc gives every thread its own heap, mixes large buffers with small objects, and
+returns only what is free at a heap's end. Outputs of commands, tables of the stores and texts of
+requests leave holes in the heaps, so that the program would grow by a tenth every hour.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import contextlib
 import ctypes
 import sys
 
-EVERY = 60.0  # In seconds. Freed memory is returned to the system this often.
-LARGE = 128 << 10  # In bytes. Larger buffers are returned to the system as soon as they are freed.
+EVERY = 60.0  # Freed memory is returned to the system after this many seconds.
+LARGE = 128 << 10  # Larger buffers, in bytes, are returned to the system as soon as they are freed.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
 
 
@@ -24,7 +24,7 @@ def share_one_heap_between_threads(large_bytes: int = LARGE, kept_bytes: int = L
 
 
 async def return_free_memory_every_minute() -> None:
-    """Gives free pages back to the system once a minute, in a thread."""
+    """Returns free pages to the system once a minute, in a thread."""
     while True:
         await asyncio.sleep(EVERY)
         await asyncio.to_thread(return_free_pages)

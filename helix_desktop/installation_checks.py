@@ -1,8 +1,8 @@
 """Finds what is wrong with this installation, and what to do about it.
 
-Each check is a small function that yields findings; one that fails in a way nobody thought of is a
-finding too. The diagnostics file holds the findings, versions, settings and the end of the log,
-blotted: nothing of what was said or stored, so that a user can read it in a minute and then send it.
+Each check is a small function that yields findings. An unexpected error becomes a finding, too. The
+diagnostics file contains findings, versions, settings and the end of the log, without secrets and
+without anything that was said or stored.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _GOOD, _NOTE, _BAD = DoctorFindingState
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """What was looked at, how it is, and what to do about it."""
+    """The result of a check: what was checked, its state, and what to do about it."""
 
     what: str
     state: DoctorFindingState
@@ -64,7 +64,7 @@ class DoctorFinding:
 
 
 async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> tuple[DoctorFinding, ...]:
-    """Every check, in the order a person would ask."""
+    """Runs every check, in the order in which a person would ask."""
     checks: tuple[Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]], ...] = (
         _check_python, _check_libraries, _check_qt_plugin, _check_screen, _check_sqlite, _check_leveldb, _check_token_vocabularies, lambda: _check_keyring(secrets),
         lambda: _check_disk_space(where), lambda: _check_settings_file(where), lambda: _check_providers_file(where),
@@ -121,7 +121,7 @@ def installed_library_versions() -> dict[str, str]:
 
 
 def _check_qt_plugin() -> Iterator[DoctorFinding]:
-    """Load Qt's X11 plugin as the system's linker would, without Qt itself: what is missing names itself."""
+    """Loads Qt's X11 plugin without Qt itself, so that the linker names any missing library."""
     package = importlib.util.find_spec("PySide6")
     if sys.platform != "linux" or package is None or package.origin is None:
         return
@@ -255,7 +255,7 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
 def build_diagnostics_text(
     findings: Sequence[DoctorFinding], where: ProgramFolders, redaction: logs.LogRedaction
 ) -> str:
-    """The text of the file: JSON, indented for reading, with the home folder shortened and secrets blotted out."""
+    """Returns the text of the file: JSON with the home folder shortened and secrets removed."""
     content: dict[str, Any] = {
         "read this before you send it": "This report describes the installation. It contains nothing that you or an agent wrote or stored.",
         "program": __version__,
@@ -282,7 +282,7 @@ def _read_log_lines(file: Path) -> list[Any]:
 
 
 def run_checks_with_diagnostics(where: ProgramFolders) -> tuple[tuple[DoctorFinding, ...], str]:
-    """The findings, and the diagnostics file's text, for a caller without a loop."""
+    """Runs the checks and returns them with the diagnostics file's text, for a caller without an event loop."""
     redaction = logs.LogRedaction()
     consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
     secrets = SecretStorage(where.key_file, consent=lambda: consent, seen=redaction.add_secret_to_redact, limit=3.0)

@@ -1,7 +1,8 @@
-"""Reads and writes JSON values whose shape nobody has promised: what a provider, an agent or a file of another program says.
+"""Reads and writes JSON values of unknown shape: from a provider, an agent or another program's
+file.
 
-It must not know any protocol. Nothing here raises for a value of another shape, unless its sentence says so. What is written
-is `Json`; of what is read, the parts of a list or an object may be anything, and are asked for with these functions again.
+It must not know any protocol. Nothing here raises an error for a value of another shape, unless its
+docstring says so.
 """
 
 import json
@@ -13,7 +14,7 @@ Object = dict[str, Json]
 
 
 def format_json_value(value: object) -> str:
-    """A value as compact text, in the order it came."""
+    """Formats a value as compact text. Fields keep their order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -23,7 +24,7 @@ def dump_json(value: Json) -> bytes:
 
 
 def dump_json_body(body: Object) -> bytes:
-    """The same bytes, made item by item: a long conversation in one call would hold the interpreter for a while."""
+    """Like `dump_json`, but item by item, so that a long conversation does not hold the interpreter."""
     return (
         b"{" + b",".join(b"%b:%b" % (dump_json(name), _dump_json_items(value)) for name, value in body.items()) + b"}"
     )
@@ -38,7 +39,7 @@ def _refuse_json_constant(name: str) -> Json:
 
 
 def parse_json(text: str | bytes) -> Json:
-    """ValueError for what is not JSON, also NaN and nesting deeper than Python can follow."""
+    """Parses JSON. ValueError for anything else, also for NaN and for nesting that is too deep for Python."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_json_constant)
     except RecursionError:
@@ -47,7 +48,7 @@ def parse_json(text: str | bytes) -> Json:
 
 
 def parse_json_or_none(text: str | bytes) -> object:
-    """None for what is not JSON, or is nested deeper than Python can follow: whoever asks needs no reason."""
+    """Parses JSON. Returns None for anything else, for callers that do not need the reason."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -55,7 +56,7 @@ def parse_json_or_none(text: str | bytes) -> object:
 
 
 def require_object(value: Json) -> Object:
-    """The value, which is a ValueError where it is no object: the text is wrong, not the caller."""
+    """Returns the value if it is an object. Raises ValueError otherwise, because the text is wrong, not the caller."""
     if not isinstance(value, dict):
         raise ValueError("an event is an object")  # noqa: TRY004
     return value
@@ -70,7 +71,7 @@ def parse_object(text: str | bytes) -> Object | None:
 
 
 def value_at(value: object, *path: str | int) -> Json:
-    """The value under a path of keys and positions, or None where any of it is missing or of another shape."""
+    """Returns the value under a path of keys and positions, or None if any part of the path does not exist."""
     found: Any = value
     for step in path:
         if isinstance(found, dict):
@@ -83,7 +84,7 @@ def value_at(value: object, *path: str | int) -> Json:
 
 
 def text_at(value: object, name: str | int, *rest: str | int) -> str:
-    """The text under a path; empty where it is none. A field of an object is found without a loop: it is asked for most."""
+    """Returns the text under a path, or an empty text. A single field, the usual case, needs no loop."""
     found = value.get(name) if isinstance(value, dict) else value_at(value, name)
     if rest:
         found = value_at(found, *rest)
@@ -91,12 +92,12 @@ def text_at(value: object, name: str | int, *rest: str | int) -> str:
 
 
 def first_text(value: object, *names: str) -> str:
-    """The first of these fields that has a text; empty where none has."""
+    """Returns the first non-empty text among these fields, or an empty text."""
     return next((text for name in names if (text := text_at(value, name))), "")
 
 
 def checked_text_at(value: object, *path: str | int) -> str:
-    """What the model says, or nothing; a ValueError where something else stands in its place: it must not be lost in silence."""
+    """Returns the model's text, or an empty one. Another value raises ValueError, so that it is not lost."""
     found = value_at(value, *path)
     if found is not None and not isinstance(found, str):
         raise ValueError(f"{'.'.join(map(str, path))} is no text")
@@ -104,7 +105,7 @@ def checked_text_at(value: object, *path: str | int) -> str:
 
 
 def number_at(value: object, *path: str | int) -> int:
-    """A count; 0 where it is none. One too large for any machine becomes the largest that another one accepts."""
+    """Returns a count, or 0 for anything else. A very large one is reduced to a maximum that every machine accepts."""
     found = value_at(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found or found < 0:  # noqa: PLR0124 (NaN)
         return 0

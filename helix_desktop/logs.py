@@ -1,7 +1,7 @@
-"""The log: one JSON object a line, in files that rotate and that only the user can read.
+"""The log: one JSON object on each line, in rotating files that only the user can read.
 
-It says what happened and never what was said: no contents, no keys. As a second lock, every secret the
-program has handled, and whatever looks like one, is blotted out of each line before it is written.
+It says what happened and never what was said. As a second safeguard, every known secret, and
+whatever looks like one, is removed from each line before it is written.
 """
 
 import json
@@ -33,7 +33,7 @@ LOOKS_SECRET = re.compile(
 
 
 class LogRedaction:
-    """Blots out known secrets and whatever looks like one."""
+    """Removes known secrets and whatever looks like one."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -70,7 +70,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 def _describe_trace(error: BaseException) -> dict[str, Any]:
-    """The error's type and stack. Its message may quote a user's text, so only the operating system's words are kept."""
+    """Returns the error's type and stack. Its message may quote the user, so it is left out."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "error": type(error).__qualname__,
@@ -80,7 +80,7 @@ def _describe_trace(error: BaseException) -> dict[str, Any]:
 
 
 class PrivateLogHandler(RotatingFileHandler):
-    """Readable by the user alone."""
+    """A log file that only the user can read."""
 
     def _open(self) -> Any:
         return os.fdopen(
@@ -94,9 +94,8 @@ class PrivateLogHandler(RotatingFileHandler):
 def start_logging(
     folder: Path, redaction: LogRedaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
 ) -> Callable[[], None]:
-    """Write the log to `folder`/`file`.log from now on; two programs at once need two files. A folder that cannot be written is no reason not to start.
-
-    Call what is returned to stop.
+    """Writes the log to `folder`/`file`.log, which no other process may use, if the folder can be
+    written. Call the returned function to stop.
     """
     root = logging.getLogger()
     try:

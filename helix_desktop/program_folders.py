@@ -1,6 +1,6 @@
-"""Where the program keeps things: the platform's own directories, or one folder for everything.
+"""Where the program stores things: the platform's directories, or one folder for everything.
 
-`HELIX_HOME` or `--home` moves all of it; that folder can be put on a stick, or thrown away, as a whole.
+`HELIX_HOME` or `--home` sets the one folder, which can be copied or deleted as a whole.
 """
 
 import os
@@ -18,7 +18,7 @@ SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, fi
 
 @dataclass(frozen=True, slots=True)
 class ProgramFolders:
-    """`data` holds the workspaces, `run` is private to the user and holds the socket of the running program."""
+    """`data` contains the workspaces. `run`, which is private, has the socket of the running program."""
 
     data: Path
     config: Path
@@ -35,17 +35,17 @@ class ProgramFolders:
 
     @property
     def key_file(self) -> Path:
-        """Keys of a user who consented to a file, on a system without a keyring."""
+        """The file for keys, on a system without a keyring, if the user agreed."""
         return self.config / "keys.json"
 
     @property
     def window_state_path(self) -> Path:
-        """What the window remembers: layouts, drafts, what was typed before."""
+        """The file with the window's layouts, drafts and input history."""
         return self.config / "window.json"
 
     @property
     def tour_folder(self) -> Path:
-        """The folder the tour works in: the only one of the program's own that tools may enter, in that workspace alone."""
+        """The tour's folder: the only one of the program's own that tools may enter, in its workspace."""
         return self.data / "tour"
 
     @property
@@ -54,7 +54,7 @@ class ProgramFolders:
 
 
 def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> ProgramFolders:
-    """`home` beats `HELIX_HOME` beats the platform's directories. Nothing is created."""
+    """Returns the folders. `home` takes precedence over `HELIX_HOME`, and that over the platform's. Creates nothing."""
     chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
     if chosen is None:
         import platformdirs  # Imported late, so that the window appears sooner.

@@ -1,10 +1,11 @@
-"""The settings of the program (those of a workspace are its own), each declared once.
+"""The settings of the program, each declared once. Workspaces have their own settings.
 
-A declaration carries everything there is to know: the key in the file, the section and title of the settings page, a
-sentence, the default, and what is allowed. The page, the file's checks and its messages are all made from it.
+A declaration holds everything about a setting. The page and the file's checks and messages are built
+from it.
 
-`settings.toml` is for hands as well: comments, order and keys we do not know survive a change made in the window. A
-mistake names its line, the key and what was expected; that one setting has its default until it is mended.
+`settings.toml` can be edited by hand: comments, order and unknown keys are kept. A message about a
+mistake names its line, the key and what was expected; until it is fixed, that setting has its
+default.
 """
 
 import difflib
@@ -27,7 +28,7 @@ Value = bool | int | str | tuple[str, ...] | dict[str, str]
 
 @dataclass(frozen=True)
 class ProgramSetting(Generic[T]):
-    """One setting. `key` is "table.name" in the file; `choices`, or `least` and `most`, limit its value."""
+    """`key` is "table.name" in the file. `choices`, or `least` and `most`, limit the value."""
 
     key: str
     section: str
@@ -43,7 +44,7 @@ class ProgramSetting(Generic[T]):
     font: str = ""  # "text" or "code" if the setting chooses such a font. The empty value means the default font.
 
     def check_value(self, value: object) -> T:
-        """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""
+        """Returns the value if it is allowed. Otherwise raises ConfigFileMistake, which says what was expected."""
         if isinstance(value, list) and isinstance(self.default, tuple):
             value = tuple(value)
         if type(value) is not type(self.default) or not self._is_allowed(cast(Value, value)):
@@ -167,7 +168,7 @@ ALL: tuple[ProgramSetting[Any], ...] = (
 
 
 class ProgramSettings:
-    """The settings as they stand. `file_mistakes`: what is wrong in the file, in sentences for the user."""
+    """The current settings. `file_mistakes`: sentences for the user on what is wrong in the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -184,14 +185,15 @@ class ProgramSettings:
         return cast(T, self._values.get(setting.key, setting.default))
 
     def subscribe_to_changes(self, listener: Callable[[ProgramSetting[Any]], None]) -> Callable[[], None]:
-        """`listener(setting)` after each change. Call what is returned to end it."""
+        """Calls `listener(setting)` after each change. Call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def change_setting(self, setting: ProgramSetting[T], value: T) -> None:
-        """Check, write to the file, then tell the listeners. The default takes the key out of the file.
+        """Checks a value, writes it to the file and notifies listeners. The default removes the key.
 
-        ConfigFileMistake for a value that is not allowed, or where the file itself cannot be read (it is left alone).
+        ConfigFileMistake if the value is not allowed or the file cannot be read. The file then stays
+        unchanged.
         """
         import tomlkit
 
@@ -244,7 +246,7 @@ def _read_file_text(path: Path) -> str:
 
 
 def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
-    """Read by the standard library: what writes it as the user arranged it takes long to import."""
+    """Parses the file with the standard library, because the library that writes it takes long to import."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

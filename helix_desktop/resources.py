@@ -1,4 +1,4 @@
-"""Where the files that ship with the program are: `resources/` beside the package, or inside an installed one."""
+"""Finds the files that ship with the program: `resources/` beside the package, or inside an installed one."""
 
 import sys
 from pathlib import Path

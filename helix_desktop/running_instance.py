@@ -1,14 +1,16 @@
-"""Lets a second start, or the command line, run a command in the process that has the workspace or the window open.
+"""Lets a second start, or the command line, run a command in the process that has the workspace or
+the window open.
 
-The owner listens on a socket in a private directory; whoever connects must be the same user. A request is a command
-line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
-command reads it, what the command writes goes to the caller's output. So every command works beside
-an open window, with binary data of any size, and is written once.
+The owner listens on a socket in a private folder, and the caller must be the same user. A request is
+a command line. The owner runs it and fetches the caller's input piece by piece as the command reads
+it; what the command writes goes to the caller's output. So every command works beside an open
+window, with binary data of any size, and is written once.
 
-A frame is one letter, the length of what follows (four bytes, big endian), and that: H hello, from the owner, who will
-answer · A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a
-line for standard output, E for standard error · X exit code. Windows has no such sockets in asyncio: there it is a port
-on loopback, whose number and a token (frame T, sent first) stand in a file of the private directory.
+A frame is one letter, the length of its content (four bytes, big endian), and the content: H hello
+from the owner, who will answer · A arguments (JSON) · R "read a piece of your input" · I part of
+such a piece, D end of the piece · O output · S a line for standard output, E for standard error · X
+exit code. On Windows, asyncio has no such sockets. There, the owner listens on a loopback port,
+whose number and a token (frame T, sent first) are in a file of the private folder.
 """
 
 import asyncio
@@ -56,7 +58,7 @@ class FrameConnection:
             await self._writer.drain()
 
     async def receive_frame(self) -> tuple[bytes, bytes]:
-        """The next frame; EOFError when the other end has gone, InvalidInput for no frame."""
+        """Returns the next frame. EOFError if the other end has disconnected, InvalidInput if it is not a frame."""
         kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > LARGEST:
             raise InvalidInput("The data on the socket is not from this program.")
@@ -73,7 +75,7 @@ class FrameConnection:
 
 
 class CallerConsole:
-    """The console of the calling process, as a command sees it that runs in the owner's process."""
+    """The calling process's console, for a command that runs in the owner's process."""
 
     def __init__(self, wire: FrameConnection) -> None:
         self._wire = wire
@@ -103,7 +105,7 @@ class CallerConsole:
 
 
 class RequestListener:
-    """Listens as `name` in the private directory `run` until `aclose`. Make one with `listen_for_requests`."""
+    """Listens as `name` in the private folder `run` until `aclose`. Create one with `listen_for_requests`."""
 
     def __init__(self, address: Path, answer: Answer, patience: float | None) -> None:
         self._address = address
@@ -114,7 +116,7 @@ class RequestListener:
         self._server: asyncio.Server | None = None
 
     async def start_listening(self, *, sockets: bool) -> None:
-        """Starts listening. With no await between creating and storing the socket, cancelling leaves no address."""
+        """Starts listening. No await separates creating and storing the socket: cancelling leaves no address."""
         if sockets:
             self._address.unlink(missing_ok=True)  # A crash may have left it. Only the workspace's owner uses it.
             self._server = await asyncio.start_unix_server(
@@ -134,8 +136,8 @@ class RequestListener:
             raise
 
     async def finish_requests(self) -> None:
-        """Take no more requests, and wait for those that run; after `patience` seconds they are ended. In a task
-        that is being cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
+        """Refuses new requests, and waits at most `patience` seconds for running ones. Also works in
+        a task that is being cancelled, where `asyncio.timeout` of Python 3.11.2 fails.
         """
         self._stop_listening()
         try:
@@ -145,7 +147,7 @@ class RequestListener:
             await self._tasks.aclose(limit=2)
 
     async def aclose(self) -> None:
-        """Take no more requests, and end those that run."""
+        """Refuses new requests, and stops running ones."""
         self._stop_listening()
         await self._tasks.aclose(limit=2)
 
@@ -190,7 +192,7 @@ class RequestListener:
         return content
 
     async def _run_request(self, wire: FrameConnection, arguments: list[str]) -> None:
-        """Run the command while listening for its input; a caller that goes away takes the command with it."""
+        """Runs the command while receiving its input. If the caller disconnects, the command is cancelled."""
         console = CallerConsole(wire)
         # Task names are logged. The arguments may be private, so this name omits them.
         work = self._tasks.spawn_task(_answer_request(self._answer, arguments, console), name="answer")
@@ -212,7 +214,7 @@ async def _listen_for_input(wire: FrameConnection, console: CallerConsole) -> No
 
 
 async def _answer_request(answer: Answer, arguments: list[str], console: Console) -> int:
-    """The exit code; errors become sentences at the caller's end."""
+    """Returns the exit code. Errors become sentences for the caller."""
     try:
         return await answer(arguments, console)
     except HelixError as error:
@@ -240,7 +242,7 @@ def _decode_request_arguments(content: bytes) -> list[str]:
 async def listen_for_requests(
     run: Path, name: str, answer: Answer, *, patience: float | None = None, sockets: bool = SOCKETS
 ) -> RequestListener:
-    """Answer requests made to `name` from now on. Only who owns what the name stands for may call this."""
+    """Starts to answer requests to `name`. Only the owner of what the name stands for may call this."""
     try:
         owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer, patience)
         await owner.start_listening(sockets=sockets)
@@ -253,7 +255,7 @@ async def listen_for_requests(
 
 
 async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> FrameConnection | None:
-    """A connection to the owner of `name`, for `run_at_owner`; None if nobody listens, or nobody who answers."""
+    """Connects to the owner of `name`. Returns None if nobody listens or answers."""
     address = _address_of_owner(run, name, sockets=sockets)
     if not address.exists():
         return None
@@ -281,7 +283,7 @@ async def _open_connection(address: Path, *, sockets: bool) -> FrameConnection:
 
 
 async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console: Console) -> int:
-    """Have the owner at the other end run a command with this console. Its exit code; HelixError if it goes away."""
+    """Runs a command at the owner with this console. Returns the exit code; HelixError if the owner disconnects."""
     helpers = OwnedTasks("hand over")
     try:
         with _report_lost_owner():
@@ -335,7 +337,7 @@ def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
 
 
 def check_private_folder(folder: Path, *, make: bool = True) -> Path:
-    """The folder, once it is known to belong to this user and to be closed to others; else raises ActionRefused."""
+    """Returns the folder if it belongs to this user and is closed to others. Otherwise raises ActionRefused."""
     if make:
         ensure_private_folder(folder)
     found = folder.lstat()
@@ -347,7 +349,7 @@ def check_private_folder(folder: Path, *, make: bool = True) -> Path:
 
 
 def user_id_of_peer(peer: socket.socket) -> int:
-    """The user at the other end of a local socket, as the kernel knows it."""
+    """Returns the user at the other end of a local socket, according to the kernel."""
     if sys.platform == "linux":
         _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     else:  # On macOS: the struct xucred of LOCAL_PEERCRED at level SOL_LOCAL.
@@ -356,7 +358,7 @@ def user_id_of_peer(peer: socket.socket) -> int:
 
 
 class InstanceClaim:
-    """Held by the one running program; let go when the process ends, however it ends."""
+    """A claim that only one running program can hold. It is released when the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

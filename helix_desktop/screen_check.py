@@ -1,4 +1,4 @@
-"""Checks whether there is a screen to open a window on. Qt, asked without one, ends the process with an abort."""
+"""Checks whether there is a screen to open a window on. Without one, Qt would abort the process."""
 
 import os
 import re
@@ -14,7 +14,7 @@ INSTEAD = (
 
 
 def describe_missing_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
-    """Why no window can be opened, as a clause for a sentence; empty when there is a screen."""
+    """Returns why no window can be opened, as a clause for a sentence. Empty if there is a screen."""
     if platform in {"win32", "darwin"}:
         return ""
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"

@@ -1,11 +1,12 @@
-"""API keys and tokens: kept by the system's keyring, and by nothing else unless the user says so.
+"""API keys and tokens, which are stored in the system's keyring, or elsewhere only if the user
+agrees.
 
-Each secret has an addressee: a provider, one MCP server, a shared store. Nothing is read by a bare name: who wants a secret says whose it is,
-by one of the types below, and gets no other. The names in the keyring are those of the first version, so that what is kept stays.
+Each secret has an addressee: a provider, an MCP server, a shared store. It is requested by one of
+the types below, so that no caller gets another's secret. The names in the keyring must not change.
 
-Where there is no keyring, or it is locked or silent, the user has three choices: for this session only, in an
-environment variable, or, with consent, in a file that only they can read. Every call to a keyring runs on a thread of
-its own with a limit, because a secret service that waits for somebody to unlock it answers when it likes.
+Without a usable keyring, the user can choose: for this session only, an environment variable, or,
+with consent, a private file. Every call to a keyring runs on its own thread with a time limit,
+because a secret service that waits to be unlocked may not answer for a long time.
 """
 
 import asyncio
@@ -40,10 +41,11 @@ REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedExcept
 
 @dataclass(frozen=True, slots=True)
 class ProviderKey:
-    """The key of one provider. `host`: of its address now; `entered_for`: the host the key was entered for, where that is another
-    one: a key that is kept does not follow an address that has changed. `variable`: a provider's usual variable, beside our own.
-    `own_hosts`: of a well-known provider, whose keys in the environment go there and nowhere else; `address_variables`: where the
-    environment names another address for them instead. `is_optional`: no key is missed at this address.
+    """The key of one provider. `host`: of its current address. `entered_for`: the host for which the
+    key was entered, if different; a key is not sent to a changed address. `variable`: the provider's
+    usual environment variable. `own_hosts`: the only hosts for keys from the environment.
+    `address_variables`: variables that name another address for these. `is_optional`: works without
+    a key.
     """
 
     provider: str
@@ -64,17 +66,17 @@ class ProviderKey:
 
     @property
     def environment_variables(self) -> tuple[str, str]:
-        """Of all secrets only these are also read from the environment."""
+        """The only secrets that are also read from the environment are provider keys, from these variables."""
         return (environment_variable_name(self.provider), self.variable)
 
     @property
     def is_for_another_host(self) -> bool:
-        """Whether the address is no longer the one the key was entered for."""
+        """Whether the address has changed since the key was entered."""
         return bool(self.entered_for) and self.entered_for != self.host
 
     def may_use_variable(self, variable: str) -> bool:
-        """Whether the key in this variable may go to the host. A provider's usual variable is set for other programs, so a key
-        that was entered here for another host does not open it; our own variable follows what was entered.
+        """Whether the key in this variable may be sent to the host. A provider's usual variable is
+        not used after a key was entered here for another host.
         """
         if self.own_hosts and (variable == self.variable or not self.entered_for):
             return any(self.host == own or self.host.endswith(f".{own}") for own in self.own_hosts)
@@ -83,8 +85,8 @@ class ProviderKey:
 
 @dataclass(frozen=True, slots=True)
 class McpServerSecret:
-    """A secret of one MCP server, by its key in the configuration. `binding`: for servers that were pasted, a digest of the
-    workspace and of what the server is (its host, or its command line): under another one there is no such secret.
+    """A secret of one MCP server, by its key in the configuration. `binding`: for pasted servers, a
+    digest of the workspace and of the server's host or command line, which must not change.
     """
 
     server: str
@@ -125,8 +127,8 @@ class SharedStoreKey:
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreLogin:
-    """What a shared workspace logs in to its store with. `address`: of the store, without a login; under another address,
-    which a changed setting may name, there is no such login. Empty for what versions up to 0.2 kept.
+    """The login for a shared workspace's store. `address` is the store's address without a login;
+    under a changed address there is no login. It is empty for logins that versions up to 0.2 stored.
     """
 
     workspace: str
@@ -142,7 +144,7 @@ Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKe
 
 
 def host_of_address(address: str) -> str:
-    """Where a key goes: the host of an address, with the port if it is not the usual one; empty if it cannot be read."""
+    """Returns the host of an address to which a key is sent, with an unusual port. Empty if the address is invalid."""
     try:
         parts = urlsplit(address)
         port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
@@ -159,7 +161,7 @@ class SecretKeeper(Enum):
 
 
 class Keyring(Protocol):
-    """What is used of a backend of the keyring library."""
+    """The part of a keyring backend that we use."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
     def set_password(self, service: str, username: str, password: str) -> None: ...
@@ -167,7 +169,7 @@ class Keyring(Protocol):
 
 
 def system_keyring() -> Keyring:
-    """The keyring of this system; NoUsableKeyring where the library would store plain text, or has nothing."""
+    """Returns the system's keyring. NoUsableKeyring if there is none, or if it stores plain text."""
     import keyring
 
     backend = keyring.get_keyring()
@@ -177,7 +179,7 @@ def system_keyring() -> Keyring:
 
 
 class SecretStorage:
-    """Named secrets. `consent` is asked each time before the file is used; `seen` hears every value, for redaction."""
+    """Named secrets. `consent` is asked before the file is used. `seen` gets every secret, for redaction."""
 
     def __init__(
         self,
@@ -203,9 +205,8 @@ class SecretStorage:
         self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring could ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:
-        """The secret of this addressee, or None. NoUsableKeyring only where it might be in a keyring that is there and does not answer.
-
-        ActionRefused where the key of a provider belongs to another host than its address has now.
+        """Returns the secret, or None. NoUsableKeyring if a keyring that may have it does not
+        answer. ActionRefused if a provider's key belongs to another host than its current address.
         """
         name = keyring_name_of(secret)
         found = self._session.get(name)
@@ -237,7 +238,7 @@ class SecretStorage:
         return bool(self._read_from_environment(secret))
 
     def find_address_in_environment(self, secret: ProviderKey) -> tuple[str, str]:
-        """The variable in which the environment names an address for its keys, and the address; empty if there is none."""
+        """Returns the variable that names an address in the environment, and the address. Empty if there is none."""
         return next(
             ((each, self._environ[each]) for each in secret.address_variables if self._environ.get(each)), ("", "")
         )
@@ -259,7 +260,7 @@ class SecretStorage:
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
     ) -> None:
-        """In this place and in no other. NoUsableKeyring, and nothing stored, where there is none."""
+        """Stores a secret in this place only. NoUsableKeyring, and nothing is stored, if there is none."""
         name = keyring_name_of(secret)
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
@@ -281,7 +282,7 @@ class SecretStorage:
             self._session[name] = value
 
     async def store_secret(self, secret: Addressee, value: str) -> None:
-        """With the keyring; where none can be used, in the file the user allowed. NoUsableKeyring where there is neither."""
+        """Stores a secret in the keyring, or in the file if that is allowed, or raises NoUsableKeyring."""
         try:
             await self.store_secret_at(secret, value)
         except NoUsableKeyring:
@@ -290,7 +291,7 @@ class SecretStorage:
             await self.store_secret_at(secret, value, where=SecretKeeper.FILE)
 
     async def delete_secret(self, secret: Addressee) -> None:
-        """Forget it everywhere but in the environment; a keyring that is not there has nothing to forget."""
+        """Deletes a secret everywhere but in the environment. A missing keyring is ignored."""
         name = keyring_name_of(secret)
         self._session.pop(name, None)
         if name in self._read_key_file():
@@ -299,7 +300,7 @@ class SecretStorage:
             await self._call_keyring(lambda keyring: _delete_from_keyring(keyring, self._service, name))
 
     async def find_secret_keeper(self, secret: Addressee) -> SecretKeeper | None:
-        """Who keeps it at the moment; None if nobody does."""
+        """Returns who stores a secret now, or None."""
         name = keyring_name_of(secret)
         if name in self._session:
             return SecretKeeper.SESSION
@@ -310,7 +311,7 @@ class SecretStorage:
         return SecretKeeper.KEYRING if await self._read_from_keyring(name) else None
 
     async def check_keyring(self) -> None:
-        """NoUsableKeyring, with the reason, unless a keyring answers."""
+        """Raises NoUsableKeyring, with the reason, unless a keyring answers."""
         self.allow_asking_keyring()
         await self._call_keyring(lambda keyring: keyring.get_password(self._service, "is anybody there"))
 
@@ -323,11 +324,11 @@ class SecretStorage:
             return None
 
     def allow_asking_keyring(self) -> None:
-        """The user wants the keyring to be asked, whatever they answered it before."""
+        """Lets the keyring be asked again after the user refused to unlock it."""
         self._is_refused = False
 
     async def _call_keyring(self, work: Callable[[Keyring], T]) -> T:
-        """One call after the other, each on a thread of its own. While one hangs, or after the user has refused, none is begun."""
+        """Calls the keyring on a thread, one call at a time, unless a call hangs or the user refused."""
         async with self._one_at_a_time:
             return await self._call_keyring_on_thread(work)
 
@@ -379,7 +380,7 @@ class SecretStorage:
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
     def _change_key_file(self, name: str, value: str | None) -> None:
-        """None: the secret is taken out."""
+        """Sets a secret in the key file, or removes it if `value` is None."""
         with atomic_files.hold_for_change(self._file):
             content = {key: kept for key, kept in self._read_key_file().items() if key != name}
             content |= {} if value is None else {name: value}
@@ -408,7 +409,7 @@ def _delete_from_keyring(keyring: Keyring, service: str, name: str) -> None:
 
 
 def _read_if_stored(keyring: Keyring, service: str, name: str) -> str | None:
-    """A Secret Service is asked whether it has the key before it is unlocked: nobody enters a password for nothing."""
+    """Reads a key if it exists. A Secret Service is asked that first, so that nobody enters a password in vain."""
     for backend in getattr(keyring, "backends", (keyring,)):
         is_secret_service = type(backend).__module__ == "keyring.backends.SecretService"
         if is_secret_service and not _has_secret_service_item({"service": service, "username": name}):

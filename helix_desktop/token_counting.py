@@ -1,8 +1,8 @@
-"""Counts tokens with tiktoken: any text, any size, no network, and no panic that ends a thread.
+"""Counts tokens with tiktoken, for any text of any size, without network or panics.
 
-What is guarded against (all of it measured): tiktoken downloads its vocabularies, so ours are shipped and loaded from
-`resources/encodings`; `encode_fact` refuses special tokens that a tool may well print, so `encode_ordinary`; a long run of
-blanks ends in a panic that is no `Exception`, so the text is cut into pieces at line ends and a panic makes an estimate.
+Tiktoken downloads its vocabularies, so ours are shipped in `resources/encodings`. `encode` refuses
+special tokens that tools may print, so `encode_ordinary` is used. A long run of blanks causes a
+panic that is no `Exception`, so texts are cut at line ends, and a panic leads to an estimate.
 """
 
 import binascii
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TokenVocabulary:
-    """What defines an encoding: its file with the SHA-256 tiktoken asserts, and how text is cut into words."""
+    """Defines an encoding: its file with the SHA-256 that tiktoken checks, and how text is cut into words."""
 
     name: str
     sha256: str
@@ -86,13 +86,13 @@ VOCABULARIES: Mapping[str, TokenVocabulary] = {
 
 
 def get_encoding(name: str, folder: Path | None = None) -> tiktoken.Encoding:
-    """The shipped encoding, its file checked against its hash."""
+    """Returns a shipped encoding after checking its file's hash."""
     return _read_encoding(name, (folder or resources_folder() / "encodings") / f"{name}.tiktoken")
 
 
 @functools.cache
 def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
-    """About 200 ms and 44 MB for o200k_base, once in a process."""
+    """Takes about 200 ms and 44 MB for o200k_base, once in a process."""
     vocabulary = VOCABULARIES[name]
     try:
         content = path.read_bytes()
@@ -116,11 +116,11 @@ _REMEDY = "Reinstall Helix Desktop. This file contains none of your data."
 
 
 class TiktokenCounter:
-    """Counts with one encoding, loaded when first needed; safe to call from any thread.
+    """Counts with one encoding, which is loaded when first needed. Safe to call from any thread.
 
-    Texts of up to a million characters are counted exactly (but for the cuts between pieces). Beyond, sixteen pieces spread
-    over the text are counted and the rest is taken to be like them, so a 200 MB output costs
-    milliseconds: an estimate, within some percent for text that is of one kind.
+    Texts of up to a million characters are counted exactly, except at the cuts between pieces. For
+    longer texts, sixteen pieces spread over the text are counted and the rest is estimated from
+    them, so a 200 MB output takes milliseconds. For uniform text, the error is a few percent.
     """
 
     def __init__(self, name: str = "o200k_base", *, folder: Path | None = None) -> None:
@@ -132,7 +132,7 @@ class TiktokenCounter:
         self._counts: OrderedDict[int, int] = OrderedDict()
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens `text` has. A text counted before costs its hash."""
+        """Counts the tokens of a text. A text that was counted before costs only its hash."""
         key = _hash_of_text(text)
         if (known := self._remembered_count(key)) is None:
             is_short = len(text) <= WHOLE
@@ -141,7 +141,7 @@ class TiktokenCounter:
         return known
 
     def count_ahead(self, texts: Iterable[str]) -> None:
-        """Counts many texts in one batch, so that `count` answers for each of them from memory."""
+        """Counts many texts in one batch, so that `count_tokens` then returns their counts from memory."""
         fresh: dict[int, list[str]] = {}
         size = 0
         for text in texts:
@@ -182,7 +182,7 @@ class TiktokenCounter:
 
     def _count_batch(self, batch: Sequence[str]) -> list[int]:
         """Counts a batch in one call, because every call releases the interpreter and waits to get
-        it back. What separates two texts is a token of its own.
+        it back. A special token separates the texts.
         """
         if len(batch) < 2 or any(END in piece for piece in batch):
             return list(map(self._count_piece, batch))
@@ -225,12 +225,12 @@ class TiktokenCounter:
 
 @functools.cache
 def shared_token_counter() -> TiktokenCounter:
-    """The one of this process: what one part has counted, no other counts again."""
+    """Returns the counter that this process shares, so that no text is counted twice."""
     return TiktokenCounter()
 
 
 def _hash_of_text(text: str) -> int:
-    """Python's own hash of 64 bits: unlike SHA-256, it encodes nothing and keeps the interpreter."""
+    """Returns Python's 64-bit hash, which, unlike SHA-256, does not encode the text."""
     return hash(text if len(text) <= WHOLE else f"{len(text)}{''.join(_sample_pieces(text))}")
 
 
@@ -240,7 +240,7 @@ def _sample_pieces(text: str) -> list[str]:
 
 
 def cut_into_pieces(text: str) -> Iterator[str]:
-    """Cut into pieces of up to 16 K characters, each ending behind a line where there is one."""
+    """Yields pieces of up to 16 K characters, which end after a line if possible."""
     start = 0
     while len(text) - start > PIECE:
         cut = text.rfind("\n", start, start + PIECE) + 1 or start + PIECE

@@ -1,7 +1,7 @@
-"""The desktop program: a painted window first, then everything behind it (program.py).
+"""The desktop program: first a painted window, then everything behind it (window_program.py).
 
-Nothing heavy is imported here: what this module needs decides how soon the window is there. One
-program runs for a user: a second start brings the first one's window to the front.
+Nothing slow is imported here, because that would delay the window. One program runs for each user: a
+second start shows the first one's window.
 """
 
 import argparse
@@ -22,11 +22,11 @@ TITLE = "Helix Desktop"
 
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
-    """Run the window until it is closed. `home`: store everything in this folder (see program_folders.py)."""
+    """Runs the window until it is closed. With `home`, everything is stored in this folder (see program_folders.py)."""
     from helix_desktop import program_folders  # PySide6 would slow this down at the top (see gui/__init__.py).
 
-    # None of the objects that are allocated at the start become garbage.
-    # garbage_collection.py turns collecting on again once everything is loaded.
+    # Objects created at the start do not become garbage. Collection starts again in
+    # garbage_collection.py, once everything is loaded.
     gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
     where = program_folders.find_program_folders(home or arguments.home)
@@ -50,7 +50,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
 
 
 def _is_other_window_listening(run: Path) -> bool:
-    """Whether another process may show this window. A killed one can leave an address where nobody listens."""
+    """Whether another process may show this window. A killed one can leave an address at which nobody listens."""
     address = run / "window.sock"
     if not address.exists():
         return (run / "window.port").exists()
@@ -92,7 +92,7 @@ def _wait_for_first_paint(application: QApplication, top_window: TopLevelWindow)
 
 
 class _WindowCodeLoader(QObject):
-    """`done` is emitted when everything behind the window has been imported, or when the import has failed."""
+    """`done`: everything behind the window was imported, or the import failed."""
 
     done = Signal()
 
@@ -104,7 +104,7 @@ class _WindowCodeLoader(QObject):
 
 
 def _import_program() -> None:
-    """Import what is behind the window in a thread. The window takes what is typed meanwhile."""
+    """Imports what is behind the window in a thread. The window already accepts typing meanwhile."""
     from helix_desktop import concurrency
 
     importing, waiting = _WindowCodeLoader(), QEventLoop()

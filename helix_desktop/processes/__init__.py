@@ -1,1 +1,1 @@
-"""Starts every process of the program: `starter.py` is the one place that does so."""
+"""Starts every process of the program, in `starter.py`."""

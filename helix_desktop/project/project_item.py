@@ -26,8 +26,8 @@ _YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # The parser written in P
 
 @dataclass(frozen=True, slots=True)
 class ProjectItem:
-    """`text` is shown to the user, who trusts it; `body` is for the model. `own`: in the user's
-    own folders. `notes`: sentences on what is wrong or unsupported. `broken`: it cannot be used.
+    """`text` is what the user trusts, `body` is for the model. `own`: in the user's own folders.
+    `notes`: what is wrong or unsupported. `broken`: it cannot be used.
     """
 
     kind: str

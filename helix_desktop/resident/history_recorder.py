@@ -33,16 +33,16 @@ from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSetti
 
 log = logging.getLogger(__name__)
 REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # The intervals between checks when idle, and after a change.
-ACTIVE_SECONDS = 30.0  # For this long after a change, the system is asked more often.
-FOLDERS_MILLISECONDS = 1000  # This often, the recorder looks for folders of agents that did not exist before.
-SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read this often.
-IDLE_SECONDS = 60.0  # After this long without work, the process that imports is ended.
+ACTIVE_SECONDS = 30.0  # For this many seconds after a change, the system is checked more often.
+FOLDERS_MILLISECONDS = 1000  # How often the recorder looks for new folders of agents.
+SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read after this many seconds.
+IDLE_SECONDS = 60.0  # After this many seconds without work, the process that imports is ended.
 # After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
-RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
-END_SECONDS = 30.0  # When the recorder stops, it waits this long for a copy or an import.
+RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed within this many seconds.
+END_SECONDS = 30.0  # When the recorder stops, it waits this many seconds for a copy or an import.
 MOST_DEATHS = 3  # The process that imports may crash this many times in a row.
 
 Folders = Sequence[tuple[str, Path]]

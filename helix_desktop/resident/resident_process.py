@@ -31,7 +31,7 @@ from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers within this time.
+FIRST_SECONDS = 20.0  # A resident that was started for a caller ends if no agent registers within this many seconds.
 ANSWER_PAUSE_SECONDS = 0.01
 MOST_ANSWER_TRIES = 1_000  # After this many tries, we assume that the gateway is busy, and tell the caller its address.
 

@@ -16,7 +16,7 @@ from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunc
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 20.0  # Checks come at least this often, in case the clock is changed.
+LOOK_SECONDS = 20.0  # Checks come at least this often, in seconds, in case the clock is changed.
 
 
 class ScheduleKeeper:

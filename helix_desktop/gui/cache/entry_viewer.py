@@ -140,7 +140,6 @@ class EntryViewer(QWidget):
         return self.row is not None and self.row.stored.digest == digest
 
     def show_checked_state(self, *, good: bool) -> None:
-        """Shows whether the entry's bytes matched its hash."""
         self._checked_chip.set_chip_text(tr("verified") if good else tr("damaged"), "strong" if good else "danger")
         self._checked_chip.show()
 

@@ -71,7 +71,6 @@ def _format_rough_dollars(dollars: float) -> str:
 
 
 def _describe_next_message_cost(price: NextMessageCost) -> str:
-    """Describes the cost with a warm and a cold cache, and what it does not include."""
     reply = tr(
         "Assumes a reply of typical length for this conversation: {tokens} tokens.",
         tokens=format_token_count(price.reply),

@@ -53,7 +53,6 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
 
 
 def name_block(block: Block, state: Moment) -> tuple[str, bool]:
-    """Returns a short name for a block, and whether the name is code."""
     fold = state.find_fold(block.fold) if block.fold else None
     if fold is not None and isinstance(fold.cover, facts.Span):
         return fold_title(fold), False

@@ -127,7 +127,6 @@ class FoldList(QListView):
 
 
 def describe_event_time(event: TimelineEvent) -> str:
-    """Describes when an event happened, or the period of several events in one row."""
     now = time.time()
     until = f"–{format_short_day_and_time(event.last_time, event.time, now)}" if event.last_time else ""
     return format_short_day_and_time(event.time, now, now) + until

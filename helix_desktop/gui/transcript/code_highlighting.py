@@ -39,7 +39,6 @@ def highlight_code(text: str, language: str) -> Iterator[Run]:
 
 
 def highlight_language_of(file_name: str, media_type: str = "") -> str:
-    """Returns the language of a file. Empty if it is unknown."""
     if media_type == "application/json":
         return "json"
     name = file_name.rpartition("/")[2]

@@ -172,7 +172,6 @@ def build_spacing_format(by: float) -> QTextCharFormat:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether the first letter with a direction is written from right to left."""
     if text.isascii():
         return False
     for sign in text[:500]:

@@ -15,7 +15,6 @@ Way = tuple[str, BoxAction]
 
 
 def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
-    """Returns the title of a failure and the actions that help, ending with a retry. `cause`: see TurnEnded."""
     again: Way = (tr("Try again"), ContinueTurn())
     other: Way = (tr("Choose another model…"), OpenModelChooser())
     cards: dict[str, tuple[str, tuple[Way, ...]]] = {

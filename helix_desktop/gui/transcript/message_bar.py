@@ -69,7 +69,6 @@ def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
 
 
 def format_message_time(moment: float) -> str:
-    """Formats the time of day, with the day if it is before today."""
     return format_time_of_day(moment) if is_today(moment) else format_date_and_time(moment)
 
 

@@ -55,7 +55,6 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
 
 
 def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
-    """Describes in one line what a turn did to files. Empty if it did nothing."""
     if not recorded_facts:
         return ""
     named = {name for fact in recorded_facts for name in fact.names}

@@ -195,7 +195,6 @@ class TranscriptView(TranscriptCanvas):
             super().keyPressEvent(event)
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
-        """Moves between the buttons of the bar with the left and right arrow keys."""
         if self._spot is None or self._spot[1].box != message_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             return False
         if (bar := self.hover_bar_of(self._spot[0])) is not None:
