@@ -21,7 +21,8 @@ OFFERED_CODINGS = "gzip, deflate, zstd"  # Sent as Accept-Encoding: what we can 
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # The maximum number of gzip members in one body.
 MOST_ARCHIVE_MEMBERS = 100
-_LONGEST_ARCHIVE_READ = 4 << 20  # In bytes. The directory of a zip archive is read in one piece.
+# The largest single read, in bytes. The directory of a zip archive is read in one piece.
+_LONGEST_ARCHIVE_READ = 4 << 20
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # The window size that RFC 8878 asks every zstd decoder to support.

@@ -22,7 +22,7 @@ from helix_desktop.atomic_files import ensure_private_folder
 BLOT = "█████"
 KEPT_FILES = 4
 LONGEST_MESSAGE = 2_000
-SHORTEST_SECRET = 6  # In characters. Hiding shorter secrets would also hide ordinary words.
+SHORTEST_SECRET = 6  # Shorter secrets, in characters, are not hidden, as this would also hide ordinary words.
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "mcp", "asyncio", "markdown_it", "qasync", "urllib3")
 
 # Matches keys of well-known providers, bearer tokens, and passwords in URLs.

@@ -22,10 +22,10 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import resources_folder
 
-PIECE = 16_384  # In characters. Longer texts are cut at line ends, which changes their counts by only 0.0002 %.
-BATCH = 1 << 18  # In characters. One call counts about this much text.
+PIECE = 16_384  # Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
+BATCH = 1 << 18  # One call counts about this many characters.
 END = "<|endoftext|>"  # All vocabularies contain this token.
-WHOLE = 1_000_000  # In characters. Longer texts are not counted but estimated from samples.
+WHOLE = 1_000_000  # Texts of more characters are not counted but estimated from samples.
 SAMPLES = 16
 REMEMBERED = 8_000  # The number of counts that are remembered. Each takes about 200 bytes.
 BYTES_PER_TOKEN = 3.6  # Used for an estimate if tiktoken fails.
@@ -153,9 +153,9 @@ class TiktokenCounter:
                 fresh, size = {}, 0
         self._count_all(fresh)
 
-    def _count_all(self, cut: Mapping[int, list[str]]) -> None:
-        counts = self._count_pieces(piece for each in cut.values() for piece in each)
-        for key, each in cut.items():
+    def _count_all(self, pieces_by_key: Mapping[int, list[str]]) -> None:
+        counts = self._count_pieces(piece for each in pieces_by_key.values() for piece in each)
+        for key, each in pieces_by_key.items():
             self._remember_count(key, sum(itertools.islice(counts, len(each))))
 
     def _remembered_count(self, key: int) -> int | None:
@@ -170,9 +170,9 @@ class TiktokenCounter:
             if len(self._counts) > REMEMBERED:
                 self._counts.popitem(last=False)
 
-    def _count_pieces(self, some: Iterable[str]) -> Iterator[int]:
+    def _count_pieces(self, pieces: Iterable[str]) -> Iterator[int]:
         batch, size = [], 0
-        for piece in some:
+        for piece in pieces:
             batch.append(piece)
             size += len(piece)
             if size > BATCH:

@@ -32,16 +32,16 @@ def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, 
 
 
 def _build_select(
-    identity: str, name: str, current: str, choices: Mapping[str, str], category: str | None
+    option_id: str, name: str, current: str, choices: Mapping[str, str], category: str | None
 ) -> dict[str, Any]:
     options = [{"value": value, "name": label} for value, label in choices.items()]
-    found = {"type": "select", "id": identity, "name": name, "currentValue": current, "options": options}
+    found = {"type": "select", "id": option_id, "name": name, "currentValue": current, "options": options}
     return {**found, "category": category} if category else found
 
 
-async def choose_option(bench: Workbench, conversation: str, identity: str, value: str, *, is_begun: bool) -> None:
+async def choose_option(bench: Workbench, conversation: str, option_id: str, value: str, *, is_begun: bool) -> None:
     """Sets an option. A mode, an effort or a policy is set for the workspace, a model for the conversation."""
-    match identity:
+    match option_id:
         case "mode" if value in bench.describe_permission_modes():
             await bench.choose_permission_mode(value)
         case "model" if is_begun:
@@ -53,7 +53,7 @@ async def choose_option(bench: Workbench, conversation: str, identity: str, valu
         case "policy" if value in context_policy.PRESETS:
             await bench.choose_context_policy(value)
         case _:
-            raise InvalidInput(f"{identity[:80]} has no choice {value[:80]}.")
+            raise InvalidInput(f"{option_id[:80]} has no choice {value[:80]}.")
 
 
 def build_mode_and_option_updates(bench: Workbench, conversation: str) -> list[dict[str, Any]]:

@@ -214,14 +214,14 @@ async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
     raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")
 
 
-async def _attach_base64_content(bench: Workbench, name: str, data: str, kind: str) -> UserPart:
-    if kind not in PROMPT_IMAGES and not kind.startswith("text/"):
-        raise InvalidInput(f"{name} has a type that models do not read ({kind[:60]}).")
+async def _attach_base64_content(bench: Workbench, name: str, base64_text: str, media_type: str) -> UserPart:
+    if media_type not in PROMPT_IMAGES and not media_type.startswith("text/"):
+        raise InvalidInput(f"{name} has a type that models do not read ({media_type[:60]}).")
     try:
-        content = base64.b64decode(data, validate=True)
+        content = base64.b64decode(base64_text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(f"{name} is not valid base64.") from error
-    return await bench.attach_content(name, content, kind if kind in PROMPT_IMAGES else "text/plain")
+    return await bench.attach_content(name, content, media_type if media_type in PROMPT_IMAGES else "text/plain")
 
 
 def name_of_uri(uri: str) -> str:

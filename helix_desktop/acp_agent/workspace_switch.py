@@ -163,43 +163,43 @@ class WorkspaceSwitch:
             self._tasks.spawn_task(self._run_pipe_until_done(line), name="workspace of an editor")
         return self._lines[workspace]
 
-    async def _run_pipe_until_done(self, line: WorkspacePipe) -> None:
+    async def _run_pipe_until_done(self, pipe: WorkspacePipe) -> None:
         """Serves a workspace until its work is done, even if another process opens the workspace meanwhile."""
         while True:
             said = "The workspace moved to another window of this program. Send your message again."
             try:
-                code = await self._open_line(line.workspace, line)
+                code = await self._open_line(pipe.workspace, pipe)
             except HelixError as error:
                 code, said = 1, str(error)
-            requests = list(line.waiting.values())
-            line.waiting.clear()
+            requests = list(pipe.waiting.values())
+            pipe.waiting.clear()
             if code == 0:
                 return
-            line.restart_with_greeting(self._greeting)
+            pipe.restart_with_greeting(self._greeting)
             for request in requests:
                 await self._send(build_error_response(request["id"], -32603, said))
             if not requests and code != MOVED:
-                self._lines.pop(line.workspace, None)  # The next message opens the workspace again.
-                left = {name: each for name, each in self._lines_by_session.items() if each is not line}
+                self._lines.pop(pipe.workspace, None)  # The next message opens the workspace again.
+                left = {name: each for name, each in self._lines_by_session.items() if each is not pipe}
                 self._lines_by_session = left
                 return
             await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
 
-    async def _handle_workspace_message(self, line: WorkspacePipe, message: Message) -> None:
+    async def _handle_workspace_message(self, pipe: WorkspacePipe, message: Message) -> None:
         """Passes on an answer or a request of a workspace. A request gets an id that no other workspace uses."""
         if "method" in message:
             if "id" in message:
-                known = f"{line.number}:{json.dumps(message['id'])}"
-                self._asked[known] = line, message["id"]
+                known = f"{pipe.number}:{json.dumps(message['id'])}"
+                self._asked[known] = pipe, message["id"]
                 message = {**message, "id": known}
             await self._send(message)
         elif message.get("id") != "greeting":
-            request = line.waiting.pop(_key_of_id(message.get("id")), None)
+            request = pipe.waiting.pop(_key_of_id(message.get("id")), None)
             result, params = message.get("result"), (request or {}).get("params")
             listed = result.get("sessions", ()) if isinstance(result, Mapping) else ()
             for each in (result, params if "result" in message else None, *listed):
                 if isinstance(each, Mapping) and isinstance(each.get("sessionId"), str):
-                    self._lines_by_session[each["sessionId"]] = line
+                    self._lines_by_session[each["sessionId"]] = pipe
             await self._send(message)
 
     async def _send(self, message: Message) -> None:
@@ -235,9 +235,9 @@ def encode_message(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
-def build_error_response(identity: Any, code: int, words: str) -> Message:
-    return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": words}}
+def build_error_response(request_id: Any, code: int, sentence: str) -> Message:
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": sentence}}
 
 
-def _key_of_id(identity: Any) -> str:
-    return json.dumps(identity)
+def _key_of_id(message_id: Any) -> str:
+    return json.dumps(message_id)

@@ -32,7 +32,7 @@ MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Some agents are downloaded when they are started.
 _PIECE = 1 << 16
 _COMPLAINT = 300  # An error quotes this many characters from the end of the agent's error output.
-_END_SECONDS = 1.0  # After an agent ends, its last error output may take this long to arrive.
+_END_SECONDS = 1.0  # After an agent ends, its last error output has this many seconds to arrive.
 _CAN = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,

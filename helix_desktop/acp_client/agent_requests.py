@@ -41,7 +41,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # The maximum number of terminals that may run at once.
 TERMINAL_SECONDS = 3600
-SHOW_SECONDS = 10  # If a command ends at once, the agent has this long to show it in a call of its own.
+SHOW_SECONDS = 10  # If a command ends at once, the agent has this many seconds to show it in a call.
 TERMINAL_BYTES = 1 << 20
 MOST_PATHS = 1_000  # The maximum number of files that one call may name.
 _EFFECTS = {
@@ -301,15 +301,17 @@ class AgentRequests:
         self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
 
-    async def _run_in_terminal(self, name: str, call: ToolCall, command_and_folder: tuple[str, str]) -> CallOutcome:
-        terminal = self.terminals[name]
+    async def _run_in_terminal(
+        self, terminal_id: str, call: ToolCall, command_and_folder: tuple[str, str]
+    ) -> CallOutcome:
+        terminal = self.terminals[terminal_id]
 
         ask = partial(self._ask_user_unless_allowed, was_allowed=lambda: command_and_folder in self._allowed_commands)
 
         def show_live(text: str) -> None:
             whole = terminal.printed + text
             terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
-            self.recorder.notify_of_terminal_output(name, text)
+            self.recorder.notify_of_terminal_output(terminal_id, text)
 
         outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask, show_live))
         start = max(0, outcome.output.size - terminal.limit_bytes)
@@ -317,13 +319,13 @@ class AgentRequests:
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
         with suppress(TimeoutError, asyncio.CancelledError):
             await wait_with_limit(terminal.asked.wait(), SHOW_SECONDS)
-        await self.recorder.record_finished_command(name, call, outcome)
+        await self.recorder.record_finished_command(terminal_id, call, outcome)
         return outcome
 
-    async def _answer_terminal_request(self, method: str, name: str) -> dict[str, Any]:
-        if name not in self.terminals:
-            raise RequestError(-32002, f"There is no terminal {name[:80]}.")
-        terminal = self.terminals[name]
+    async def _answer_terminal_request(self, method: str, terminal_id: str) -> dict[str, Any]:
+        if terminal_id not in self.terminals:
+            raise RequestError(-32002, f"There is no terminal {terminal_id[:80]}.")
+        terminal = self.terminals[terminal_id]
         terminal.asked.set()
         if method == "terminal/output":
             ended = {"exitStatus": terminal.exit_status()} if terminal.running.done() else {}

@@ -244,23 +244,23 @@ class ForeignConversation:
                 if self.get_agent_choice(identity).current != value:
                     await self._send_choice(link, identity, value)
 
-    def get_agent_choice(self, identity: str) -> AgentChoice:
-        if identity not in self.choices:
+    def get_agent_choice(self, option_id: str) -> AgentChoice:
+        if option_id not in self.choices:
             there = ", ".join(self.choices) or "none"
-            raise NotFound(f"The agent {self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
-        return self.choices[identity]
+            raise NotFound(f"The agent {self.name} has no option {option_id[:80]}.", remedy=f"Available: {there}.")
+        return self.choices[option_id]
 
-    async def choose_agent_option(self, conversation: Conversation, identity: str, value: str) -> None:
+    async def choose_agent_option(self, conversation: Conversation, option_id: str, value: str) -> None:
         """Chooses a mode, a model or another option, also for later starts of the agent."""
         if self._link is not None and self._session:
-            await self._send_choice(self._link, identity, value)
-        await conversation.append_facts(facts.ConversationChanged(choice=f"{identity}={value}"))
+            await self._send_choice(self._link, option_id, value)
+        await conversation.append_facts(facts.ConversationChanged(choice=f"{option_id}={value}"))
 
-    async def _send_choice(self, link: AgentConnection, identity: str, value: str) -> None:
-        choice = self.get_agent_choice(identity)
+    async def _send_choice(self, link: AgentConnection, option_id: str, value: str) -> None:
+        choice = self.get_agent_choice(option_id)
         method, values = choice.request_for_value(value)
         answer = await link.ask_agent(method, {"sessionId": self._session, **values}, START_SECONDS)
-        self.choices |= {identity: replace(choice, current=value), **parse_agent_choices(answer)}
+        self.choices |= {option_id: replace(choice, current=value), **parse_agent_choices(answer)}
 
     async def _cancel_turn_or_end_agent(self) -> None:
         """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""

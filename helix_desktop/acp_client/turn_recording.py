@@ -100,9 +100,9 @@ class TurnRecorder:
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
 
-    async def record_session_update(self, update: dict[str, Any], size: int) -> None:
+    async def record_session_update(self, update: dict[str, Any], size_bytes: int) -> None:
         """Records an update of `size` bytes. Kinds unknown to this version are ignored."""
-        self._total_size += size
+        self._total_size += size_bytes
         if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
             raise ModelFailed("it sent more data than a single turn can hold")
         match text_at(update, "sessionUpdate"):
@@ -134,15 +134,15 @@ class TurnRecorder:
 
     # --- Collecting the agent's calls and their results
 
-    async def record_call_update(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
+    async def record_call_update(self, update: dict[str, Any], *, is_live: bool = False) -> AcpCall:
         """Records what the agent says of a call. `is_live`: the user is asked, so it is recorded now."""
         self.has_heard_agent = True
-        identity = text_at(told, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
+        identity = text_at(update, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
         if identity not in self._calls:
             self._calls[identity] = AcpCall(identity, {})
             self._draft.append(self._calls[identity])
-        call, status = self._calls[identity], text_at(told, "status")
-        call.told |= {name: value for name, value in told.items() if value is not None}
+        call, status = self._calls[identity], text_at(update, "status")
+        call.told |= {name: value for name, value in update.items() if value is not None}
         if status in ("completed", "failed"):
             self._mark_call_done_and_notify(call)
         call.is_live = call.is_live or is_live or call.is_over or status == "in_progress"
@@ -154,9 +154,9 @@ class TurnRecorder:
         call.is_live = call.is_over = True
         self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
 
-    async def record_finished_command(self, terminal: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
+    async def record_finished_command(self, terminal_id: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
         """Records a command as the output of the call that shows its terminal, or as a call of its own."""
-        shown = self._find_call_of_terminal(terminal)
+        shown = self._find_call_of_terminal(terminal_id)
         if shown is None:
             shown = AcpCall(command.id, {"title": command.name, "rawInput": json.loads(command.arguments)})
             self._calls[shown.id] = shown
@@ -165,11 +165,11 @@ class TurnRecorder:
         self._outcomes[shown.id] = outcome
         await self.record_finished_parts()
 
-    def _find_call_of_terminal(self, terminal: str) -> AcpCall | None:
-        return next((call for call in self._calls.values() if call.shows_terminal(terminal)), None)
+    def _find_call_of_terminal(self, terminal_id: str) -> AcpCall | None:
+        return next((call for call in self._calls.values() if call.shows_terminal(terminal_id)), None)
 
-    def notify_of_terminal_output(self, terminal: str, text: str) -> None:
-        if (call := self._find_call_of_terminal(terminal)) is not None:
+    def notify_of_terminal_output(self, terminal_id: str, text: str) -> None:
+        if (call := self._find_call_of_terminal(terminal_id)) is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
     # --- Recording replies and results as facts

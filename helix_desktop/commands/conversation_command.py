@@ -80,7 +80,6 @@ async def delete_chosen_conversations(
 
 
 def parse_date(text: str) -> float:
-    """Returns when the day begins. An empty text means the end of time."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else math.inf
     except (ValueError, OverflowError):

@@ -82,9 +82,9 @@ async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespac
     return await print_result(arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said)
 
 
-async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
+async def _find_copy(bench: Workbench, id_prefix: str) -> FolderCopy:
     copies = {copy.id: copy for copy in await asyncio.to_thread(bench.copies.list_copies)}
-    return copies[find_id_by_prefix(copies, begins, ("copy", "copies"), "To see all copies, run `copy list`.")]
+    return copies[find_id_by_prefix(copies, id_prefix, ("copy", "copies"), "To see all copies, run `copy list`.")]
 
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> dict[str, object]:

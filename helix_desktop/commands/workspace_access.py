@@ -337,22 +337,23 @@ async def print_json(console: Console, value: Any) -> None:
     await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))
 
 
-async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
+async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str) -> str:
     """Finds a conversation by the beginning of its id, or by its unique title."""
     rows = await workspace.journal.list_conversations()
-    named = [row.id for row in rows if begins in (row.id, row.title)]
+    named = [row.id for row in rows if prefix in (row.id, row.title)]
     remedy = "To see all conversations, run `conversation list`."
     ids = named or [row.id for row in rows]
-    return named[0] if len(named) == 1 else find_id_by_prefix(ids, begins, ("conversation", "conversations"), remedy)
+    return named[0] if len(named) == 1 else find_id_by_prefix(ids, prefix, ("conversation", "conversations"), remedy)
 
 
-def find_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:
-    """Returns the only id with this beginning. `words`: singular and plural. `remedy`: how to list the ids."""
-    found = [one for one in ids if one.startswith(begins)]
+def find_id_by_prefix(ids: Iterable[str], prefix: str, singular_and_plural: tuple[str, str], remedy: str) -> str:
+    """Returns the only id with this beginning. `remedy`: how to list the ids."""
+    found = [one for one in ids if one.startswith(prefix)]
     if len(found) > 1:
         raise errors.AmbiguousName(
-            f"The IDs of {len(found)} {words[1]} begin with {begins}.", remedy="Enter more characters of the ID."
+            f"The IDs of {len(found)} {singular_and_plural[1]} begin with {prefix}.",
+            remedy="Enter more characters of the ID.",
         )
     if not found:
-        raise errors.NotFound(f"There is no {words[0]} that begins with {begins} here.", remedy=remedy)
+        raise errors.NotFound(f"There is no {singular_and_plural[0]} that begins with {prefix} here.", remedy=remedy)
     return found[0]

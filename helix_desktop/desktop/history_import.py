@@ -103,11 +103,11 @@ class HistoryImporter:
                 stayed += (await bench.undo_import_run(result.run))[1]
         return stayed
 
-    async def delete_recorded_conversations(self, kind: str, days: int) -> int:
-        before, count = time.time() - days * 86_400, 0
+    async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
+        before, count = time.time() - older_than_days * 86_400, 0
         for row in await asyncio.to_thread(self._desk.list_workspaces):
             bench = await self._desk.open_workspace(row.id)
-            if chosen := await find_recorded_conversations(bench.workspace, [kind] if kind else [], before):
+            if chosen := await find_recorded_conversations(bench.workspace, [agent_kind] if agent_kind else [], before):
                 count += len((await bench.empty_conversation_trash(chosen)).conversations)
         return count
 

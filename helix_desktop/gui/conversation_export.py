@@ -11,7 +11,7 @@ from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gui.answer_author import author_of_answer
 
-ARGUMENT_CHARACTERS = 200  # In characters. Longer arguments of a call are cut. The JSON export is complete.
+ARGUMENT_CHARACTERS = 200  # Longer arguments of a call are cut to this many characters. The JSON export is complete.
 Content = Callable[[Digest], str | None]
 
 

@@ -15,13 +15,12 @@ from helix_desktop.resources import resources_folder
 
 _CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\): (.+)")
 CONTENTS = "index.md"
-PICTURE = "\ufffc"  # The character that stands for a picture in a text.
-PARAGRAPH_SPACING = 6  # In pixels. The space below each paragraph.
+PICTURE = "\ufffc"  # The character that represents a picture in a text.
+PARAGRAPH_SPACING = 6  # The space below each paragraph, in pixels.
 
 
 @functools.cache
 def list_help_contents() -> tuple[tuple[str, str, str], ...]:
-    """Returns file, title and subject of each page, in the order of the contents."""
     text = (resources_folder() / "help" / CONTENTS).read_text("utf-8")
     return tuple((file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", "")))
 

@@ -10,9 +10,9 @@ Box = TypeVar("Box", bound=QBoxLayout)
 # A widget or layout, the same with a stretch factor, a widget with its alignment, or a stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
-MAX_LINE_SPACING = 8  # In pixels. The maximum spacing between the lines of a row that wraps.
-TEXT_WIDTH_IN_LINES = 12  # In line heights. Text is placed beside other widgets only if it can be this wide.
-WIDEST = 4_000  # In pixels. A widget whose maximum width is larger has no preferred width.
+MAX_LINE_SPACING = 8  # The maximum spacing in pixels between the lines of a row that wraps.
+TEXT_WIDTH_IN_LINES = 12  # Text is placed beside other widgets only if it can be this many line heights wide.
+WIDEST = 4_000  # A widget with a larger maximum width in pixels has no preferred width.
 
 
 class WrappingRow(QHBoxLayout):

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TITLE = "Helix Desktop"
-LONGEST_NAME_LENGTH = 80  # In characters. A longer name that is suggested for a workspace is cut.
-SHOWN_NAME_LENGTH = 40  # In characters. Longer names are cut in headings.
+LONGEST_NAME_LENGTH = 80  # A longer suggested name of a workspace is cut to this many characters.
+SHOWN_NAME_LENGTH = 40  # Longer names in headings are cut to this many characters.
 
 
 class MainWindow(WindowFrame):

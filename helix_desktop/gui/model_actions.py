@@ -16,7 +16,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench
 
-LONGEST_CHOICE = 60  # In characters. The texts of an agent's options are cut to this length.
+LONGEST_CHOICE = 60  # The texts of an agent's options are cut to this many characters.
 
 
 class ModelActions(QObject):

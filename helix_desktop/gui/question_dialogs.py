@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLabel, QLineEdit, QMes
 from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.translation import tr
 
-LONGEST_NAME = 200  # In characters. A longer line that the user enters is cut.
+LONGEST_NAME = 200  # A longer line that the user enters is cut to this many characters.
 
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLayout, QMessa
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.theme import TEXT
 
-FRAME = QSize(8, 40)  # In pixels: the assumed size of what a window manager draws around a dialog.
+FRAME = QSize(8, 40)  # The assumed size in pixels of what a window manager draws around a dialog.
 _CHANGING = {QEvent.Type.Show, QEvent.Type.LayoutRequest}
 
 

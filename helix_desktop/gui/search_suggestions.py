@@ -17,7 +17,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, WorkspaceListRow
 
-LEAD = 20  # In characters. About this much text is shown before the first word that was found.
+LEAD = 20  # About this many characters are shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
 # The name of the window action that each slash command runs.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-LONGEST_TEXT = 4_000  # In characters. Only this much at the beginning of a text is translated.
+LONGEST_TEXT = 4_000  # Only this many characters at the beginning of a text are translated.
 MOST_PIECES = 16  # The maximum number of a text's sentences or list items that are translated.
 PHRASE_DEPTH = 4  # Phrases that are nested in other phrases are translated down to this depth.
 # Placeholders whose values can be phrases of this program, which are also translated.

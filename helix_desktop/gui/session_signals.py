@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 
-BATCH_INTERVAL_MS = 50  # Events are collected for this long and then passed on as a group.
+BATCH_INTERVAL_MS = 50  # The interval at which collected events are passed on as a group.
 SHOWN_OUTPUT_CHARACTERS = 128 * 1024
 
 Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
@@ -25,8 +25,8 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[list[str]] = []  # The pieces of text of each event collected so far.
-        self.size = 0  # The number of characters collected so far.
+        self._texts: list[list[str]] = []  # The pieces of text of each event collected in this batch.
+        self.size = 0  # The number of characters collected in this batch.
 
     def __bool__(self) -> bool:
         return bool(self._events)

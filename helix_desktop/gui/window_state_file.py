@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # Importing these modules would take as long as the first pai
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # Writes are delayed by this long so that the file is not written on every key press.
+WRITE_DELAY_MS = 400  # The delay before the file is written, so that it is not written on every key press.
 T = TypeVar("T")
 
 

@@ -22,7 +22,7 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged, facts.ConversationStarted, facts.Folded, facts.ModelReplied,
     facts.Refolded, facts.TurnEnded, facts.Unfolded,
 )  # fmt: skip
-LIST_INTERVAL_MS = 300  # The list is rebuilt at most this often, however much happens.
+LIST_INTERVAL_MS = 300  # The minimum interval between two rebuilds of the list.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 

@@ -37,7 +37,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # In seconds. A command's memory and processes are measured this often.
+_LOOK = 0.25  # The interval in seconds at which a command's memory and processes are measured.
 _ASKED_SECONDS = 3.0  # When asked to end, a command with a terminal has this long to restore it.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.

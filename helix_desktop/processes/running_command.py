@@ -126,14 +126,14 @@ def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
         os.close(reading)
 
 
-def kill_descendants(keeper: int) -> None:
+def kill_descendants(keeper_pid: int) -> None:
     """Kill a keeper's descendants, and let the keeper go on if it was stopped."""
     if sys.platform != "win32":
-        for pid in list_descendants(keeper):
+        for pid in list_descendants(keeper_pid):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(OSError):
-            os.kill(keeper, signal.SIGCONT)
+            os.kill(keeper_pid, signal.SIGCONT)
 
 
 def shell_command_line(command: str) -> list[str]:

@@ -234,13 +234,13 @@ def open_process(
     return cast(ChildProcess, started)
 
 
-def close_or_kill_process(process: ChildProcess, seconds: float) -> None:
+def close_or_kill_process(process: ChildProcess, patience_seconds: float) -> None:
     """Close a process's input, which tells it to end, and kill it if it has not ended in time."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
     with suppress(ProcessTimeout):
-        process.wait(seconds)
+        process.wait(patience_seconds)
     process.kill()
     process.wait()
 

@@ -80,10 +80,14 @@ def runs_only_scripts_of_user(command: str, home: Path, roots: Sequence[Path], f
         return False
 
 
-def search_path_without_roots(path: str, roots: Iterable[Path]) -> str:
+def search_path_without_roots(search_path: str, roots: Iterable[Path]) -> str:
     """Return a search path without relative folders and those in the workspace."""
     within = [root.resolve() for root in roots]
-    kept = [each for each in path.split(os.pathsep) if Path(each).is_absolute() and not _is_within(Path(each), within)]
+    kept = [
+        each
+        for each in search_path.split(os.pathsep)
+        if Path(each).is_absolute() and not _is_within(Path(each), within)
+    ]
     return os.pathsep.join(kept)
 
 
@@ -95,21 +99,21 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[
     return real.is_file() and real.stat().st_nlink == 1 and any(real.is_relative_to(place) for place in places)
 
 
-def _may_be_path_within(word: str, folder: Path, within: Sequence[Path]) -> bool:
+def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
     """Whether a word, or an option's value after `=`, may be a path in the workspace's folders."""
     for part in {word, word.partition("=")[2], word.lstrip("-")[1:]} - {""}:
         path = Path(part)
         if path.is_absolute():
-            if _is_within(path, within):
+            if _is_within(path, roots):
                 return True
         elif "/" in part or os.path.lexists(folder / part):
             return True
     return False
 
 
-def _is_within(path: Path, within: Sequence[Path]) -> bool:
+def _is_within(path: Path, roots: Sequence[Path]) -> bool:
     normal = Path(os.path.normpath(path))
-    return any(each.is_relative_to(root) for root in within for each in (normal, path.resolve()))
+    return any(each.is_relative_to(root) for root in roots for each in (normal, path.resolve()))
 
 
 def _split_command_words(command: str) -> list[str]:

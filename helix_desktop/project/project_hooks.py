@@ -203,15 +203,15 @@ class HookAnswer:
     note: str = ""
 
 
-def parse_hook_answer(event: str, code: int | None, printed: str, complained: str) -> HookAnswer:
+def parse_hook_answer(event: str, exit_code: int | None, standard_output: str, standard_error: str) -> HookAnswer:
     """Parse an answer. Exit code 2 blocks, with standard error as the reason; other failures do nothing."""
-    if code == 2:
-        return HookAnswer(blocks=complained.strip() or NO_REASON)
-    if code != 0:
-        return HookAnswer(note=f"it ended with exit code {code}. {complained.strip()[:300]}".strip())
-    found = _parse_printed_object(printed)
+    if exit_code == 2:
+        return HookAnswer(blocks=standard_error.strip() or NO_REASON)
+    if exit_code != 0:
+        return HookAnswer(note=f"it ended with exit code {exit_code}. {standard_error.strip()[:300]}".strip())
+    found = _parse_printed_object(standard_output)
     if found is None:
-        says = printed.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
+        says = standard_output.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
         return HookAnswer(says=says)
     return _build_answer_from_decision(event, found)
 
@@ -234,6 +234,6 @@ def _build_answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAns
     return HookAnswer(says=says, note=" ".join(notes))
 
 
-def _parse_printed_object(printed: str) -> dict[str, Any] | None:
-    found = parse_json_or_none(printed) if printed.lstrip().startswith("{") else None
+def _parse_printed_object(standard_output: str) -> dict[str, Any] | None:
+    found = parse_json_or_none(standard_output) if standard_output.lstrip().startswith("{") else None
     return found if isinstance(found, dict) else None

@@ -69,10 +69,10 @@ def folder_of_pending_copies(where: ProgramFolders) -> Path:
     return where.data / "recorder"
 
 
-def compute_import_pause(took_seconds: float, failures: int) -> float:
+def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> float:
     """Return the pause after an import. It grows with failures in a row, but a busy workspace is retried soon."""
-    longer = 2.0 ** min(failures, 6)
-    return min(max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * took_seconds), LONGEST_PAUSE_SECONDS * longer)
+    longer = 2.0 ** min(failures_in_a_row, 6)
+    return min(max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * last_import_seconds), LONGEST_PAUSE_SECONDS * longer)
 
 
 class HistoryRecorder:

@@ -41,7 +41,6 @@ class EntryActions(QObject):
         viewer.compare_wanted.connect(self.compare_selected_entries)
 
     def copy_selected_hashes(self) -> None:
-        """Copies the hashes of the selected rows. A million of them are fetched in pieces."""
         ranges = self._table.selected_ranges
         if self._shown.catalogue is None or not ranges:
             return

@@ -35,7 +35,7 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
-# In pixels: the file list's usual width, its minimum width, and the note's minimum width.
+# The file list's usual and minimum widths, and the note's minimum width, in pixels.
 WIDTH, LEAST, NOTE = 268, 168, 90
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"

@@ -16,7 +16,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-NAME = 40  # In characters. Longer names of attachments are shortened.
+NAME = 40  # The names of attachments are shortened to this many characters.
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST_PICTURE = 3_700_000  # In bytes. As base64 text, a picture of this size has five million characters.
-WIDEST = 8_000  # In pixels. A picture with a longer edge is scaled down before it is sent.
-SMALLER = 2_000  # In pixels. The longer edge of a picture after scaling down. Models do not use more pixels than this.
+LARGEST_PICTURE = 3_700_000  # The largest picture in bytes. As base64 text, it has five million characters.
+WIDEST = 8_000  # A picture whose longer edge has more pixels than this is scaled down before it is sent.
+SMALLER = 2_000  # The longer edge in pixels of a picture after scaling. Models do not use more than this.
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
@@ -61,7 +61,7 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
 
 
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # In bytes. A file counts as text if this much of its beginning contains no zero byte.
+HEAD = 4_096  # A file counts as text if this many bytes at its beginning contain no zero byte.
 
 
 @dataclass(eq=False)

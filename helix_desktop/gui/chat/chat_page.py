@@ -24,7 +24,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session
 
-MEASURE_PAUSE_MS = 100  # The price of the next message is updated this long after the last change.
+MEASURE_PAUSE_MS = 100  # The price of the next message is updated this many milliseconds after the last change.
 SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
 # The transcript above a question is at most ABOVE pixels high if BELOW pixels remain for the question.
 ABOVE, BELOW = 96, 560

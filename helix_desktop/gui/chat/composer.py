@@ -26,8 +26,8 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 
 BAR, MOST_BAR = 60, 132  # The minimum and the maximum width of the context meter, in pixels.
-LEAST_BAR = 20  # In pixels. The minimum width of the meter's bar when there is no room for the figures.
-LEAST = 30  # In pixels. The minimum width of the permission mode's name when it is shortened.
+LEAST_BAR = 20  # The minimum width in pixels of the meter's bar when there is no room for the figures.
+LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
 UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Used if the window is unknown.
 

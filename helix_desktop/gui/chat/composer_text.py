@@ -18,7 +18,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 LINES = 10
-PASTED = 20_000  # In characters. A longer paste becomes an attachment, as wrapping it would be slow.
+PASTED = 20_000  # A paste of more characters becomes an attachment, as wrapping it would be slow.
 KEPT = 200
 ALT_WRITES = sys.platform == "darwin"  # On a Mac, the Alt key is used to type special characters.
 

@@ -10,7 +10,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 LEAST, END = 2, 6  # The minimum number of visible lines, and the pixels below the last line.
-LARGEST = 1 << 20  # In characters. A larger change is shown as text and loaded in pieces.
+LARGEST = 1 << 20  # A change of more characters is shown as text and loaded in pieces.
 
 
 class ExactDifferenceView(DifferenceView):

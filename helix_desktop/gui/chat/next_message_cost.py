@@ -13,8 +13,8 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-AGING = 15_000  # In milliseconds. How often we update how long the provider's cache stays warm.
-LEAST_SAVED = 0.001  # In dollars. Smaller savings are not shown.
+AGING = 15_000  # The milliseconds between two updates of how long the provider's cache stays warm.
+LEAST_SAVED = 0.001  # Savings of fewer dollars are not shown.
 
 
 class NextMessageCostLabel(QLabel):

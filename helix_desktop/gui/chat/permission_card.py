@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-LOW = 400  # In pixels. A narrow window lower than this shows only the question and its buttons.
-WORDS = 120  # In pixels. The minimum width of the field in which the user says what to do instead.
+LOW = 400  # A narrow window of fewer pixels in height shows only the question and its buttons.
+WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
-LONGEST = 2_000  # In characters. This much of a sub-agent's task is shown.
-READING = 0.7  # In seconds. A key pressed sooner after the card appeared or got the focus was not meant for the card.
+LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
+READING = 0.7  # A key pressed within this many seconds was not meant for the card.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 

@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
-LEAST_DOLLARS = 0.01  # In dollars. Lower costs are never shown, however cheap the turn is.
+LEAST_DOLLARS = 0.01  # Costs of fewer dollars are never shown, however cheap the turn is.
 
 
 class RewriteCostLine(QWidget):
@@ -78,7 +78,6 @@ def describe_missing_price(model: str) -> str:
 
 
 def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
-    """Describes the cost of a changed model, tools or rules. Empty if it is too low to mention."""
     if rewrite is None or rewrite.dollars < LEAST_DOLLARS:
         return ""
     changed = tr("the tools, the system prompt or the rules have changed")
@@ -92,7 +91,6 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
 
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
-    """Describes what these requests wrote to the cache again, and its cost. Empty if it is too low to mention."""
     causes = [one for request in requests for one in request.avoidable_causes()]
     whole, again = sum(request.cost for request in requests), sum(one.cost for one in causes)
     if again < LEAST_DOLLARS or again <= min(TOLD_DOLLARS, TOLD_SHARE * whole):

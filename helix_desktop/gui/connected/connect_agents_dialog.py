@@ -108,7 +108,7 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
 
 
 MARGINS = (40, 28, 40, 28)
-REFRESH_INTERVAL_MS = 1_000  # The list of connections is updated this often.
+REFRESH_INTERVAL_MS = 1_000  # The interval between updates of the list of connections.
 
 
 class ConnectAgentsDialog(widgets.TransientDialog):

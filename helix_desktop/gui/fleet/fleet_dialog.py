@@ -24,7 +24,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
 from helix_desktop.resident.schedules import ScheduleChange, WorkSchedule, build_schedule, parse_days, read_schedules
 
-LONGEST_TEXT = 1_500  # In characters. This much of a task and of its answer is shown.
+LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
 MARGINS = (20, 14, 20, 16)
 
 

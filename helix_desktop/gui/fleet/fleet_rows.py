@@ -19,9 +19,9 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LEAST_WIDTH = 160  # In pixels. The minimum width of the column that gets the remaining room.
-NARROW = 100  # In pixels. A column that is not wider than this keeps its width.
-LONGEST_CELL = 200  # In characters. Longer texts are cut in a cell.
+LEAST_WIDTH = 160  # The minimum width in pixels of the column that gets the remaining room.
+NARROW = 100  # A column of at most this many pixels keeps its width.
+LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
 Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status --json` prints them.

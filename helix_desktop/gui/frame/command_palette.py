@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = 120  # The search in the workspaces begins when the user has stopped typing for this long.
+SEARCH_DELAY_MS = 120  # The search in the workspaces starts after this many milliseconds without typing.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 

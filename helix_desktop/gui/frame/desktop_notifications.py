@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
 MAX_TEXT_LENGTH = 200
-SHOWN_MS = 8_000  # A notification is shown for this long.
+SHOWN_MS = 8_000  # How long a notification is shown.
 MAX_FOLLOWED_NOTIFICATIONS = 50  # Only this many of the newest notifications react to a click.
 
 

@@ -69,7 +69,6 @@ def model_abilities(model: ModelChoice) -> list[str]:
 
 
 def format_model_window(model: ModelChoice) -> str:
-    """The context window, and where the number comes from if not from the provider."""
     if not model.window:
         return ""
     how = {

@@ -21,7 +21,7 @@ from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
-AGE_UPDATE_MS = 60_000  # Ages are updated this often, because they are shown in whole minutes.
+AGE_UPDATE_MS = 60_000  # The interval between updates of the ages, which are shown in whole minutes.
 
 
 def format_folder(folder: Path) -> str:

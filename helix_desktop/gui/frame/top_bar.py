@@ -13,7 +13,7 @@ from helix_desktop.gui.views.choice_pill import ChoicePill
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
-SHORTENED_CHOICE_WIDTH = 110  # In pixels. The minimum width of a button whose text was shortened.
+SHORTENED_CHOICE_WIDTH = 110  # The minimum width in pixels of a button whose text was shortened.
 
 
 class TopBar(QWidget):

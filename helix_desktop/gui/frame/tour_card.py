@@ -15,9 +15,9 @@ from helix_desktop.gui.shared.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # In pixels. The second is used if a card of the first width would cover the highlighted area.
-RING_TO_CARD_GAP = 14  # In pixels. The distance between the highlighting ring and the card.
-WINDOW_EDGE_GAP = 12  # In pixels. The distance between the card and the window's edge.
+CARD_WIDTHS = (340, 264)  # In pixels; the second width is used if the first would cover the highlighted area.
+RING_TO_CARD_GAP = 14  # The distance in pixels between the highlighting ring and the card.
+WINDOW_EDGE_GAP = 12  # The distance in pixels between the card and the window's edge.
 SHADE_ALPHA = 70  # The opacity of the shade over the rest of the window, from 0 to 255.
 
 

@@ -68,7 +68,7 @@ class HistoryImportPort(Protocol):
     async def undo_last_import(self) -> Sequence[str]:
         """Undoes the last import. Returns a sentence for each conversation that stays."""
 
-    async def delete_recorded_conversations(self, kind: str, days: int) -> int:
+    async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
         """Deletes conversations of one program, or of all, last changed `days` ago. Returns how many."""
 
     async def forget_imported_keys(self) -> int:

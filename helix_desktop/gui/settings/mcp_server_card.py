@@ -17,7 +17,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
 LOG_LINES = 200
-MAX_DESCRIPTION_LENGTH = 300  # In characters. Longer descriptions of tools are cut.
+MAX_DESCRIPTION_LENGTH = 300  # Longer descriptions of tools are cut to this many characters.
 
 ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 

@@ -20,7 +20,7 @@ from helix_desktop.gui.shared.widgets import build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-REFRESH_MS = 1_000  # The page is updated this often, because the state of servers changes by itself.
+REFRESH_MS = 1_000  # The interval between updates of the page, because the state of servers changes by itself.
 
 
 class McpServersPage(SettingsPage):

@@ -15,7 +15,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 LINES = 80  # No screen can show more lines than this.
-SHORT = 12  # In lines. A text of fewer lines, with 50 characters per line, fits into every window.
+SHORT = 12  # A text of fewer lines, with 50 characters per line, fits into every window.
 _PIECE = 200  # The number of lines that are added at a time.
 
 

@@ -24,7 +24,7 @@ from helix_desktop.gui.translation import format_percent
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
-FIELD_WIDTH_IN_LINES = 15  # In line heights. All fields have this width.
+FIELD_WIDTH_IN_LINES = 15  # The width of all fields, in line heights.
 TEXT_MARGIN = 7
 
 

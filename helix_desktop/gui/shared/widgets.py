@@ -25,7 +25,7 @@ from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
-COLUMN = 720  # In pixels. The maximum width of the transcript and of the message box below it.
+COLUMN = 720  # The maximum width in pixels of the transcript and of the composer below it.
 Action = Callable[[], object]
 
 

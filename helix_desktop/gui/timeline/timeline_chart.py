@@ -26,7 +26,7 @@ from helix_desktop.gui.timeline.timeline_marks import CHOSEN_RING, LANE, REACH, 
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 HEIGHT = 390
-LEFT, RIGHT, LEGEND, DATES = 60, 60, 30, 26  # In pixels: the room around the plot.
+LEFT, RIGHT, LEGEND, DATES = 60, 60, 30, 26  # The room around the plot, in pixels.
 SMALL = 11
 
 

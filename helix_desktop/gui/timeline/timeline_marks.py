@@ -11,10 +11,10 @@ from helix_desktop.gui.shared.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 
-LANE = 15  # In pixels: the height of a lane.
-MARK_GAP = 4  # In pixels: the minimum distance between marks in the same lane.
+LANE = 15  # The height of a lane, in pixels.
+MARK_GAP = 4  # The minimum distance in pixels between marks in the same lane.
 REACH = 6
-RING, CHOSEN_RING = 4.5, 6.5  # In pixels: the radius of a fold's mark, and that of the chosen fold.
+RING, CHOSEN_RING = 4.5, 6.5  # The radius of a fold's mark, and of the chosen fold's, in pixels.
 LANE_COLOURS = {TimelineLane.YOU: "conversation", TimelineLane.FILES: "output", TimelineLane.ERRORS: "danger"}
 
 

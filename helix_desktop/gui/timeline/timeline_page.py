@@ -44,9 +44,9 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
-FRAME_MS = 16  # In milliseconds, about one frame. The list is updated this long after a change.
+FRAME_MS = 16  # The list is updated this many milliseconds after a change, about one frame.
 FACTS_PER_STEP = 64
-NARROW = 700  # In pixels. On a narrower page, the chosen fold is shown below the list.
+NARROW = 700  # On a page narrower than this many pixels, the chosen fold is shown below the list.
 
 
 class TimelinePage(QWidget):

@@ -27,7 +27,7 @@ from helix_desktop.gui.transcript.drawing_style import (
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TextStyle
 from helix_desktop.gui.translation import tr
 
-WIDE, HIGH = 240, 180  # In pixels: the maximum size of a picture in a message.
+WIDE, HIGH = 240, 180  # The maximum size of a picture in a message, in pixels.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
 

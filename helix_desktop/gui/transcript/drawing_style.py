@@ -12,7 +12,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.markdown_blocks import Block, TextStyle
 
-INDENT, QUOTE = 22, 14  # In pixels: the indents of a list level and of a quotation.
+INDENT, QUOTE = 22, 14  # The indents of a list level and of a quotation, in pixels.
 _HEADINGS = {1: 18.0, 2: 16.0, 3: 14.0, 4: 13.0, 5: 13.0, 6: 13.0}
 LINE = 1.5
 CODE_LINE = 1.55

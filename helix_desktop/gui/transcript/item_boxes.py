@@ -157,7 +157,6 @@ def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def describe_call_group(group: CallGroup) -> str:
-    """Describes a group, as in `7 tool calls · 12 s`, with what failed."""
     words = [format_count(group.done + group.failed, "{n} tool call", "{n} tool calls")]
     if group.seconds >= 0.1:
         words.append(format_duration(group.seconds))

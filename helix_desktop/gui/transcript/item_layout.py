@@ -13,7 +13,7 @@ from helix_desktop.gui.transcript.item_boxes import build_item_boxes
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
-LONGER = 0.006  # In seconds. A slice of work may take this much longer if it lays out visible items.
+LONGER = 0.006  # A slice of work may take this many more seconds if it lays out visible items.
 _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 

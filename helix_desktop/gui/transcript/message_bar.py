@@ -22,8 +22,8 @@ from helix_desktop.gui.transcript.transcript_item import TranscriptItem, Transcr
 from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
-BAR = -1  # This number stands for the bar, which is not one of the item's boxes.
-OVERLAP = 3  # In pixels. The bar may cover this much of its message.
+BAR = -1  # This number means the bar, which is not one of the item's boxes.
+OVERLAP = 3  # The bar may cover this many pixels of its message.
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 

@@ -10,7 +10,7 @@ import re
 import textwrap
 from html import escape
 
-WIDEST_TOOLTIP = 90  # In characters. Longer lines of a tooltip are wrapped.
+WIDEST_TOOLTIP = 90  # Longer lines of a tooltip are wrapped after this many characters.
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences, which set colours and move the cursor.
     r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences, which set titles, links and the clipboard.

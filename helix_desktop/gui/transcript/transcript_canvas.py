@@ -40,7 +40,7 @@ SLICE = 0.004
 LETTING_GO = 0.001
 DESCRIBED = 4_000
 MANY = 1_000  # A conversation with more facts than this is read in a thread.
-EDGE = 4  # In pixels. Drawing may extend this far beyond the edge of a box.
+EDGE = 4  # Drawing may extend this many pixels beyond the edge of a box.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 

@@ -15,7 +15,7 @@ from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 MOST_COPIED = 64 << 20
-MOST_PARSED = 200_000  # In characters. Longer text is copied as its source, because parsing it would take too long.
+MOST_PARSED = 200_000  # Text of more characters is copied as its source, because parsing it would take too long.
 
 
 def build_selected_text(
@@ -62,7 +62,6 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
 
 
 def item_as_markdown(item: TranscriptItem) -> str:
-    """Formats an item that is not laid out as Markdown, a call as a line of code."""
     text = "" if item.kind is TranscriptItemKind.REASONING else item_source_text(item).strip()
     line = call_as_one_line(item)
     return text or (f"`{line}`" if line else "")

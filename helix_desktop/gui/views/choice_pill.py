@@ -10,7 +10,7 @@ from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-MAX_CHOICE_LENGTH = 32  # In characters. Longer texts of choices are cut.
+MAX_CHOICE_LENGTH = 32  # Longer texts of choices are cut to this many characters.
 
 
 class ChoicePill(QPushButton):

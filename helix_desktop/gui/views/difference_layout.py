@@ -16,9 +16,9 @@ from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 
-LONGEST = 5_000  # In characters. Longer lines are cut.
+LONGEST = 5_000  # Longer lines are cut to this many characters.
 LAID = 400
-COLOURING = 0.004  # In seconds. Colouring may take at most this much of each frame.
+COLOURING = 0.004  # Colouring may take at most this many seconds of each frame.
 GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
 
 

@@ -52,7 +52,7 @@ class DifferenceView(TextSurface):
         self._lines = DifferenceLines(self._ink, 0, "", two_columns=False, is_exact=False)
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.has_two_columns = False
-        self.tail = TAIL  # In pixels: the room below the last row.
+        self.tail = TAIL  # The room below the last row, in pixels.
         self._announced_height = 0  # The height of the content that the outer layout was last told about.
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
