@@ -52,7 +52,7 @@ class InvalidInput(HelixError):
 
 
 class ConfigFileMistake(InvalidInput):
-    """A mistake in a file made for hands. `mistake`: what is wrong, without `where` it stands."""
+    """A mistake in a file that people edit. `mistake` says what is wrong, without the place `where`."""
 
     def __init__(self, mistake: str, *, remedy: str = "", where: str = "") -> None:
         super().__init__(f"{where}: {mistake}" if where else mistake, remedy=remedy)
@@ -76,7 +76,7 @@ class StoreFull(StoreFailed):
 
 
 class StoreBusy(StoreFailed):
-    """Another process owns the workspace."""
+    """Another process has the workspace open."""
 
 
 class SharedStoreUnreachable(StoreFailed):
@@ -88,7 +88,7 @@ class WrittenByNewerVersion(StoreFailed):
 
 
 class ModelFailed(HelixError):
-    """The model or the way to it failed."""
+    """The model failed, or the connection to it."""
 
 
 class ContextTooLong(ModelFailed):

@@ -67,7 +67,7 @@ def _turn_recorder_on(arguments: argparse.Namespace) -> int:
 
 
 def change_exclusions(arguments: argparse.Namespace, settings: ProgramSettings) -> None:
-    """Only adds exclusions: removing one by mistake would record private conversations."""
+    """Adds or removes single exclusions. Replacing the whole list could drop one that keeps something private."""
     agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
     folders = _resolve_full_paths(arguments.without_folder), _resolve_full_paths(arguments.with_folder)
     for setting, (more, fewer) in ((RECORDER_WITHOUT_AGENTS, agents), (RECORDER_WITHOUT_FOLDERS, folders)):

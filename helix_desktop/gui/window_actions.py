@@ -179,7 +179,6 @@ class ActionRegistry(QObject):
             self._actions[name].setEnabled(when)
 
     def format_shortcut(self, name: str) -> str:
-        """Formats a shortcut as the platform does: "Ctrl+K", "⌘K"."""
         return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
 
     def fill_menu_bar(self, bar: QMenuBar) -> None:

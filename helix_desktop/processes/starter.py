@@ -49,7 +49,7 @@ class CommandAuthor(StrEnum):
 
 
 class ProcessPlace(StrEnum):
-    """What confines a process. WATCHED: only the keeper, which ends everything the process started."""
+    """The confinement of a process. WATCHED: only by the keeper, which ends everything the process started."""
 
     SANDBOX = "sandbox"
     WATCHED = "watched"

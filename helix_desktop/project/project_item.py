@@ -96,7 +96,7 @@ _hashed: dict[_Key, str] = {}
 
 class ProjectReading:
     """One reading of a folder's files, before each step: the user's `own`, or one that nobody trusts
-    yet. Even looks at remembered files count, so that the next reading ends at the same file.
+    yet. Accesses to remembered files count, too, so that the next reading ends at the same file.
     """
 
     def __init__(self, root: Path, *, own: bool = False) -> None:

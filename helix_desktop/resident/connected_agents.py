@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedAgentRow:
-    """One agent and its figures of today. `start_command` starts it once; `connected`: its
-    configuration contains the address; `reason_not_folded`: why its requests are forwarded whole.
+    """One agent and its figures of today. `start_command` starts it once. `connected`: its
+    configuration contains the address. `reason_not_folded`: why its requests are forwarded
+    unchanged.
     """
 
     name: str

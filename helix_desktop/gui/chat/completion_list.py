@@ -32,7 +32,7 @@ class CompletionOffer:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What is being typed: the sign, the letters after it, and where the sign stands in the text."""
+    """The request for completions: the sign, the letters after it, and the position of the sign in the text."""
 
     trigger: str
     typed_letters: str

@@ -155,7 +155,6 @@ class WorkspaceRail(QWidget):
         theme.changed.connect(self._update_rail_icons)
 
     def show_workspace_buttons(self, rows: Sequence[WorkspaceListRow], current: str) -> None:
-        """Shows the squares from the top, with the open workspace marked."""
         drawn = [(row.id, row.name, row.workspace_colour, row.main_folder) for row in rows]
         if drawn != self._shown_buttons:
             self._shown_buttons = drawn
@@ -190,7 +189,6 @@ class WorkspaceRail(QWidget):
                 self.area.ensureWidgetVisible(button, 0, SQUARE)
 
     def move_workspace(self, workspace: str, steps: int) -> None:
-        """Moves a workspace up or down by `steps` squares."""
         order = [button.workspace for button in self._buttons]
         at = order.index(workspace)
         order.insert(min(max(at + steps, 0), len(order) - 1), order.pop(at))

@@ -24,7 +24,7 @@ class WorkspaceStorage:
 
 @dataclass(frozen=True, slots=True)
 class SpaceToFree:
-    """What freeing up space would remove: entries that no conversation uses, the bytes they free, some
+    """The result of freeing up space: entries that no conversation uses, the bytes they free, some
     of their names. `over`: bytes above the limit now; `left`: bytes that would still be above it.
     """
 

@@ -107,7 +107,7 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_attachment_boxes(
     page: LayoutContext, part: facts.Attachment, fold: facts.Folded | None
 ) -> Iterator[LayoutBox]:
-    """For a folded attachment, the tokens sent come before the original count."""
+    """Builds boxes for an attachment. If it is folded, the tokens sent precede the original count."""
     figures = describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
     if fold is not None:
         figures = tr("{n} of {all} tokens", n=format_token_count(fold.tokens), all=format_token_count(part.tokens))
