@@ -141,16 +141,13 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is None:
         found = project_workspace.create_project_workspace(workspaces, folder)
-        told = f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder."
-        print(told, file=sys.stderr)
+        print(f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder.", file=sys.stderr)
     return found.id
 
 
 def _change_agent_configuration(
-    arguments: argparse.Namespace, agent: object, where: program_folders.ProgramFolders
+    arguments: argparse.Namespace, agent: KnownAgent, where: program_folders.ProgramFolders
 ) -> int:
-    if not isinstance(agent, KnownAgent):
-        raise TypeError("no agent")
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
     change = (

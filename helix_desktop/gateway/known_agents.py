@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tomlkit
 
@@ -78,9 +77,7 @@ def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     more: tuple[str, ...] = ()
     if upstream.is_from_file:  # Claude Code's settings files override the environment; this file overrides them.
         start.scratch.mkdir(parents=True, exist_ok=True)
-        (start.scratch / "settings.json").write_text(
-            _format_json_settings({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8"
-        )
+        (start.scratch / "settings.json").write_text(json.dumps({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8")
         more = ("--settings", str(start.scratch / "settings.json"))
     environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
     return AgentLaunch(("claude", *more, *start.arguments), environment)
@@ -118,7 +115,7 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
             (start.scratch / each.name).symlink_to(each)
     models = folder / "models.json"
     settings = _set_pi_addresses(models.read_text("utf-8") if models.exists() else "", start.urls)
-    (start.scratch / "models.json").write_text(_format_json_settings(parse_commented_json(settings, "")), "utf-8")
+    (start.scratch / "models.json").write_text(json.dumps(parse_commented_json(settings, "")), "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
@@ -162,10 +159,6 @@ def _set_pi_addresses(text: str, urls: Mapping[AgentUpstream, str]) -> str:
     for name, base in _base_addresses(urls, {"anthropic": "", "openai": "/v1", "google": "/v1beta"}).items():
         text = set_commented_json(text, ("providers", name, "baseUrl"), base)
     return text
-
-
-def _format_json_settings(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
 
 
 def _opencode_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
