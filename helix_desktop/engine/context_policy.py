@@ -204,7 +204,7 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declare_threshold(
-        3, "Recent steps to leave unfolded", "In a running turn, this many recent steps are never folded.",
+        4, "Recent steps to leave unfolded", "In a running turn, this many recent steps are never folded.",
         group="Safety", helix=8, observational=8, none=8, keeps_most=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declare_threshold(

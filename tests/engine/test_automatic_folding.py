@@ -471,7 +471,7 @@ async def test_undo_is_exact_and_the_same_facts_are_not_folded_again() -> None:
 
 
 async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -> None:
-    kept = await keeping(window=100_000)
+    kept = await keeping(window=100_000, tail_steps=3)
     await kept.say("a task")
     await worked(kept, 40, 300)
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
