@@ -25,7 +25,7 @@ LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
 # These settings replace those of the repository when we run git.
 _OVERRIDDEN = (
-    "core.fsmonitor=false", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
+    "core.fsmonitor=false", "core.untrackedCache=false", "core.ignoreStat=false", "core.checkStat=default", "core.trustctime=true", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
     "core.pager=cat", "core.sshCommand=false", "core.gitProxy=false", "core.askPass=true", "core.alternateRefsCommand=true", "sequence.editor=true",
     "credential.helper=", "diff.external=", "diff.ignoreSubmodules=all", "submodule.recurse=false", "commit.verbose=false", "commit.status=false", "commit.template=",
     "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "safe.bareRepository=explicit", "uploadpack.packObjectsHook=",

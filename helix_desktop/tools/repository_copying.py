@@ -28,6 +28,7 @@ _TAKEN_OVER = re.compile(
     r"user\.(name|email)|core\.(autocrlf|eol|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone)"
 )
 _ESSENTIAL = ("HEAD", "config", "index", "objects", "packed-refs", "refs", "shallow", "info", "logs")
+_STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 
 
@@ -69,8 +70,25 @@ class GitCheckout:
 
     def uncommitted_paths(self) -> list[bytes]:
         """Return files that differ from the last commit, tracked or not, but no ignored ones."""
+        self._clear_hiding_marks()
         options = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
         return [entry[3:] for entry in self.git_names("status", *options)]
+
+    def paths_changed_since(self, commit: str) -> list[str]:
+        """Return files that differ from a commit, tracked or not, but no ignored ones."""
+        self._clear_hiding_marks()
+        raw = self.git_names("diff", "-z", "--name-only", "--no-renames", commit)
+        return [*map(os.fsdecode, raw + self.git_names("ls-files", "-z", "--others", "--exclude-standard"))]
+
+    def _clear_hiding_marks(self) -> None:
+        """Remove the marks in a copy's index that hide changes from git. Files that a sparse checkout left out keep theirs."""
+        hidden = list[bytes]()
+        for entry in self.git_names("ls-files", "-v", "-z") if self.is_copy else ():
+            tag, _, name = entry.partition(b" ")
+            if tag == b"h" or (tag in b"sS" and os.path.lexists(self.folder / os.fsdecode(name))):
+                hidden.append(name)
+        for option in ("--no-assume-unchanged", "--no-skip-worktree") if hidden else ():
+            self.run("update-index", option, "-z", "--stdin", given=b"\0".join(hidden))
 
     def check_git_folder_is_its_own(self) -> None:
         """Raise ActionRefused if a git file in a copy leads elsewhere."""
@@ -227,9 +245,7 @@ def _remove_empty_folders(root: Path, path: str) -> None:
 
 def list_changed_paths(copy: GitCheckout, made: CopySource) -> list[str]:
     """Return what has changed since the copy was made, committed or not."""
-    raw = copy.git_names("diff", "-z", "--name-only", "--no-renames", made.base)
-    raw += copy.git_names("ls-files", "-z", "--others", "--exclude-standard")
-    names = {*map(os.fsdecode, raw), *made.carried}
+    names = {*copy.paths_changed_since(made.base), *made.carried}
     return sorted(name for name in names if list(made.carried.get(name, (0,))) != _size_and_time(copy.folder / name))
 
 
@@ -254,10 +270,33 @@ def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -
 def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
     """Bundle the copy's commits and uncommitted files for `git fetch`. Empty if there are none."""
     copy.check_git_folder_is_its_own()
-    _commit_everything(copy, copy.uncommitted_paths(), "What was not committed in the copy", "--no-gpg-sign")
+    names = copy.uncommitted_paths() + _list_filled_submodules(copy)
+    _give_refs_to_stashes(copy)
+    _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign", "--allow-empty")
     if not list_own_commits(source, copy, made):
         return b""
     return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made))
+
+
+def _give_refs_to_stashes(copy: GitCheckout) -> None:
+    """Give a ref to the index and to each commit that git remembers beside its refs, as a bundle has only what refs lead to."""
+    tips = copy.git_line("rev-list", "--no-walk", "--reflog").split()
+    tree = ""
+    for name in _STASHED_BY_GIT:
+        with suppress(ActionRefused):
+            tips.append(copy.git_line("rev-parse", "--verify", "--quiet", name))
+    with suppress(ActionRefused):  # An index with conflicts is no tree.
+        tree = copy.git_line("write-tree")
+    if tree not in ("", copy.git_line("rev-parse", "HEAD^{tree}")):
+        tips.append(copy.git_line("commit-tree", "--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy", tree))
+    copy.run("update-ref", "--stdin", given="".join(f"update refs/helix/kept/{tip} {tip}\n" for tip in tips).encode())
+
+
+def _list_filled_submodules(copy: GitCheckout) -> list[bytes]:
+    """Return the folders of submodules in which there are files, as git says nothing of these."""
+    entries = [entry for entry in copy.git_names("ls-files", "--stage", "-z") if entry.startswith(b"160000")]
+    names = [entry.partition(b"\t")[2] + b"/" for entry in entries]
+    return [name for name in names if any((copy.folder / os.fsdecode(name)).glob("*"))]
 
 
 def commit_in_copy(copy: GitCheckout, message: str) -> None:

@@ -45,12 +45,7 @@ NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
 MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
 _NOT_TOUCHED = "Your own folder was not changed."
-_KINDS = {
-    PathKind.FOLDER: "folder",
-    PathKind.LINK: "link to {}",
-    PathKind.TWIN: "another name of {}",
-    PathKind.OTHER: "left out",
-}
+_KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN: "hard link to {}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,10 +515,7 @@ def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
         if base := copy.repositories[int(repository)].base:
             checkout = GitCheckout(copy.folder / repository, is_copy=True)
             checkout.check_git_folder_is_its_own()
-            raw = checkout.git_names("diff", "-z", "--name-only", "--no-renames", base)
-            raw += checkout.git_names("ls-files", "-z", "--others", "--exclude-standard")
-            names = list(map(os.fsdecode, raw))
-            start = f"{below}/" if below else ""
+            start, names = f"{below}/" if below else "", checkout.paths_changed_since(base)
             found[number] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
     return found
 
@@ -596,7 +588,7 @@ def _describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
     now, target = step.now, step.target
     words = ["new"] if now is None else ["deleted"] if target is None else []
     if target is not None and target.kind is not PathKind.FILE:
-        words.append(_KINDS[target.kind].format(os.fsdecode(target.content)))
+        words.append(_KINDS.get(target.kind, "left out").format(os.fsdecode(target.content)))
     elif target is not None and (target.mode ^ (now.mode if now is not None else 0)) & 0o100:
         words.append("executable" if target.mode & 0o100 else "no longer executable")
     line = f"{roots[int(number)]}/{inside}" + (f" ({', '.join(words)})" if words else "")

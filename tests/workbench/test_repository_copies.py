@@ -693,6 +693,88 @@ async def test_changes_that_checkpoints_leave_out_are_not_lost_in_silence(desks:
         await bench.copies.bring_back(copy, "apply")
 
 
+async def test_a_discard_keeps_stashes_staged_versions_and_what_git_was_told_to_overlook(
+    desks: Desks, project: Path
+) -> None:
+    (project / "c").write_text("c\n")
+    git(project, "add", "c")
+    git(project, "commit", "-qm", "c")
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    work = copy.folder / "0"
+    for name, value in (("user.name", "a"), ("user.email", "a@b")):
+        git(work, "config", name, value)
+    for number in range(3):
+        (work / "a").write_text(f"stash {number}\n")
+        git(work, "stash")
+    (work / "a").write_text("taken back\n")
+    git(work, "commit", "-qam", "taken back")
+    git(work, "reset", "-q", "--hard", "HEAD~1")
+    (work / "a").write_text("staged\n")
+    git(work, "add", "a")
+    (work / "a").write_text("one\n")
+    for mark, name in (("--skip-worktree", "b"), ("--assume-unchanged", "c")):
+        git(work, "update-index", mark, name)
+        (work / name).write_text(f"{mark}\n")
+    found = await bench.copies.read_copy_status(copy)
+    assert (found.uncommitted, found.changed) == (("a", "b", "c"), (f"{project}/b", f"{project}/c"))
+    said = await bench.copies.bring_back(copy, "discard")
+    bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+    (project.parent / "bundle").write_bytes(bundle)
+    git(project, "fetch", "-q", str(project.parent / "bundle"), "+refs/*:refs/kept/*", "+HEAD:refs/kept/all")
+    assert {git(project, "show", f"refs/kept/all:{name}") for name in "bc"} == {
+        "--skip-worktree\n",
+        "--assume-unchanged\n",
+    }
+    refs = git(project, "for-each-ref", "--format=%(refname)", "refs/kept").split()
+    kept = {git(project, "show", f"{ref}:a") for ref in refs}
+    assert kept >= {"stash 0\n", "stash 1\n", "stash 2\n", "taken back\n", "staged\n"}
+
+
+async def test_a_discard_keeps_what_an_unfinished_rebase_has_stashed(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    work = copy.folder / "0"
+    git(work, "config", "user.name", "a")
+    git(work, "config", "user.email", "a@b")
+    for branch in ("side", "other"):
+        git(work, "checkout", "-qb", branch, copy.repositories[0].base)
+        (work / "a").write_text(f"on {branch}\n")
+        git(work, "commit", "-qam", branch)
+    (work / "b").write_text("stashed by git\n")
+    subprocess.run(["git", "rebase", "-q", "--autostash", "side"], cwd=work, check=False, capture_output=True)
+    assert (work / "b").read_text() == "b\n"
+    said = await bench.copies.bring_back(copy, "discard")
+    bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+    (project.parent / "bundle").write_bytes(bundle)
+    git(project, "fetch", "-q", str(project.parent / "bundle"), "+refs/*:refs/kept/*")
+    refs = git(project, "for-each-ref", "--format=%(refname)", "refs/kept").split()
+    assert "stashed by git\n" in {git(project, "show", f"{ref}:b") for ref in refs}
+
+
+async def test_a_discard_does_not_delete_files_in_the_folder_of_a_submodule(desks: Desks, project: Path) -> None:
+    commit = git(project, "rev-parse", "HEAD").strip()
+    git(project, "update-index", "--add", "--cacheinfo", f"160000,{commit},module")
+    git(project, "commit", "-qm", "with a submodule")
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "module" / "new").write_text("nowhere else\n")
+    with pytest.raises(ActionRefused, match="module/ in the copy is a repository of its own"):
+        await bench.copies.bring_back(copy, "discard")
+    (copy.folder / "0" / "module" / "new").unlink()
+    assert await bench.copies.bring_back(copy, "discard") == ("The copy was deleted.",)
+
+
+async def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(desks: Desks, project: Path) -> None:
+    git(project, "sparse-checkout", "set", "--no-cone", "/*", "!/b")
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    assert not (copy.folder / "0" / "b").exists()
+    found = await bench.copies.read_copy_status(copy)
+    assert (found.uncommitted, found.changed, found.problem) == ((), (), "")
+    assert await bench.copies.bring_back(copy, "discard") == ("The copy was deleted.",)
+
+
 async def sub_agent_in_copy(bench: Workbench) -> tuple[Session, FolderCopy]:
     """A conversation that may do everything, and the copy in which its sub-agent works."""
     await bench.choose_permission_mode("allow all")
