@@ -80,6 +80,10 @@ class GitCheckout:
         raw = self.git_names("diff", "-z", "--name-only", "--no-renames", commit)
         return [*map(os.fsdecode, raw + self.git_names("ls-files", "-z", "--others", "--exclude-standard"))]
 
+    def submodules(self) -> list[bytes]:
+        staged = self.git_names("ls-files", "--stage", "-z")
+        return [entry.partition(b"\t")[2] for entry in staged if entry.startswith(b"160000")]
+
     def _clear_hiding_marks(self) -> None:
         """Remove the marks in a copy's index that hide changes from git. Files that a sparse checkout left out keep theirs."""
         hidden = list[bytes]()
@@ -177,7 +181,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
     notes = list(_copy_uncommitted_changes(source, copy, changed))
-    if any(entry.startswith(b"160000") for entry in copy.git_names("ls-files", "--stage", "-z")):
+    if copy.submodules():
         notes.append("Submodules are not copied: their folders are empty.")
     if source.head != base:
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
@@ -270,7 +274,8 @@ def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -
 def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
     """Bundle the copy's commits and uncommitted files for `git fetch`. Empty if there are none."""
     copy.check_git_folder_is_its_own()
-    names = copy.uncommitted_paths() + _list_filled_submodules(copy)
+    filled = [name + b"/" for name in copy.submodules() if any((copy.folder / os.fsdecode(name)).glob("*"))]
+    names = [*copy.uncommitted_paths(), *filled]  # Git says nothing of files in the folder of a submodule.
     _give_refs_to_stashes(copy)
     _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign", "--allow-empty")
     if not list_own_commits(source, copy, made):
@@ -290,13 +295,6 @@ def _give_refs_to_stashes(copy: GitCheckout) -> None:
     if tree not in ("", copy.git_line("rev-parse", "HEAD^{tree}")):
         tips.append(copy.git_line("commit-tree", "--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy", tree))
     copy.run("update-ref", "--stdin", given="".join(f"update refs/helix/kept/{tip} {tip}\n" for tip in tips).encode())
-
-
-def _list_filled_submodules(copy: GitCheckout) -> list[bytes]:
-    """Return the folders of submodules in which there are files, as git says nothing of these."""
-    entries = [entry for entry in copy.git_names("ls-files", "--stage", "-z") if entry.startswith(b"160000")]
-    names = [entry.partition(b"\t")[2] + b"/" for entry in entries]
-    return [name for name in names if any((copy.folder / os.fsdecode(name)).glob("*"))]
 
 
 def commit_in_copy(copy: GitCheckout, message: str) -> None:
@@ -362,15 +360,21 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
         )
 
 
-def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
-    """Bring a commit into the user's repository as `refs/helix/<name>`, and move their branch to it.
-    Git refuses if HEAD is no longer what was merged, or if that would overwrite a file they changed.
-    """
+def bring_commit(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
+    """Bring a commit into the user's repository as `refs/helix/<name>`."""
     pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode())
     source.run("unpack-objects", "-q", "--strict", given=pack)
     source.run("update-ref", f"refs/helix/{name}", commit)
+
+
+def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_check: bool = False) -> None:
+    """Move the user's branch forward if HEAD is still what was merged, or only check that no changed file is in the way."""
+    if only_check:
+        with suppress(ActionRefused):  # It also fails for files that are no obstacle.
+            source.run("update-index", "-q", "--refresh")
+    words = ("read-tree", "-n", "-u", "-m", "HEAD") if only_check else ("merge", "--ff-only", "--quiet")
     remedy = f"Your files are as they were. The commits are in your repository as refs/helix/{name}."
-    source.run("merge", "--ff-only", "--quiet", commit, remedy=remedy)
+    source.run(*words, commit, remedy=remedy)
 
 
 def merge_versions(ours: bytes, base: bytes, theirs: bytes) -> bytes:

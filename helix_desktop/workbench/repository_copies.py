@@ -225,17 +225,15 @@ class RepositoryCopies:
             shown = "\n".join(_describe_step(checkpoints.roots, step) for step in steps)
             title = "Apply a sub-agent's changes"
             why = "it changes all the listed files at once"
-            await use.permit(
-                ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
-            )
+            action = ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
+            await use.permit(action)
             if (await self._plan_changes(copy))[1] != steps:
                 raise ActionRefused(
                     "The copy or your own files were changed while the question was shown.",
                     remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
                 )
-        return built_in_tool.ToolOutput(
-            " ".join(await self._restore_planned_steps(checkpoints, steps, session)), source=row.title
-        )
+        said = await self._restore_planned_steps(checkpoints, steps, session)
+        return built_in_tool.ToolOutput(" ".join(said), source=row.title)
 
     async def read_status_of_copies(self) -> dict[str, CopyStatus]:
         """Of each copy by its name, with what others have changed as well."""
@@ -475,7 +473,7 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
     size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
     uncommitted: list[str] = []
     changed: tuple[str, ...] = ()
-    commits = 0
+    commits, problem = 0, copy.problem
     try:
         for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
             checkout.check_git_folder_is_its_own()
@@ -483,8 +481,8 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
             commits += len(copying.list_own_commits(source, checkout, made))
         changed = _list_changed_files(copy)
     except ActionRefused as error:
-        return CopyStatus(size, tuple(uncommitted), commits, str(error), changed)
-    return CopyStatus(size, tuple(uncommitted), commits, copy.problem, changed)
+        problem = str(error)
+    return CopyStatus(size, tuple(uncommitted), commits, problem, changed)
 
 
 def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
@@ -557,11 +555,19 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
         checkout.check_no_merge_open()
         copying.commit_in_copy(checkout, message)
         joined.append((source, checkout, copying.merge_or_rebase_onto(source, checkout, rebase=rebase)))
-    said = []
+    joined = [each for each in joined if each[2]]
     for source, checkout, commit in joined:
-        if commit:
-            copying.move_branch_forward(source, checkout, commit, copy.id)
-            said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
+        copying.bring_commit(source, checkout, commit, copy.id)
+    for source, _, commit in joined[1:]:  # The first is moved at once or not at all.
+        copying.move_branch_forward(source, commit, copy.id, only_check=True)
+    said, undoing = list[str](), list[str]()
+    for source, _, commit in joined:
+        undoing.append(f"To go back, run `git reset --keep {source.head[:9]}` in {source.folder}.")
+        try:
+            copying.move_branch_forward(source, commit, copy.id)
+        except ActionRefused as error:
+            raise ActionRefused(" ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy) from error
+        said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
     return tuple(said) or ("There are no changes to bring back.",)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -773,6 +774,61 @@ async def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(desks: Des
     found = await bench.copies.read_copy_status(copy)
     assert (found.uncommitted, found.changed, found.problem) == ((), (), "")
     assert await bench.copies.bring_back(copy, "discard") == ("The copy was deleted.",)
+
+
+@pytest.fixture
+def second(project: Path) -> Path:
+    """Another repository with the same files."""
+    folder = project.parent / "second"
+    subprocess.run(["cp", "-a", project, folder], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("way", ["merge", "rebase"])
+async def test_of_two_repositories_both_are_merged_or_none(desks: Desks, project: Path, second: Path, way: str) -> None:
+    copy = await copy_of_two(desks, project, second)
+    (second / "a").write_text("mine\n")
+    heads = [git(folder, "rev-parse", "HEAD") for folder in (project, second)]
+    with pytest.raises(ActionRefused, match=r"Entry 'a' not uptodate.*Your files are as they were"):
+        await copy.bench.copies.bring_back(copy.folders, way, "theirs")
+    assert [git(folder, "rev-parse", "HEAD") for folder in (project, second)] == heads
+    assert [(folder / "a").read_text() for folder in (project, second)] == ["one\n", "mine\n"]
+    (second / "a").write_text("one\n")  # its time alone is another one
+    await copy.bench.copies.bring_back(copy.folders, way)
+    assert [(folder / "a").read_text() for folder in (project, second)] == ["theirs\n"] * 2
+
+
+async def test_if_the_second_repository_cannot_be_moved_it_is_said_that_the_first_was(
+    desks: Desks, project: Path, second: Path
+) -> None:
+    copy = await copy_of_two(desks, project, second)
+    branch, before = git(second, "symbolic-ref", "HEAD").strip(), git(project, "rev-parse", "--short=9", "HEAD").strip()
+    (second / ".git" / f"{branch}.lock").touch()
+    with pytest.raises(ActionRefused, match="cannot lock ref") as refused:
+        await copy.bench.copies.bring_back(copy.folders, "merge", "theirs")
+    assert f"in {project} is now at" in refused.value.what
+    assert refused.value.remedy == f"To go back, run `git reset --keep {before}` in {project}."
+    git(project, "reset", "--keep", before)
+    assert (project / "a").read_text() == "one\n"
+
+
+@dataclass(frozen=True)
+class CopyOfTwo:
+    bench: Workbench
+    folders: FolderCopy
+
+
+async def copy_of_two(desks: Desks, *folders: Path) -> CopyOfTwo:
+    """A copy of both folders, with the same file changed in each."""
+    desk = desks()
+    bench = await desk.create_workspace("W", folders[0])
+    await bench.change_settings({"roots": list(map(str, folders))})
+    await desk.aclose()
+    bench = await desks().open_workspace(bench.id)
+    copy = await copy_in(bench)
+    for number in range(len(folders)):
+        (copy.folder / str(number) / "a").write_text("theirs\n")
+    return CopyOfTwo(bench, copy)
 
 
 async def sub_agent_in_copy(bench: Workbench) -> tuple[Session, FolderCopy]:
