@@ -17,10 +17,10 @@ from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord, EntryState
-from helix_desktop.store.journal_backups import change_each_backup
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
+GIT_BUNDLE = "application/x-git-bundle"
 SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
@@ -37,6 +37,7 @@ class ForgetRequest:
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
+        self.bundles: set[Digest] = set()  # Live bundles of git's, whose compressed content cannot be searched.
         self.named: list[int] = []  # Numbers of entries to keep whose description contains the text.
         self.traces = TextForms(text) if text else None
 
@@ -60,6 +61,8 @@ def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterato
                 wanted.digests.add(record.digest)
             elif wanted.occurs_in(record.about.source) or wanted.occurs_in(record.about.tool):
                 wanted.named.append(record.number)
+            if record.about.media_type == GIT_BUNDLE and record.state is EntryState.LIVE:
+                wanted.bundles.add(record.digest)
             yield record.size
 
 
@@ -156,11 +159,6 @@ def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted
         journal.append_all_or_nothing(conversation, [Forgotten(entries, count, WHY)])
 
 
-def purge_backups(workspace: Path, wanted: ForgetRequest) -> int:
-    """Blank it in every backup of the journal, or delete an unreadable backup. Return how many contained it."""
-    return change_each_backup(workspace, lambda journal: purge_journal(journal, wanted))
-
-
 def delete_damaged_copies(workspace: Path) -> None:
     """Delete the copies of damaged files that were kept aside."""
     shutil.rmtree(workspace / "damaged", ignore_errors=True)
@@ -170,6 +168,10 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
     """Say in sentences where it still occurs in any byte of the workspace's files."""
     if wanted.traces is None:
         return
+    for digest in sorted(wanted.bundles - wanted.digests):
+        yield f"The entry {digest.hex} has the changes of a discarded copy, compressed, so it was not searched and may contain the text. If it may, remove this entry permanently too."
+    for folder in sorted({each.parents[1] for each in workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")}):
+        yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If they may, discard this copy, and then remove the text again."
     for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):
         if wanted.occurs_in(path.name):
             yield f"The text is part of a file name: {path}. Rename that file."

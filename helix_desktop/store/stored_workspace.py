@@ -159,7 +159,8 @@ class StoredWorkspace:
         await self._stores.thread.run_slices(forgetting.find_entries_to_forget(self._stores.cache, wanted), heard)
         report(total, total)
         if self.link is not None:
-            named = await self._stores.thread.run_work(self._digests_to_forget, wanted)
+            find = self._stores.cache.reader.record_numbered
+            named = await self._stores.thread.run_work(lambda: [find(number).digest for number in wanted.named])
             await self.link.save_entries_to_forget(wanted.digests, named)
         purged = ForgetResult((), 0, (), 0)
 
@@ -177,15 +178,13 @@ class StoredWorkspace:
         undone, ciphertext = await self.link.forget_saved_entries_in_store()
         return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
 
-    def _digests_to_forget(self, wanted: forgetting.ForgetRequest) -> list[Digest]:
-        return [self._stores.cache.reader.record_numbered(number).digest for number in wanted.named]
-
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         stores = self._stores
         steps = await self._sync_state_if_shared()
         await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
         changed = await stores.thread.run_work(forgetting.purge_journal, stores.journal, wanted)
-        touched = await stores.background.run_work(forgetting.purge_backups, self.folder, wanted)
+        purge = partial(forgetting.purge_journal, wanted=wanted)
+        touched = await stores.background.run_work(journal_backups.change_each_backup, self.folder, purge)
         await stores.background.run_work(forgetting.delete_damaged_copies, self.folder)
         await stores.thread.run_work(forgetting.append_forgotten_facts, stores.journal, changed, wanted)
         if steps is not None:

@@ -286,14 +286,14 @@ def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: Copy
 def _give_refs_to_stashes(copy: GitCheckout) -> None:
     """Give a ref to the index and to each commit that git remembers beside its refs, as a bundle has only what refs lead to."""
     tips = copy.git_line("rev-list", "--no-walk", "--reflog").split()
-    tree = ""
     for name in _STASHED_BY_GIT:
         with suppress(ActionRefused):
             tips.append(copy.git_line("rev-parse", "--verify", "--quiet", name))
-    with suppress(ActionRefused):  # An index with conflicts is no tree.
-        tree = copy.git_line("write-tree")
-    if tree not in ("", copy.git_line("rev-parse", "HEAD^{tree}")):
-        tips.append(copy.git_line("commit-tree", "--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy", tree))
+    with suppress(
+        ActionRefused
+    ):  # An index with conflicts is no tree. Without a name, the commit of everything is refused too.
+        if (tree := copy.git_line("write-tree")) != copy.git_line("rev-parse", "HEAD^{tree}"):
+            tips.append(copy.git_line("commit-tree", "--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy", tree))
     copy.run("update-ref", "--stdin", given="".join(f"update refs/helix/kept/{tip} {tip}\n" for tip in tips).encode())
 
 

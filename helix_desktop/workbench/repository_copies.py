@@ -29,6 +29,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
+from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import built_in_tool
 from helix_desktop.tools import repository_copying as copying
@@ -299,11 +300,10 @@ class RepositoryCopies:
         return await asyncio.to_thread(_merge_branches, copy, message, rebase=way == "rebase")
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:
-        for session in self._bench.sessions:
-            if session.conversation.state.own_copy == copy.id and not session.is_idle:
-                raise ActionRefused(
-                    "An agent is working in this copy.", remedy="Stop the agent first, or wait until it has finished."
-                )
+        if any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id):
+            raise ActionRefused(
+                "An agent is working in this copy.", remedy="Stop the agent first, or wait until it has finished."
+            )
         if copy.id in self._kits and self._kits[copy.id].commands.running_in_background:
             raise ActionRefused(
                 "A command is still running in this copy.", remedy="Stop the command first, or wait until it has ended."
@@ -377,7 +377,7 @@ class RepositoryCopies:
         said = []
         for source, checkout, made in _find_checkouts(copy):
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
-                origin = EntryOrigin("copy", f"copy of {made.source}", "application/x-git-bundle")
+                origin = EntryOrigin("copy", f"copy of {made.source}", GIT_BUNDLE)
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 # The content is pinned, because no fact names it and it exists nowhere else.
                 await self._bench.workspace.cache.pin_entry(stored.digest)
@@ -390,9 +390,8 @@ class RepositoryCopies:
 def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     """All there are, the newest first."""
     folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
-    return sorted(
-        (_read_copy_description(folder) for folder in folders if folder.is_dir()), key=lambda copy: -copy.created
-    )
+    found = [_read_copy_description(folder) for folder in folders if folder.is_dir()]
+    return sorted(found, key=lambda copy: -copy.created)
 
 
 # --- Creating and reading the files of a copy
@@ -471,8 +470,7 @@ def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitC
 
 def _read_copy_status(copy: FolderCopy) -> CopyStatus:
     size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
-    uncommitted: list[str] = []
-    changed: tuple[str, ...] = ()
+    uncommitted, changed = list[str](), tuple[str, ...]()
     commits, problem = 0, copy.problem
     try:
         for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():

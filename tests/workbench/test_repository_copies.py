@@ -831,6 +831,25 @@ async def copy_of_two(desks: Desks, *folders: Path) -> CopyOfTwo:
     return CopyOfTwo(bench, copy)
 
 
+async def test_forgetting_names_what_git_has_compressed_and_it_could_not_search(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy, fresh = [await copy_in(bench) for _ in range(2)]
+    work = copy.folder / "0"
+    text = "correct-horse-battery-staple-4711"
+    (work / "a").write_text(f"{text} and more text, and more text, and more text\n")
+    git(work, "add", "a")
+    (work / "a").write_text("one\n")
+    (place,) = (await bench.workspace.forget_content(text=text)).elsewhere
+    assert f"compressed versions of files in {work}/.git/objects" in place
+    assert str(fresh.folder) not in place
+    said = await bench.copies.bring_back(copy, "discard")
+    digest = Digest.from_hex(said[0].split(" as ")[1][:64])
+    (place,) = (await bench.workspace.forget_content(text=text)).elsewhere
+    assert f"The entry {digest.hex} has the changes of a discarded copy" in place
+    assert (await bench.workspace.forget_content(text=text, entries=[digest])).elsewhere == ()
+    assert (await bench.workspace.forget_content(text=text)).elsewhere == ()
+
+
 async def sub_agent_in_copy(bench: Workbench) -> tuple[Session, FolderCopy]:
     """A conversation that may do everything, and the copy in which its sub-agent works."""
     await bench.choose_permission_mode("allow all")
