@@ -15,6 +15,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
@@ -74,7 +75,7 @@ def _read_rollout(rows: Iterable[history_rows.HistoryRow], told: history_rows.Re
 def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: str) -> int:
     """Return how many messages are copied from the original rollout: all equal ones, at any time."""
     root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
-    file = next((one for one in root.rglob(f"rollout-*{glob.escape(left)}.jsonl") if one != path), None)
+    file = next((one for one, _ in list_tree_files(root, f"rollout-*{glob.escape(left)}.jsonl") if one != path), None)
     if file is None:
         return 0
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import (
     claude_code_history,
     cline_history,
@@ -132,7 +133,9 @@ def _history_files_below(folder: Path, pattern: str, root: Path | None = None) -
     try:
         inside = folder.resolve() if root is None else root.resolve()
         return sorted(
-            file for file in folder.rglob(pattern) if file.is_file() and file.resolve().is_relative_to(inside)
+            file
+            for file, _ in list_tree_files(folder, pattern)
+            if file.is_file() and file.resolve().is_relative_to(inside)
         )
     except OSError:
         return []

@@ -15,6 +15,7 @@ import orjson
 
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import (
     claude_code_history,
     cline_history,
@@ -206,7 +207,7 @@ def history_files_in(folder: Path) -> Sequence[Path]:
     found = sorted(
         file
         for ending in endings
-        for file in folder.rglob(ending)
+        for file, _ in list_tree_files(folder, ending)
         if file.is_file() and file.resolve().is_relative_to(inside)
     )
     kept = [file for file in found if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
 LARGEST_DATABASE = 32 << 20  # In bytes. Larger databases are not copied, so rows deleted before an import are lost.
@@ -26,7 +27,7 @@ def path_of_copy(folder: Path, file: Path) -> Path:
 
 
 def copied_files(folder: Path) -> Iterator[Path]:
-    for copy in sorted(folder.rglob("*"), key=lambda one: (len(one.parts), one)):
+    for copy in sorted((path for path, _ in list_tree_files(folder)), key=lambda one: (len(one.parts), one)):
         if copy.is_file():
             parts = copy.relative_to(folder).parts
             yield Path(f"{parts[0]}:\\", *parts[1:]) if os.name == "nt" else Path(os.sep, *parts)

@@ -21,6 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 256 * 1024
 MOST_LOOKS, LONGEST_FRONT = 20_000, 8_000
+DEEPEST_LEVEL = 32
 _YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # The parser written in Python takes seconds for some brackets.
 
 
@@ -141,15 +142,20 @@ class ProjectReading:
         return sorted(found)
 
     def list_files_below(self, folder: Path, limit: int, ending: str = "") -> list[Path]:
-        """Files and links that lead out, which are not followed, by their paths; each real folder once."""
+        """List files and links that lead out, which are not followed, by their paths; each real folder once.
+
+        Folders below the 32nd level are ignored, because the time that a path takes grows with its length.
+        """
         waiting, entered, found = [folder], set[str](), list[Path]()
+        deepest = len(folder.parts) + DEEPEST_LEVEL
         while waiting and len(found) < limit:
             folder = waiting.pop()
             if (real := os.path.realpath(folder)) not in entered:
                 entered.add(real)
+                self.count_file_accesses(real.count(os.sep) >> 3)  # A link may lead to a deep folder.
                 for path in self.list_folder(folder):
                     if (not path.is_symlink() or self.contains(path)) and path.is_dir():
-                        waiting.append(path)
+                        waiting += [path] if len(path.parts) <= deepest else []
                     elif path.name.endswith(ending):
                         found.append(path)
         return sorted(found)[:limit]

@@ -7,7 +7,6 @@ is in memory. Copies that are left are imported after the next start. Settings a
 
 import json
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import concurrency
+from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.histories.history_finding import HistoryPlaces, history_file_of_change, history_folders
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
@@ -194,7 +194,7 @@ class HistoryRecorder:
         """Import all copies. Return False if some failed. Copies that often crash the process are set aside."""
         for folder in self._copies.seal_and_list_folders():
             if self._try_import({"copies": str(folder)}):
-                shutil.rmtree(folder, ignore_errors=True)
+                delete_folder_tree(folder, ignore_errors=True)
             elif self._deaths < MOST_DEATHS:
                 return False
             else:
@@ -268,7 +268,7 @@ class ImportingProcess:
 
 
 def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
+    for path, _ in list_tree_files(folder):
         if history_file_of_change(kind, path) == path and _is_plain_file(path):
             yield path
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import secrets
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 
 from helix_desktop import atomic_files, errors
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store import workspace_export, workspace_settings
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -97,7 +97,7 @@ class AllWorkspaces:
             text = workspace_settings.new_settings_text(name, colour, roots)
             atomic_files.write_file_atomically(place / workspace_settings.NAME, text, private=True)
         except errors.HelixError:
-            shutil.rmtree(place, ignore_errors=True)
+            delete_folder_tree(place, ignore_errors=True)
             raise
         return _read_workspace_description(place)
 
@@ -160,7 +160,7 @@ class AllWorkspaces:
         known = self.find_known_workspace(name_or_id, trashed=True)
         WorkspaceLock(known.folder / "lock").release_lock()
         try:
-            shutil.rmtree(known.folder)
+            delete_folder_tree(known.folder)
         except OSError as error:
             raise errors.StoreFailed(
                 f"{known.name} could not be removed completely: {error.strerror}.",
@@ -197,7 +197,7 @@ class AllWorkspaces:
             hidden.rename(place)
         except BaseException:
             stopped.set()
-            await thread.run_work(shutil.rmtree, hidden, ignore_errors=True)
+            await thread.run_work(delete_folder_tree, hidden, ignore_errors=True)
             raise
         finally:
             lock.release_lock()
@@ -223,7 +223,7 @@ class AllWorkspaces:
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
             with suppress(errors.HelixError):  # StoreBusy: an import may still use the folder.
                 WorkspaceLock(folder / "lock").release_lock()
-                shutil.rmtree(folder, ignore_errors=True)
+                delete_folder_tree(folder, ignore_errors=True)
                 left = "could not be removed completely" if folder.exists() else "was removed"
                 told.append(f"An import was interrupted. What it left in {folder.name} {left}.")
         for path in atomic_files.find_abandoned_files(self.folder.parent):

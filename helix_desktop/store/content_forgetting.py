@@ -3,10 +3,10 @@ files. The index is rebuilt, and copies of damaged files are deleted. A tombston
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from helix_desktop.engine import facts as vocabulary
@@ -15,6 +15,7 @@ from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord, EntryState
 from helix_desktop.store.journal_file import JournalFile, StoredFact
@@ -161,7 +162,7 @@ def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted
 
 def delete_damaged_copies(workspace: Path) -> None:
     """Delete the copies of damaged files that were kept aside."""
-    shutil.rmtree(workspace / "damaged", ignore_errors=True)
+    delete_folder_tree(workspace / "damaged", ignore_errors=True)
 
 
 def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:
@@ -172,7 +173,11 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
         yield f"The entry {digest.hex} has the changes of a discarded copy, compressed, so it was not searched and may contain the text. If it may, remove this entry permanently too."
     for folder in sorted({each.parents[1] for each in workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")}):
         yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If they may, discard this copy, and then remove the text again."
-    for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):
+    unread: list[OSError] = []
+    files = sorted(path for path, about in list_tree_files(workspace, on_error=unread.append) if S_ISREG(about.st_mode))
+    for error in unread:
+        yield f"{str(error.filename)[:200]} could not be read and may still contain the text: {error.strerror}."
+    for path in files:
         if wanted.occurs_in(path.name):
             yield f"The text is part of a file name: {path}. Rename that file."
         if path == workspace / NAME:

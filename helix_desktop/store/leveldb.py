@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -22,6 +21,7 @@ import plyvel
 
 from helix_desktop.atomic_files import make_path_private, sync_folder_to_disk
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
+from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store.sqlite_database import sync_file
 
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
@@ -307,4 +307,4 @@ def repair_leveldb(folder: Path) -> None:
         plyvel.repair_db(str(folder), **_OPTIONS)
     except plyvel.Error as error:
         raise leveldb_error_of(error, "The cache cannot be repaired") from error
-    shutil.rmtree(folder / "lost", ignore_errors=True)
+    delete_folder_tree(folder / "lost", ignore_errors=True)

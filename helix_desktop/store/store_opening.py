@@ -12,6 +12,7 @@ from pathlib import Path
 
 from helix_desktop.atomic_files import sync_folder_to_disk
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
+from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store import journal_backups, journal_file, journal_repair, leveldb, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CacheCheck
@@ -140,7 +141,7 @@ def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
                 shutil.copy2(path, aside)
     except OSError as error:
         # An incomplete copy is useless, and each new attempt would need more space.
-        shutil.rmtree(aside, ignore_errors=True)
+        delete_folder_tree(aside, ignore_errors=True)
         # `copytree` reports all failures of a folder as one error, with the reasons in its text.
         full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
@@ -191,7 +192,7 @@ def _repair_cache(workspace: Path, folder: Path, note: Note) -> CacheFolder:
     except StoreFull:
         raise
     except StoreFailed:
-        shutil.rmtree(folder)
+        delete_folder_tree(folder)
         note(f"The cache was damaged beyond repair, so a new one was created. The old files are in {aside}.")
         return CacheFolder(folder)
     note(f"The cache was damaged and has been repaired. The original files are in {aside}.")
@@ -226,7 +227,7 @@ def open_or_rebuild_index(workspace: Path, feed: StoreFeed, count: Callable[[str
 def delete_index(workspace: Path) -> None:
     for old in workspace.glob(f"{INDEX}*"):
         try:
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+            delete_folder_tree(old) if old.is_dir() else old.unlink()
         except OSError as error:
             raise StoreFailed(
                 f"The index {old} cannot be rebuilt: {error.strerror}.",

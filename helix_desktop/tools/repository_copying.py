@@ -17,6 +17,7 @@ from pathlib import Path
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, read_whole_file, restore_entry
@@ -143,7 +144,7 @@ def _refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
     """Raise ActionRefused for links in a git folder. `names`: check only these entries, and all of `refs`."""
     entries = [git / name for name in names] if names else [git]
     for start in [git / "refs"] if names else [git]:
-        entries += [Path(above, name) for above, folders, files in os.walk(start) for name in (*folders, *files)]
+        entries += [path for path, _ in list_tree_files(start)]
     links = [path for path in entries if path.is_symlink()]
     if links or not git.is_dir() or os.path.lexists(git / "commondir"):
         where = links[0] if links else git

@@ -5,7 +5,6 @@ Beside each is a folder that commands can only read. A lock in it is held while 
 
 import os
 import re
-import shutil
 import stat
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.atomic_files import lock_open_file
+from helix_desktop.folder_trees import delete_folder_tree
 
 GIVEN = "-given"
 _LOCK = "lock"
@@ -34,7 +34,7 @@ def create_scratch_folder() -> tuple[Path, int]:
 
 def remove_scratch_folder(scratch: Path, lock: int = -1) -> None:
     for folder in (scratch, scratch.with_name(f"{scratch.name}{GIVEN}")):
-        shutil.rmtree(folder, ignore_errors=True)
+        delete_folder_tree(folder, ignore_errors=True)
     if lock >= 0:
         os.close(lock)
 

@@ -7,7 +7,6 @@ whole. Nothing is deleted unless the user says so, and then what is nowhere else
 import asyncio
 import json
 import os
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -171,7 +171,7 @@ class RepositoryCopies:
         except BaseException:
             if (opened := self._kits.pop(name, None)) is not None:
                 await opened.aclose()
-            await asyncio.to_thread(_delete_tree, folder)
+            await asyncio.to_thread(delete_folder_tree, folder, ignore_errors=True)
             raise
         return copy
 
@@ -364,7 +364,7 @@ class RepositoryCopies:
             await kit.aclose()
         gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
         await asyncio.to_thread(copy.folder.rename, gone)
-        await asyncio.to_thread(_delete_tree, gone)
+        await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
         self.labels.pop(copy.id, None)
         self._changed.pop(copy.id, None)
         self._compare_copies()
@@ -449,14 +449,6 @@ def _read_copy_description(folder: Path) -> FolderCopy:
         return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
 
 
-def _delete_tree(folder: Path) -> None:
-    for above, folders, _ in os.walk(folder):
-        for path in (Path(above, name) for name in folders):
-            if not path.is_symlink():
-                path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
     """The user's repository (None where it is gone), ours, and what ours was made of."""
     for number, made in enumerate(copy.repositories):
@@ -469,7 +461,7 @@ def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitC
 
 
 def _read_copy_status(copy: FolderCopy) -> CopyStatus:
-    size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
+    size = sum(about.st_blocks * 512 for _, about in list_tree_files(copy.folder))
     uncommitted, changed = list[str](), tuple[str, ...]()
     commits, problem = 0, copy.problem
     try:
