@@ -371,15 +371,16 @@ class LocalAgentConversations:
 
     async def _record_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
         track = self._known_messages_of_ticket(ticket)
-        if track is None or not ticket.live:
+        if track is None or not track.conversation:
             return
         async with track.lock_once_recorded():
             is_side = not ticket.messages  # It is beside the conversation.
-            if not (is_side or self._is_unchanged_since(track, ticket)):
+            is_beside = is_side or not ticket.live or not self._is_unchanged_since(track, ticket)
+            if is_beside and replied is None:
                 return
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if replied is not None and (is_side or not shown_key):
+            if replied is not None and (is_beside or not shown_key):  # Nothing of it is kept except what it cost.
                 paid = follower.build_agent_reply(replied, is_side=is_side)
                 purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
                 await conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))

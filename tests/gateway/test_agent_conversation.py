@@ -374,7 +374,7 @@ async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: 
     assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "seen"]
 
 
-async def test_the_same_question_aside_is_answered_from_where_it_stood_and_changes_nothing(agent: Room) -> None:
+async def test_the_same_question_aside_is_answered_from_where_it_stood_and_adds_only_what_it_cost(agent: Room) -> None:
     await agent.answer(await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first"))
     sent = await agent.send(anthropic_gateway.user_message("two"), session="")
     await agent.answer(sent, Says("second"))
@@ -385,7 +385,9 @@ async def test_the_same_question_aside_is_answered_from_where_it_stood_and_chang
     assert aside.ticket.conversation == sent.ticket.conversation
     assert are_all_unchanged(aside.entries, 1)
     await agent.answer(aside, Says("other"))
-    assert await agent.facts(sent) == before
+    *same, spent = await agent.facts(sent)
+    assert same == before
+    assert isinstance(spent, Spent), "the provider bills the reply, although nobody here goes on with it"
     assert await agent.room.fold_after_overflow(aside.ticket) is None
     agent.units = whole
     assert (await agent.send(anthropic_gateway.user_message("three"), session="")).ticket.live
@@ -421,7 +423,9 @@ async def test_what_a_reply_cost_that_broke_off_stands_on_the_bill(agent: Room) 
     await agent.room.record_agent_reply(gone, replied, "")
     assert await agent.room.fold_after_overflow(stale) is None
     assert await agent.room.fold_after_overflow(gone) is None
-    assert kinds(await agent.facts(sent)).count("Spent") == 1
+    assert kinds(await agent.facts(sent)).count("Spent") == 2, (
+        "what was replied to a conversation that went on meanwhile"
+    )
 
 
 async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(agent: Room) -> None:
