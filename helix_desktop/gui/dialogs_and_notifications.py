@@ -68,6 +68,7 @@ class DialogsAndNotifications(QObject):
         welcome.folder_given.connect(window.create_workspace_for_folder)
         welcome.tour_wanted.connect(self.start_window_tour)
         welcome.import_wanted.connect(window.window_actions["import-workspace"].trigger)
+        welcome.trash_wanted.connect(window.window_actions["workspace-trash"].trigger)
         welcome.bring_in_wanted.connect(self.open_import_dialog)
         window.retry_wanted.connect(setup.allow_asking_keyring_again)
         window.workbench_shown.connect(self._close_settings_dialog)

@@ -207,6 +207,10 @@ class MainWindow(WindowFrame):
             self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
                 self.rail.show_workspace_state(name, watched.most_urgent_state)
+            self.welcome.trash.hide()
+            if not rows:  # Whoever moved the last workspace to the trash would think that everything is gone.
+                trashed = asyncio.to_thread(self.workbenches.list_workspaces, trashed=True)
+                self.run_for_window(trashed, then=lambda found: self.welcome.trash.setVisible(bool(found)))
             then()
 
         work = asyncio.to_thread(self.workbenches.list_workspaces)

@@ -20,6 +20,7 @@ from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.tour_card import TourStepCard
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
+from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
@@ -62,6 +63,27 @@ def test_without_a_workspace_there_is_a_welcome(
     assert window.showing.page == "chat"
     assert window.current_workbench is not None
     assert window.current_workbench.main_folder == tmp_path
+
+
+def test_the_welcome_shows_a_way_to_workspaces_in_the_trash(
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+) -> None:
+    desk = FakeDesk(empty=True)
+    window = MainWindow(theme, state_file, settings, doing)
+    wire_window(window)
+    DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+    window.show()
+    window.set_workspaces_and_start(desk)
+    assert window.welcome.trash.isHidden(), "there is nothing in the trash"
+    desk.trashed.update(FakeDesk().benches)
+    window.refresh_workspaces()
+    assert not window.welcome.trash.isHidden()
+    window.welcome.trash.click()
+    (dialog,) = window.findChildren(WorkspaceTrashDialog)
+    assert dialog.isVisible()
+    desk.benches.update(desk.trashed)
+    window.refresh_workspaces()
+    assert window.welcome.trash.isHidden(), "the rail shows workspaces"
 
 
 def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:

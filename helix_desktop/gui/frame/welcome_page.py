@@ -26,6 +26,7 @@ class WelcomePage(QWidget):
     folder_given = Signal(object)
     tour_wanted = Signal()
     import_wanted = Signal()
+    trash_wanted = Signal()
     became_ready = Signal()
     bring_in_wanted = Signal()
 
@@ -60,7 +61,9 @@ class WelcomePage(QWidget):
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
         self._import = widgets.build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
-        column.addWidget(self._import, 0, Qt.AlignmentFlag.AlignLeft)
+        self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, self.trash_wanted.emit, "link")
+        self.trash.hide()
+        column.addLayout(build_row(self._import, self.trash, 1, spacing=12))
         middle = widgets.build_surface(self, "plain")
         middle.setLayout(column)
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
@@ -68,7 +71,7 @@ class WelcomePage(QWidget):
 
     def show_startup_problem(self, why: str) -> None:
         """Shows why the program cannot work here and what to do, in place of the first steps."""
-        for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import):
+        for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import, self.trash):
             if card is not None:
                 card.hide()
         self._blocked.setText(why)

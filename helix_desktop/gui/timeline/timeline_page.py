@@ -46,7 +46,7 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # The list is updated this many milliseconds after a change, about one frame.
 FACTS_PER_STEP = 64
-NARROW = 700  # On a page narrower than this many pixels, the chosen fold is shown below the list.
+NARROW = 700  # On a page that is taller than wide and narrower than this many pixels, the chosen fold is below the list.
 
 
 class TimelinePage(QWidget):
@@ -105,9 +105,9 @@ class TimelinePage(QWidget):
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Moves the chosen fold below the list if room is short."""
+        """Moves the chosen fold below the list if the page is narrow, but not if the list would then show hardly a row."""
         super().resizeEvent(event)
-        narrow = self.width() < self._theme.zoomed_pixels(NARROW)
+        narrow = self.width() < min(self._theme.zoomed_pixels(NARROW), self.height())
         self._lower.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
 
     def _connect_timeline_signals(self) -> None:

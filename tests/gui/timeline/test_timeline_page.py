@@ -90,7 +90,7 @@ def acts_of(page: TimelinePage) -> list[object]:
 def test_the_chosen_fold_stays_in_sight_where_the_list_becomes_small(page: Page, settle: Settle) -> None:
     made, _ = page
     made.list.setCurrentIndex(made.list.rows.index(made.list.rows.rowCount() - 1))
-    made.resize(600, 500)
+    made.resize(600, 620)  # narrow and taller than wide: the list stands above the fold
     settle()
     place = made.list.visualRect(made.list.currentIndex())
     assert made.list.viewport().height() < made.list.rows.rowCount() * place.height()
@@ -424,3 +424,16 @@ def test_what_a_fold_claims_and_nothing_supports_is_shown(theme: Theme, written:
     assert made.panel._shown.claims
     assert "not in the messages that it replaces" in made.panel.document.all_text()
     made.close()
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "beside"),
+    [(592, 552, True), (592, 850, False), (1130, 800, True)],
+    ids=["900x600", "half", "wide"],
+)
+def test_the_list_of_folds_never_shrinks_to_hardly_a_row(page: Page, width: int, height: int, beside: bool) -> None:
+    shown, _ = page
+    shown.resize(width, height)
+    QApplication.processEvents()
+    assert (shown.panel.x() > shown.list.x()) is beside
+    assert shown.list.height() > 100
