@@ -109,6 +109,7 @@ async def test_a_changed_body_is_not_called_compressed_and_a_reply_that_is_read_
     assert provider.body == b"changed"
     assert "content-encoding" not in provider.head
     assert provider.head["accept-encoding"] == ("identity" if reads_reply else "gzip, br")
+    assert provider.head["x-api-key"] == "k"
 
 
 @pytest.mark.parametrize("size", [0, LARGE_BODY_BYTES, LARGE_BODY_BYTES + 1])

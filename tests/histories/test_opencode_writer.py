@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,23 @@ def test_ids_grow_with_their_number_and_those_of_sessions_fall_with_time() -> No
     assert first[16:] != second[16:]
     earlier = opencode_writer.create_opencode_id("ses")
     assert opencode_writer.create_opencode_id("ses")[:16] <= earlier[:16]
+
+
+def test_the_id_of_a_session_counts_down_from_its_time_as_opencodes_own_do() -> None:
+    """The program lists sessions by their ids: 48 bits of the milliseconds times 4,096, inverted."""
+    before = time.time()
+    moment = int(opencode_writer.create_opencode_id("ses")[4:16], 16)
+    ms = ((1 << 48) - 1 - moment) / 0x1000
+    whole = round(before * 1000) >> 36 << 36  # The highest bits do not fit.
+    assert -2 <= whole + ms - before * 1000 <= (time.time() - before) * 1000 + 2
+
+
+def test_messages_and_parts_are_numbered_from_the_sessions_beginning_on() -> None:
+    made = document(SAYS, RecordedMessage("user", "more", time=1.0))
+    ids = [name for one in made["messages"] for name in (one["info"]["id"], *(part["id"] for part in one["parts"]))]
+    assert [int(name[4:16], 16) for name in ids] == [1000 * 0x1000 + number for number in range(4)]
+    assert made["info"]["time"] == {"created": 1000, "updated": 1000}
+    assert (made["info"]["slug"], made["info"]["cost"]) == ("restored-cdefghij", 0)
 
 
 def test_the_title_is_the_sessions_or_what_the_user_said_first() -> None:
