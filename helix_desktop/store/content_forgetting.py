@@ -175,8 +175,10 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
         yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If they may, discard this copy, and then remove the text again."
     unread: list[OSError] = []
     files = sorted(path for path, about in list_tree_files(workspace, on_error=unread.append) if S_ISREG(about.st_mode))
-    for error in unread:
-        yield f"{str(error.filename)[:200]} could not be read and may still contain the text: {error.strerror}."
+    yield from (
+        f"{str(error.filename)[:200]} could not be read and may still contain the text: {error.strerror}."
+        for error in unread
+    )
     for path in files:
         if wanted.occurs_in(path.name):
             yield f"The text is part of a file name: {path}. Rename that file."

@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 
 from helix_desktop import concurrency
+from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.toolbox import WorkspacePermissions
@@ -53,7 +54,7 @@ def make_and_delete(kit: WorkspaceTools, folder: Path) -> None:
         copy = make_copy(folder / f"{os.getpid()} {number}", kit)
         if number % 2:
             gone = copy.folder.rename(folder / f"{copy.id}.discarded")
-            repository_copies._delete_tree(gone)
+            delete_folder_tree(gone, ignore_errors=True)
 
 
 def kill_a_maker(kit: WorkspaceTools, folder: Path, seconds: float) -> None:
@@ -106,7 +107,7 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
             if copy.is_whole:
                 found["LOST: a whole copy lacks something"] += git(left / "0", "rev-parse", "HEAD") != commit
                 found["LOST: a whole copy lacks something"] += len(git(left / "0", "status", "-z").split(b"\0")) != 10
-            repository_copies._delete_tree(left)
+            delete_folder_tree(left, ignore_errors=True)
             found["LOST: what was left can't be deleted"] += left.exists()
         make_copy(folder / "afterwards", kit)
         asyncio.run(kit.aclose())
@@ -140,7 +141,7 @@ def _rewrite_copy(folder: Path, kit: WorkspaceTools, commit: bytes, turn: str, n
         own = f"{copy.id} {name}\n" * 50
         there = (work / f"file{name}").read_text(), git(work, "show", f"HEAD:file{name}").decode()
         found["LOST: foreign bytes"] += there != (own, own)
-    repository_copies._delete_tree(copy.folder)
+    delete_folder_tree(copy.folder, ignore_errors=True)
     return found
 
 

@@ -46,7 +46,9 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # The list is updated this many milliseconds after a change, about one frame.
 FACTS_PER_STEP = 64
-NARROW = 700  # On a page that is taller than wide and narrower than this many pixels, the chosen fold is below the list.
+NARROW = (
+    700  # On a page that is taller than wide and narrower than this many pixels, the chosen fold is below the list.
+)
 
 
 class TimelinePage(QWidget):
