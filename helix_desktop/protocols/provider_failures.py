@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from helix_desktop.errors import (
-    ContextTooLong,
-    ModelFailed,
-    ModelOverloaded,
-    NoCreditLeft,
-    ProviderKeyRefused,
-    UnknownModel,
-)
+from helix_desktop import errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
 
@@ -99,7 +92,7 @@ def read_refusal_body(content: bytes) -> Json:
         return content.decode("utf-8", errors="replace")
 
 
-def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
+def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
     said = provider_sentence(refusal.body)
     evidence = f"{_error_codes(refusal.body)} {said}"
     stop = "" if said.endswith((".", "!", "?", "…", "。")) else "."
@@ -108,20 +101,22 @@ def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
         _request_failure(refusal, evidence, told)
         or _account_failure(refusal, evidence, told)
         or _load_failure(refusal, evidence, told)
-        or ModelFailed(told, remedy=f"The request was refused (status {refusal.status}), and nothing was lost.")
+        or errors.ModelFailed(told, remedy=f"The request was refused (status {refusal.status}), and nothing was lost.")
     )
 
 
-def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelFailed | None:
+def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelFailed | None:
     if refusal.status == 413 or (refusal.status <= 500 and _CONTEXT.search(evidence)):
         remedy = "Fold more of the conversation, or choose a model with a larger context window."
-        return ContextTooLong(sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence))
+        return errors.ContextTooLong(
+            sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence)
+        )
     if _NO_TOOLS.search(evidence):
-        return ModelFailed(sentence, remedy="Choose a model that can call tools.")
+        return errors.ModelFailed(sentence, remedy="Choose a model that can call tools.")
     if 300 <= refusal.status < 400:
         target = refusal.headers.get("location", "")
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
-        return ModelFailed(
+        return errors.ModelFailed(
             f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would have been sent to the new address, too.",
             remedy="If you trust the new address, set it as this provider's address.",
         )
@@ -137,15 +132,15 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
     return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
 
 
-def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelFailed | None:
+def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelFailed | None:
     if refusal.status == 402 or _MONEY.search(evidence):
-        return NoCreditLeft(sentence, remedy="Add credit at the provider, or choose another model.")
+        return errors.NoCreditLeft(sentence, remedy="Add credit at the provider, or choose another model.")
     if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
-        return ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
+        return errors.ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
     if refusal.status < 500 and _MODEL.search(evidence):
-        return UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
+        return errors.UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
     if refusal.status == 403:
-        return ProviderKeyRefused(
+        return errors.ProviderKeyRefused(
             sentence, remedy="The key for this provider does not permit this request. Use another key or another model."
         )
     if refusal.status in {404, 405}:
@@ -153,17 +148,17 @@ def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> 
     return None
 
 
-def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> ModelFailed:
+def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> errors.ModelFailed:
     if "not_found_error" in _error_codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
-        return UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
+        return errors.UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
     model = f" and the model name {refusal.model!r}" if refusal.model else ""
-    return ModelFailed(sentence, remedy=f"Check the address{model}.")
+    return errors.ModelFailed(sentence, remedy=f"Check the address{model}.")
 
 
-def _load_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelOverloaded | None:
+def _load_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelOverloaded | None:
     overloaded = "overloaded_error" in evidence or "rate_limit_e" in evidence or "RESOURCE_EXHAUSTED" in evidence
     if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
-        return ModelOverloaded(
+        return errors.ModelOverloaded(
             sentence, remedy="You can try again.", retry_after=retry_after_seconds(refusal.headers, refusal.body)
         )
     return None
