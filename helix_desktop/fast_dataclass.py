@@ -4,8 +4,6 @@ The library compiles six methods of each class during the import, which for near
 third of the start. Here each method is compiled when it is first called.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
