@@ -94,9 +94,7 @@ class PrivateLogHandler(RotatingFileHandler):
 def start_logging(
     folder: Path, redaction: LogRedaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
 ) -> Callable[[], None]:
-    """Writes the log to `folder`/`file`.log, which no other process may use, if the folder can be
-    written. Call the returned function to stop.
-    """
+    """Writes the log to a file of this process. Call the returned function to stop."""
     root = logging.getLogger()
     try:
         ensure_private_folder(folder)

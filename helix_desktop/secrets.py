@@ -75,9 +75,7 @@ class ProviderKey:
         return bool(self.entered_for) and self.entered_for != self.host
 
     def may_use_variable(self, variable: str) -> bool:
-        """Whether the key in this variable may be sent to the host. A provider's usual variable is
-        not used after a key was entered here for another host.
-        """
+        """Whether this variable's key may go to the host, as far as keys entered here say."""
         if self.own_hosts and (variable == self.variable or not self.entered_for):
             return any(self.host == own or self.host.endswith(f".{own}") for own in self.own_hosts)
         return not self.is_for_another_host

@@ -181,9 +181,7 @@ class TiktokenCounter:
         yield from self._count_batch(batch)
 
     def _count_batch(self, batch: Sequence[str]) -> list[int]:
-        """Counts a batch in one call, because every call releases the interpreter and waits to get
-        it back. A special token separates the texts.
-        """
+        """Counts a batch in one call, because each call waits for the interpreter."""
         if len(batch) < 2 or any(END in piece for piece in batch):
             return list(map(self._count_piece, batch))
         encoding = self._loaded_encoding()

@@ -47,9 +47,7 @@ class CommandLineParser(argparse.ArgumentParser):
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
-    """Builds the command line, with only those nouns that occur in `given`, or with all if there are
-    none. Without a noun, `run` is not set, and the window opens.
-    """
+    """Builds the parser with the nouns in `given`, or with all. Without a noun, the window opens."""
     whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",

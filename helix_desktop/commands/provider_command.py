@@ -1,6 +1,4 @@
-"""`provider`: adds, lists, tests and removes providers. Keys are never command-line arguments,
-because the shell's history and the process list would show those.
-"""
+"""`provider`: adds, lists, tests and removes providers. Keys are never arguments."""
 
 import argparse
 import asyncio

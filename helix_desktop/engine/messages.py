@@ -47,9 +47,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the model is sent at one moment.
-    `effort`, `temperature` and `top_p`: see ModelSet. `seq`: the newest fact in the view.
-    """
+    """What the model is sent at one moment. `seq` is the newest fact in it."""
 
     blocks: tuple[Block, ...]
     tools: tuple[ToolSpec, ...] = ()

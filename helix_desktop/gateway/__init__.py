@@ -1,3 +1,1 @@
-"""Runs a local gateway for other agents: records their requests in a journal and sends the folded
-view to their provider.
-"""
+"""A local gateway for other agents: it records requests and sends the folded view on."""

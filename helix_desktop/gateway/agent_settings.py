@@ -1,6 +1,4 @@
-"""Writes the gateway's address into an agent's own settings file,
-after showing the change, and restores the file byte for byte.
-"""
+"""Writes the gateway's address into an agent's settings file, and restores the file."""
 
 import base64
 import binascii

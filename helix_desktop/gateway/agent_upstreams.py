@@ -139,9 +139,7 @@ def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
-    """Return an agent's environment with what its settings add, such as proxies
-    and certificates. A folder's settings only count if the user trusts the folder.
-    """
+    """Return an agent's environment with what its settings, and those of a trusted folder, add."""
     files = claude_settings_files(where) if agent == "claude" else []
     trusts = where.folder == where.home or _is_folder_trusted(where)
     used = [file for file in reversed(files) if trusts or file.parent.parent != where.folder]
@@ -304,9 +302,7 @@ def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 
 def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
-    """Return the agent's providers whose requests bypass the gateway: those that
-    the user is signed in to, and the one that the arguments or settings choose.
-    """
+    """Return the signed-in or chosen providers whose requests bypass the gateway."""
     if agent not in ("opencode", "pi"):
         return []
     pi = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent")

@@ -134,9 +134,7 @@ class ViewEntriesBuilder:
             yield self._changed_message(at, recorded_facts, blocks)
 
     def _is_history_unchanged(self, view: View) -> bool:
-        """Whether nothing is folded, taken out or hidden. Then the agent's history is sent as it
-        is, however odd: what the view makes of two results of one call is for our own requests.
-        """
+        """Whether nothing is folded, taken out or hidden, so the history is sent as it is."""
         folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
         return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
 

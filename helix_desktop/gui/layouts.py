@@ -16,9 +16,7 @@ WIDEST = 4_000  # A widget with a larger maximum width in pixels has no preferre
 
 
 class WrappingRow(QHBoxLayout):
-    """A row of widgets that wraps if they do not fit beside each other, as with large text. Each has
-    its maximum width, if any. Those with a stretch factor share the rest of their line.
-    """
+    """A row of widgets that wraps if they do not fit beside each other."""
 
     def hasHeightForWidth(self) -> bool:
         return True

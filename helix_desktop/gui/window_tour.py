@@ -1,6 +1,4 @@
-"""The tour: six steps on the real window, each paused until the user goes on. The user presses the
-real buttons, which the tour points at and explains. The built-in scripted model answers.
-"""
+"""The tour: six steps in which the user presses the real buttons, and a built-in script is the model."""
 
 from collections.abc import Callable
 

@@ -55,9 +55,7 @@ def is_sqlite_file(path: Path) -> bool:
 
 
 def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0) -> ForeignConnection:
-    """Open a connection with its limits set, before reading anything. Raises sqlite3.Error
-    if a file beside the database is a link, or is a journal that a crash left behind.
-    """
+    """Open a connection with limits. Raises sqlite3.Error for links beside the file."""
     size, is_read_only = 0, mode == "ro"
     for end in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):

@@ -58,9 +58,7 @@ class McpConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class McpServerDependencies:
-    """What a server needs from the program. `changed` is called when its status or tools change.
-    `approved`: the last allowed description by tool, set by `approve`. `keep` stores a secret.
-    """
+    """What a server needs from the program. `changed` is called when its status or tools change."""
 
     secret: Callable[[McpSecret], Awaitable[str | None]]
     changed: Callable[[], None]

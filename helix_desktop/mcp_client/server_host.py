@@ -45,9 +45,7 @@ class McpServerHost:
         return self._servers[name]
 
     def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
-        """Return the tools of all ready servers, for a Toolbox's `more`. Of tools with the same
-        name, only the first is offered, so that a call reaches the server that the question names.
-        """
+        """Return the tools of all ready servers, of those with the same name the first."""
         offered: dict[str, hosted_server.McpServerTool] = {}
         for server in self._servers.values():
             for tool in server.offered_tools:

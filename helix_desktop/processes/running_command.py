@@ -47,9 +47,7 @@ class RunningCommand:
         stdin: int = starter.DEVNULL,
         stderr: int = starter.STDOUT,
     ) -> "RunningCommand":
-        """Start the command locked in. Its output and error output are one stream, unless `stderr`
-        is a pipe. If this is cancelled, end the command, since asyncio would kill only its keeper.
-        """
+        """Start the command locked in, with one stream for both outputs unless `stderr` is a pipe."""
         return await finish_even_if_cancelled(
             cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.kill_and_wait
         )
@@ -98,9 +96,7 @@ class RunningCommand:
             self.lifeline = -1
 
     async def kill_and_wait(self) -> int:
-        """Kill the tree, wait until nothing of it is left, and return the exit code. Also works in
-        a task that is being cancelled, where `asyncio.timeout` of Python 3.11.2 never times out.
-        """
+        """Kill the tree, also while being cancelled, and return the exit code."""
         self.kill_process_tree()
         if not self.is_reading:  # If nobody reads the pipe, it is never closed and delays the end of the process.
             with suppress(TimeoutError):

@@ -193,9 +193,7 @@ _CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """A hook's outcome. `blocks`: why not to do what was about to happen. `asks`: why to ask the
-    user. `says`: words for the model. `note`: for the user, what went wrong or is not allowed.
-    """
+    """A hook's outcome: reasons to block or to ask, words for the model, and a note for the user."""
 
     blocks: str = ""
     asks: str = ""

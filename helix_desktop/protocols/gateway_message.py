@@ -63,9 +63,7 @@ class Wired:
 
     @property
     def identity_key(self) -> str:
-        """Return what identifies the message: a reply's calls, or else its words; for others,
-        everything. Reasoning, cache marks and white space do not count, because clients change them.
-        """
+        """Return what identifies the message, without what clients change, such as white space."""
         calls, words = self.pieces_of_kind(PieceKind.CALL), False
         if self.speaker is Speaker.ASSISTANT and calls:
             said: Iterable[Iterable[str]] = ((f"{call.name}\0{call.id}",) for call in calls)

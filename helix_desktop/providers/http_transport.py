@@ -95,9 +95,7 @@ def build_http_client(
     kept: int = 64,
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """Build a client for providers. `proxies`: another environment's proxies and
-    certificates, by lower-case variable name. `kept`: how many idle connections stay open.
-    """
+    """Build a client. `proxies`: another environment's proxies and certificates, by lower-case name."""
     import httpx
 
     trusted = trusted_certificates() if proxies is None else trusted_certificates(frozenset(proxies.items()))

@@ -83,9 +83,7 @@ class BillingLedger:
         *,
         beside: bool = True,
     ) -> Usage:
-        """Bill a request to the main model: a step, a recall, or (`beside`) a summary with the same
-        beginning. `reason_of` tells which parts recalls brought. These count as the cost of recalls.
-        """
+        """Bill a request to the main model. Parts that `reason_of` says recalls brought count as recalls."""
         total = sum(tokens for _, tokens in pieces)
         sent = self._sent
         known, written = self._update_cache_and_count_read_and_written(pieces, seconds)
@@ -113,9 +111,7 @@ class BillingLedger:
         reason: RecallReason = RecallReason.RECALLED,
         reason_of: ReasonOf = never_recalled,
     ) -> Usage:
-        """Bill a request for a recall. Rereading the context and the call itself are its cost. Writing
-        new parts is not, because the next request would have written them anyway.
-        """
+        """Bill a recall's request: reading the context again, and the call."""
         usage = self.bill_cached_request(pieces, output, seconds, reason_of, beside=False)
         carried = sum(tokens for content, tokens in pieces if reason_of(content) is RecallReason.NO)
         self._add_cost_if_recalled(self.prices.read * carried + self.prices.output * output, reason)

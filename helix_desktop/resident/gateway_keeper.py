@@ -18,9 +18,7 @@ INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so 
 
 
 class GatewayKeeper:
-    """Restarts a killed gateway on the same socket, while new connections wait. `command` starts
-    a gateway, which reads its registrations from standard input and ends when that is closed.
-    """
+    """Restarts a killed gateway on the same socket, while new connections wait."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = [*command, "--told"]

@@ -44,9 +44,7 @@ class CollectingConsole:
 
 
 class HeldRegistration(CollectingConsole):
-    """Keeps an address of the gateway registered within a `with` block. If the resident is killed,
-    starts another and registers again. `starts`: whether to start a resident if none runs.
-    """
+    """Keeps an address of the gateway registered, also if the resident is killed."""
 
     def __init__(
         self, where: ProgramFolders, command: Sequence[str], *registrations: GatewayRegistration, starts: bool = True

@@ -49,9 +49,7 @@ class WorkSchedule:
         return replace(self, handled=_OFF if self.is_on else time.time())
 
     def next_due(self, after: float) -> float:
-        """Return the first due time after a moment. A time that a clock change skips is due when
-        it would have been without the change. A time that occurs twice is due the first time.
-        """
+        """Return the first due time after a moment. Clock changes neither skip nor repeat one."""
         zone, (hour, minute) = find_time_zone(self.zone), parse_time_of_day(self.at)
         day = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
         for ahead in range(_LONGEST_WAIT_DAYS + 2):

@@ -48,9 +48,7 @@ def _parse_backup_name(path: Path) -> JournalBackup | None:
 
 
 def is_backup_due(workspace: Path, now: float) -> bool:
-    """Whether the journal has changed since a backup over a day old, or has no backup.
-    Backups with a time in the future were made while the clock was wrong, and do not count.
-    """
+    """Whether the journal changed since a backup over a day old. Backups from the future do not count."""
     journal = workspace / "journal.sqlite3"
     if not journal.exists():
         return False

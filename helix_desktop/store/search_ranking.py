@@ -54,9 +54,7 @@ class FoundPlace:
 
 
 def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
-    """Return the best place of each entry and fact, in order, with the line that has the
-    most words. `words`: with their weights, greater for rare ones, in the query's order.
-    """
+    """Return the best place of each entry and fact, in order. `words` have weights."""
     places = _without_copies_in_forks(places)
     stems = {stem_of_word(word): search_words.pattern_of_word(word) for word in words}
     folded = [place.text.casefold() for place in places]

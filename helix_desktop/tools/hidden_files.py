@@ -64,9 +64,7 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
 def _compile_hidden_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Return, for each pattern: its comparable form, whether it shows files again, and whether it
-    fits whole paths. If all fit names, also return one expression that every hidden name matches.
-    """
+    """Return each pattern's comparable form and kind, and one expression for all if all fit names."""
     rows = []
     for text in patterns:
         pattern = re.sub(r"^\*\*/", "", text.strip().removeprefix("!").casefold())

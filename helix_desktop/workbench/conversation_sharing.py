@@ -1,6 +1,4 @@
-"""Keeps the conversations of an open workspace in step with other machines, reports the state of
-sharing, and lets nobody write where another machine does.
-"""
+"""Keeps the conversations of an open workspace in step with other machines, with one writer for each."""
 
 import asyncio
 import platform
@@ -60,9 +58,7 @@ class SharedWorkbench(Protocol):
 
 
 class WorkspaceSharing:
-    """Synchronises conversations from `start_conversation_sync` on. `changed` is called on the
-    event loop whenever `sharing_state` or the writer of a conversation changes.
-    """
+    """Syncs an open workspace's conversations. `changed` is called on the loop if the state changes."""
 
     def __init__(self, bench: SharedWorkbench, machine: str) -> None:
         self._bench = bench
@@ -137,9 +133,7 @@ class WorkspaceSharing:
             await conversations.fetch_new_facts()
 
     async def acquire_lease_for_turn(self, conversation: str) -> None:
-        """Fetch what others wrote in it and keep them from writing there. Refused where another
-        machine works in it; Away where the store cannot be asked.
-        """
+        """Fetch what others wrote, then keep them from writing. Raises ActionRefused or StoreAway."""
         self.synced_sessions.starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):

@@ -65,9 +65,7 @@ class DelegatedAgent:
 
 @dataclass(slots=True)
 class AgentTeam(delegate_tool.AgentTree):
-    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one
-    of them has ended or waits; `stops`: how often all were stopped.
-    """
+    """All agents below one conversation of the user's. `freed` is set when one of them ends or waits."""
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)
     cost: float = 0.0

@@ -37,9 +37,7 @@ COPIES = "copies"  # The name of the folder that contains the copies of the work
 
 @dataclass(frozen=True, slots=True)
 class FileUndoResult:
-    """`restored`: all paths that are as they were, deleted ones and folders among them. The counts
-    are of files alone. `fact`: what was recorded, where to undo that is an exact redo.
-    """
+    """`restored` has all paths; the counts are of files alone. `fact` allows a redo."""
 
     restored: tuple[str, ...] = ()
     paths_left_alone: tuple[tuple[str, str], ...] = ()

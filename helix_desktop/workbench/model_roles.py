@@ -107,9 +107,7 @@ class WorkspaceModels:
         return self._known[name]
 
     def model_facts(self, main: str = "") -> tuple[ModelSet, ...]:
-        """What the journal keeps of the models in force (`main` in place of the chosen main one). A
-        name that leads nowhere is left to the request to report.
-        """
+        """What the journal keeps of the models in use. Unknown ones are left to the request."""
         found = []
         for role in ModelRole:
             name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")

@@ -213,9 +213,7 @@ class RepositoryCopies:
     async def _apply_agent_copy(
         self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
     ) -> built_in_tool.ToolOutput:
-        """The question shows the steps, in every mode: rules for a single path could not be asked for all of them.
-        Exactly these steps are taken, or none.
-        """
+        """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
         copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = self._bench.conversation_row(copy.id) if copy is not None else None
         session = self._bench.sessions.find_open_session(use.context.conversation)

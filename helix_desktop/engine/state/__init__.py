@@ -1,3 +1,1 @@
-"""What was true at a moment of a conversation: its branch of
-messages, folds, view and costs. Must not read or write anything.
-"""
+"""What was true at a moment of a conversation: branch, folds, view and costs. Does no I/O."""

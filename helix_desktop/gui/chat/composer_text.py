@@ -24,9 +24,7 @@ ALT_WRITES = sys.platform == "darwin"  # On a Mac, the Alt key is used to type s
 
 
 class ComposerTextEdit(QPlainTextEdit):
-    """The composer's text. `sending` carries whether to interrupt the agent. `offers_wanted` is
-    answered with `show_completion_offers`; `offer_taken` carries an offer that is more than text.
-    """
+    """The composer's text. `sending` carries whether to interrupt the agent."""
 
     sending = Signal(bool)
     offers_wanted = Signal(object)

@@ -18,9 +18,7 @@ SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
 
 class EarlyTyping:
-    """Keeps what the user types before the window is ready. `sent_by_conversation` holds what was
-    sent with Enter, oldest first, in the form of drafts, until its conversation is open.
-    """
+    """Keeps what the user types and sends until the window and the conversation are open."""
 
     def __init__(self, state_file: WindowStateFile) -> None:
         self._state_file = state_file

@@ -32,9 +32,7 @@ MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 
 
 class WindowPlaceholder(QWidget):
-    """Draws the window's empty surfaces as they looked last, and the typed text, until the real
-    content is ready. The theme does not exist yet.
-    """
+    """Draws the window as it looked last, with what is typed, until the real content is ready."""
 
     def __init__(self, state_file: WindowStateFile) -> None:
         super().__init__()

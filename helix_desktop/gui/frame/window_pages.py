@@ -46,9 +46,7 @@ class OpenWorkspaceContents:
 
 
 class WindowPages(QObject):
-    """`wanted` carries a value of `chat_actions`. Every page but the chat, which the window builds,
-    is imported and built when first needed; `page_made` then carries its name and the page.
-    """
+    """The pages, each imported and built when first needed; `page_made` announces it."""
 
     wanted = Signal(object)
     page_made = Signal(str, object)

@@ -34,9 +34,7 @@ class HistoryDetails:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import. `first_conversation`: the workspace and conversation to show first.
-    `masked_keys`: possible keys, masked. `workspaces`: the names of the changed workspaces.
-    """
+    """The result of an import. `first_conversation` is to be shown first."""
 
     new_count: int = 0
     grown_count: int = 0

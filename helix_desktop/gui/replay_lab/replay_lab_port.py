@@ -14,9 +14,7 @@ RunReplay = Callable[
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy would have cost. `billed` counts tokens at the input price, `plain_billed` the
-    same without folding. `in_view`: the share of reused content that was still in the view.
-    """
+    """What one policy would have cost, in tokens at the input price, and the share still in view."""
 
     policy: str
     billed: int

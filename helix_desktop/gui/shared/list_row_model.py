@@ -55,9 +55,7 @@ class RowPainter(QStyledItemDelegate):
 
 
 class RowTree(QTreeWidget):
-    """A tree or table that shows which row has the focus: Qt marks a cell, which the style sheet
-    omits. An empty one shows the text `empty` and does not take the focus.
-    """
+    """A tree or table that shows which row has the focus. An empty one shows the text `empty`."""
 
     def __init__(self, parent: QWidget, empty: str = "") -> None:
         super().__init__(parent)

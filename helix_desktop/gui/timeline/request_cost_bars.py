@@ -1,6 +1,4 @@
-"""Bars of what each request cost in the timeline's chart. From the bottom: what was read from the
-provider's cache, what was new, what was written again, and the reply.
-"""
+"""Bars of what each request cost: read from the cache, new, written again, and the reply."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

@@ -14,9 +14,7 @@ _DASHES = [1.75, 1.0]
 
 
 class ToolCallBox(LayoutBox):
-    """A dot, words, chips, and the outcome at the right. A click on the line runs `toggle`; a click
-    on the outcome runs `right`, or the action of the call line.
-    """
+    """A call's line. A click runs `toggle`; a click on the outcome runs `right`."""
 
     def __init__(
         self,

@@ -30,9 +30,7 @@ _CHANGED = (
 
 
 class PostgresHeads:
-    """Heads in a row store's database. A mark is the oldest transaction then running:
-    changes by that or later transactions are seen from it on, however late they commit.
-    """
+    """Heads in a row store's database. A mark is the oldest transaction still running."""
 
     def __init__(self, engine: PostgresRowStore, space: bytes) -> None:
         self._engine = engine

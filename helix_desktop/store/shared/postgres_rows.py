@@ -245,9 +245,7 @@ def _sslrootcert_option() -> str:
 
 
 def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
-    """Whether all hosts are local or private. Elsewhere, the server must prove its
-    identity. libpq reads what the address lacks from the environment or a service file.
-    """
+    """Whether all hosts are local or private, also those that libpq takes from elsewhere."""
     if given.get("service") or os.environ.get("PGSERVICE"):
         return False
     hosts = str(given.get("host") or os.environ.get("PGHOST") or "").split(",")

@@ -13,9 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(slots=True, eq=False)
 class OpenStep:
-    """One step, from the state at its start. `goes_on`: its command runs in the background,
-    even after the call. `is_between_turns`: its changes cannot be told from the user's.
-    """
+    """One step, from the state at its start. `goes_on`: its command runs in the background."""
 
     call: str
     conversation: str

@@ -1,6 +1,4 @@
-"""Finds the programs a command line would start: through
-assignments, wrappers, shells, xargs, find, git's options.
-"""
+"""Finds the programs that a command line would start, also through wrappers, shells, xargs and find."""
 
 import re
 import shlex

@@ -82,9 +82,7 @@ _NO_PROGRAMS = shell_parser.RESERVED - {"time"}  # Keywords of the shell, which 
 
 @dataclass(frozen=True, slots=True)
 class StartedProgram:
-    """A program that would be started, with its words. `ANY` and `MANY` stand for
-    shell expansions. `is_certain`: false if the word merely might be a program.
-    """
+    """A program that would be started. `ANY` and `MANY` stand for shell expansions among its words."""
 
     words: tuple[str, ...]
     is_certain: bool = True
