@@ -245,7 +245,7 @@ def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int]
 
 
 def search_everywhere(window: MainWindow, words: str) -> None:
-    """Searches all workspaces for the palette: the current one, the other open ones, the closed ones."""
+    """Searches all workspaces for the palette: the current one, the open ones, the closed ones."""
     shown: list[PaletteItem] = []
     opened = window.list_open_workspaces()
     closed = [row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)]

@@ -47,7 +47,7 @@ class RunningCommand:
         stdin: int = starter.DEVNULL,
         stderr: int = starter.STDOUT,
     ) -> "RunningCommand":
-        """Start the command locked in, with one stream for both outputs unless `stderr` is a pipe."""
+        """Start the command locked in, with one stream of output unless `stderr` is a pipe."""
         return await finish_even_if_cancelled(
             cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.kill_and_wait
         )

@@ -95,7 +95,7 @@ def build_http_client(
     kept: int = 64,
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """Build a client. `proxies`: another environment's proxies and certificates, by lower-case name."""
+    """Build a client. `proxies`: another environment's proxies and certificates."""
     import httpx
 
     trusted = trusted_certificates() if proxies is None else trusted_certificates(frozenset(proxies.items()))

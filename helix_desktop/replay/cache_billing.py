@@ -83,7 +83,7 @@ class BillingLedger:
         *,
         beside: bool = True,
     ) -> Usage:
-        """Bill a request to the main model. Parts that `reason_of` says recalls brought count as recalls."""
+        """Bill a request to the main model. `reason_of` tells which parts recalls brought."""
         total = sum(tokens for _, tokens in pieces)
         sent = self._sent
         known, written = self._update_cache_and_count_read_and_written(pieces, seconds)

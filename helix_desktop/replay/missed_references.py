@@ -185,7 +185,7 @@ class MissedReferences:
     def _pages_from_opened_entries(
         self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """Open as many matching entries at once as are needed, then one at a time, and finally search."""
+        """Open as many matching entries as are needed, then one at a time, then search."""
         needed = self._choose_entries_holding(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
         fitting = _rank_by_words([(one, self._words_in(one.shown)) for one in entries], asks.reply_words_in_view())

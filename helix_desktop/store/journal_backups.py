@@ -48,7 +48,7 @@ def _parse_backup_name(path: Path) -> JournalBackup | None:
 
 
 def is_backup_due(workspace: Path, now: float) -> bool:
-    """Whether the journal changed since a backup over a day old. Backups from the future do not count."""
+    """Whether the journal has changed since its last backup, which is over a day old."""
     journal = workspace / "journal.sqlite3"
     if not journal.exists():
         return False

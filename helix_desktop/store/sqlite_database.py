@@ -78,7 +78,7 @@ def build_upsert(table: str, columns: Sequence[str]) -> str:
 def execute_with_rows(
     connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
 ) -> list[tuple[Any, ...]]:
-    """Run a statement for many rows at once, because each statement has to wait for the interpreter."""
+    """Run a statement for many rows at once: each statement waits for the interpreter."""
     found: list[tuple[Any, ...]] = []
     for start in range(0, len(rows), TOGETHER):
         some = rows[start : start + TOGETHER]

@@ -295,7 +295,7 @@ class StoredWorkspace:
     async def remove_old_checkpoints(
         self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
     ) -> CollectResult:
-        """Remove old contents that only checkpoints refer to. `keep` and `now` name those still in use."""
+        """Remove old contents that only checkpoints refer to, but `keep` and `now`."""
         until = clock.time() - days * 86_400
         removal = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
         await self._stores.thread.run_slices(removal.run_removal())

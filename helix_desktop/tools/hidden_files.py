@@ -64,7 +64,7 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
 def _compile_hidden_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Return each pattern's comparable form and kind, and one expression for all if all fit names."""
+    """Return each pattern's comparable form and kind, and one expression for names."""
     rows = []
     for text in patterns:
         pattern = re.sub(r"^\*\*/", "", text.strip().removeprefix("!").casefold())

@@ -58,7 +58,7 @@ class SharedWorkbench(Protocol):
 
 
 class WorkspaceSharing:
-    """Syncs an open workspace's conversations. `changed` is called on the loop if the state changes."""
+    """Syncs an open workspace's conversations. `changed` is called if the state changes."""
 
     def __init__(self, bench: SharedWorkbench, machine: str) -> None:
         self._bench = bench
@@ -133,7 +133,7 @@ class WorkspaceSharing:
             await conversations.fetch_new_facts()
 
     async def acquire_lease_for_turn(self, conversation: str) -> None:
-        """Fetch what others wrote, then keep them from writing. Raises ActionRefused or StoreAway."""
+        """Fetch what others wrote, then keep them from writing. Raises ActionRefused."""
         self.synced_sessions.starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):

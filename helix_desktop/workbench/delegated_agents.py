@@ -65,7 +65,7 @@ class DelegatedAgent:
 
 @dataclass(slots=True)
 class AgentTeam(delegate_tool.AgentTree):
-    """All agents below one conversation of the user's. `freed` is set when one of them ends or waits."""
+    """All agents below one conversation of the user's. `freed`: one has ended or waits."""
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)
     cost: float = 0.0

@@ -82,7 +82,7 @@ _NO_PROGRAMS = shell_parser.RESERVED - {"time"}  # Keywords of the shell, which 
 
 @dataclass(frozen=True, slots=True)
 class StartedProgram:
-    """A program that would be started. `ANY` and `MANY` stand for shell expansions among its words."""
+    """A program that would be started. `ANY` and `MANY` stand for shell expansions."""
 
     words: tuple[str, ...]
     is_certain: bool = True
