@@ -263,9 +263,7 @@ async def run_command_of_caller(
     argv: list[str],
     console: Console,
 ) -> int:
-    """Runs a caller's command line on the open workspace. Names of workspaces and homes in the
-    arguments are ignored, because a relative folder means another one here.
-    """
+    """Runs a caller's command line on the open workspace, whatever workspace it names."""
     try:  # Imported in a thread, because this is slow and would freeze an open window.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
     except SystemExit as ended:

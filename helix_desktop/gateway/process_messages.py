@@ -67,9 +67,7 @@ class LastSentValues:
 
 
 class ProcessQuestions:
-    """Questions and answers between two processes, a line each; either may ask. `send` writes a
-    line, `answer` answers the other end's questions, `failure` turns its refusals into errors.
-    """
+    """Questions and answers between two processes, a line each; either may ask."""
 
     def __init__(
         self,

@@ -55,9 +55,7 @@ def check_only_one_in_space(folder: Path, space: str) -> None:
 def link_workspace(
     workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, syncs: bool = True
 ) -> SharedStoreLink | None:
-    """Share a workspace as its settings or the environment say, or return None. Does not
-    wait for the store. `syncs`: whether it syncs automatically, and not only on request.
-    """
+    """Share a workspace as its settings say, without waiting for the store, or return None."""
     if not is_set_up_to_be_shared(workspace, environ):
         return None
     url = workspace.settings.shared.get("url", "")

@@ -148,9 +148,7 @@ class WorkspaceSharing:
 
     @asynccontextmanager
     async def hold_turn_lease(self, conversation: str) -> AsyncIterator[None]:
-        """A turn runs within. Where the store cannot be asked it runs all the same, unless work
-        counts as done only when the store has it: then the turn fails.
-        """
+        """A turn runs within, also without the store unless the store must have its work."""
         link = self._bench.workspace.link
         strict = link is not None and link.acknowledge == SHARED
         if strict or self.sharing_state.state != "away":

@@ -525,9 +525,7 @@ class Workbench:
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
     ) -> ForgetResult:
-        """Remove a text, or entries, from the whole workspace for good. Every session is held, and
-        reads changed facts again; Refused while one of them works.
-        """
+        """Remove a text or entries from the workspace for good. Refused while a session works."""
         async with self.workspace.pause_sharing(), self.sessions.opening, self.sessions.hold_all_sessions_still():
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
             tasks, left = await forget_text_in_tasks(self.workspace, text)

@@ -22,9 +22,7 @@ class ToolCallRecord:
 
 @dataclass(slots=True)
 class ToolCallRecords:
-    """Models reuse the ids of calls in every reply, so a call is found by its id only while it, or
-    its reply, is the last. Methods return the items that look different now.
-    """
+    """Finds calls by id only in the last reply, because models reuse ids."""
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
     _open: dict[str, int] = field(default_factory=dict)  # The item of each running call, by the call's id.

@@ -87,9 +87,7 @@ class WalkResult:
 
 
 class FolderWalk:
-    """One walk. `known` is only read; `seen` is for the next walk. `enter` is called with each
-    folder before it is listed, and with whether it is the same folder as in the last walk.
-    """
+    """One walk. `known` is of the last walk; `seen` is for the next one."""
 
     def __init__(
         self,

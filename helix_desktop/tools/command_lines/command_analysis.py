@@ -321,9 +321,7 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
-    """`is_plain`: only commands written out in full. `doubts`: places that may start
-    programs in ways not understood. `texts`: words that may name another program.
-    """
+    """The programs found. `doubts` are places that may start others."""
 
     commands: tuple[program_finder.WrittenCommand, ...]
     is_plain: bool
