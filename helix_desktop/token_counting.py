@@ -44,7 +44,7 @@ class TokenVocabulary:
 
 
 _O200K_WORDS = (
-    # One group: tiktoken searches it at once, but without a group tries these one after the other.
+    # A single group: without it, tiktoken would try these alternatives one after the other.
     r"(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"\p{N}{1,3}",

@@ -30,7 +30,7 @@ _PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_prog
 class ClientAbilities:
     """What a client says it supports, beyond what every client must support."""
 
-    compaction: bool = False  # True if the editor accepts news of folds, for which the SDK has no type.
+    compaction: bool = False  # True if the editor accepts notifications about folds. The SDK has no type for it.
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False

@@ -31,7 +31,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # At most this many files, and this many bytes, are imported together.
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
-IN_USE_SECONDS = 3600.0  # The longest time in seconds that a database may be in use. It stores only when a turn began.
+IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
 
 
 def add_recorder_command(nouns: Subparsers) -> None:

@@ -75,7 +75,7 @@ class ToolCallRunner:
                     waiting.clear()
                     break
             await self._record_remaining_results(done, seqs)
-        except BaseException:  # Even after a user's stop or a tool's bug, all calls are answered and all tools stopped.
+        except BaseException:  # Even if the user stops the turn or a tool fails, all calls are answered.
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped_calls(waiting, tasks))

@@ -42,7 +42,7 @@ _CHANGING_COMMANDS = (
 )
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
 _LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
-# Such a tool may also only show a file, so its arguments must contain a text to write.
+# Such a tool may merely show a file, so its arguments must contain text to write.
 _SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
 _FAILURE = re.compile(
     r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"

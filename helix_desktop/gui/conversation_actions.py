@@ -49,7 +49,7 @@ class ConversationActions:
             "delete": self.ask_to_delete,
             "fork": self.fork_and_open,
             "fork-copy": partial(self.fork_and_open, in_copy=True),
-            "bring-back": self.ask_to_bring_back,
+            "bring-back": self.ask_how_to_bring_back,
             **{f"export-{form}": partial(self.ask_where_to_and_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
             **{f"continue-{agent}": partial(self.offer_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
         }
@@ -138,7 +138,7 @@ class ConversationActions:
         work = bench.fork_conversation(row.id, seq, title=title, in_copy=in_copy)
         self.doing.run_in_background(work, then=open_new_fork)
 
-    def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
+    def ask_how_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways to merge the copy that a conversation works in."""
         if not row.copy:
             self.notices.show_notice(tr("This conversation does not have its own copy of the repository."))

@@ -18,7 +18,7 @@ from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
 LARGEST_DATABASE = 32 << 20  # In bytes. Larger databases are not copied, so rows deleted before an import are lost.
-DATABASE_SHARE = 10.0  # After copying a database, we wait this many times its processor time.
+DATABASE_SHARE = 10.0  # After copying a database, wait for this multiple of the processor time that it took.
 COMPARED = 4096  # Bytes. A copy's end is compared with the file, to find out if that was rewritten.
 
 

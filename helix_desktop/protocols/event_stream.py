@@ -15,7 +15,7 @@ from helix_desktop.protocols.gateway_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
-MOST_EVENT_SIGNS = 200_000  # Events with more lists and objects are not parsed, which would block other threads.
+MOST_EVENT_SIGNS = 200_000  # Parsing an event with more lists and objects than this would block other threads.
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
 MOST_EVENTS = 500_000  # No model's reply has this many events. Beyond it, many events are passed on at once.
 # CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.

@@ -334,9 +334,7 @@ class _AutorunScan:
         if len(content) > autorun_files.MOST_BYTES:
             return AutorunFile(hashlib.sha256(content).hexdigest(), None, link, mode)
         if settings:
-            meaning = "\n".join(
-                git_settings.list_settings_not_known_harmless(content.decode("utf-8", "surrogateescape"))
-            )
+            meaning = "\n".join(git_settings.list_doubtful_settings(content.decode("utf-8", "surrogateescape")))
         else:
             meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
         return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)

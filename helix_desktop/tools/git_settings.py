@@ -110,7 +110,7 @@ def _parse_git_value(text: str, at: int) -> tuple[str, int]:
     return "".join(pieces).strip(), _end_of_match(_LINE, text, at)
 
 
-def list_settings_not_known_harmless(text: str) -> list[str]:
+def list_doubtful_settings(text: str) -> list[str]:
     """Return the settings not known to be harmless, as `name = value`."""
     return [f"{name} = {value}" for name, value in parse_git_settings(text) if may_run_program(name, value)]
 

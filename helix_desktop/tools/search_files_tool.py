@@ -159,7 +159,7 @@ def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) ->
 
 
 async def _search_without_ripgrep(use: ToolResources, place: RootPath, args: ToolArguments, most: int) -> GrepResult:
-    pieces = _iterate_text_files(use, place, _file_name_patterns(use, args))
+    pieces = _read_text_files(use, place, _file_name_patterns(use, args))
     context, ignore_case = args.number_argument("context", 0), args.flag_argument("ignore_case")
     pattern = args.text_argument("pattern")
     return await grep_pieces(pattern, pieces, context=context, limit=most, ignore_case=ignore_case)
@@ -174,7 +174,7 @@ def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
     return [full[1] if (full := use.roots.split_full_pattern(one)) else one for one in found]
 
 
-async def _iterate_text_files(use: ToolResources, place: RootPath, files: list[str]) -> AsyncIterator[GrepPiece]:
+async def _read_text_files(use: ToolResources, place: RootPath, files: list[str]) -> AsyncIterator[GrepPiece]:
     """Yield the text files within a folder, or the single file, each as one piece."""
     for name in await asyncio.to_thread(_list_file_names, use, place, files):
         if not use.is_readable(use.roots.display_path(RootPath(place.root, name))):

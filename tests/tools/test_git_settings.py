@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.git_settings import list_settings_not_known_harmless, may_run_program, parse_git_settings
+from helix_desktop.tools.git_settings import list_doubtful_settings, may_run_program, parse_git_settings
 
 TEXT = """# a comment
 [core]
@@ -52,17 +52,17 @@ def test_what_is_not_known_to_be_harmless_counts(name: str, value: str, *, expec
 
 
 def test_a_line_git_would_not_take_counts() -> None:
-    assert list_settings_not_known_harmless("[core]\n\tbare = false\n") == []
-    assert list_settings_not_known_harmless("[core]\n\tbare = false\n<<<<<<< x\n")
+    assert list_doubtful_settings("[core]\n\tbare = false\n") == []
+    assert list_doubtful_settings("[core]\n\tbare = false\n<<<<<<< x\n")
 
 
 def test_what_git_reads_in_part_counts_as_something_that_runs() -> None:
     """Git ends a name or a value at a NUL: the first of these is `gc.recentObjectsHook` for it."""
     for text in ('[gc "recentobjectshook\0x"]\nreflogexpire = evil\n', "[core]\nfilemode = true\0\n"):
-        assert list_settings_not_known_harmless(text)
+        assert list_doubtful_settings(text)
 
 
 def test_a_long_file_of_settings_is_read_in_time() -> None:
     began = time.process_time()
-    assert len(list_settings_not_known_harmless("[core]\n" + "fsmonitor=x\n" * 40_000)) == 40_000
+    assert len(list_doubtful_settings("[core]\n" + "fsmonitor=x\n" * 40_000)) == 40_000
     assert time.process_time() - began < 5  # it was 8 s

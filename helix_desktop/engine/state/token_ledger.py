@@ -186,7 +186,7 @@ class TokenLedger:
         """Return the tokens of a model's last reported request, which may still be cached."""
         return self._last_report(model, seq)[1]
 
-    def last_billed_reply(self, model: str, seq: int) -> int:
+    def seq_of_last_billed_reply(self, model: str, seq: int) -> int:
         """Return a model's last reply with reported tokens, or 0."""
         return self._last_report(model, seq)[0]
 

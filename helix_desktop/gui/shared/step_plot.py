@@ -106,12 +106,12 @@ class StepPlot(QWidget):
         """The number of tokens at the upper edge."""
 
     @abstractmethod
-    def _draw_plot_background(self, painter: QPainter, scale: PlotScale) -> None:
+    def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         """Draws what does not depend on the pointer. Redrawn only if the span or `_plot_cache_key` changes."""
 
     @abstractmethod
     def _plot_cache_key(self) -> object:
-        """A value that changes whenever `_draw_plot_background` would draw something else."""
+        """A value that changes whenever `_draw_without_pointer` would draw something else."""
 
     @abstractmethod
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
@@ -181,7 +181,7 @@ class StepPlot(QWidget):
             self._drawn.fill(self._theme.colour_of_token("panel"))
             painter = QPainter(self._drawn)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._draw_plot_background(painter, scale)
+            self._draw_without_pointer(painter, scale)
             painter.end()
         return self._drawn
 

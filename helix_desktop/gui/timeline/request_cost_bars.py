@@ -17,7 +17,7 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # The bar of the most expensive request is this fraction of the plot's height.
 WIDEST = 24  # The maximum width of a bar in pixels, however far apart the bars are.
-NARROW = 8  # Bars of more pixels get an edge, because the areas behind them have the same colours.
+NARROW = 8  # Bars wider than this many pixels get an edge, as the areas behind have the same colours.
 COLOURS = ("faint", "conversation", "danger", "output")  # The colours of a bar's four parts, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 

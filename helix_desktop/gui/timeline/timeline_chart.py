@@ -121,7 +121,7 @@ class TimelineChart(StepPlot):
         points, marks = self._story.points, self._story.marks
         return len(points), points[-1], len(self._story.events), [len(seqs) for _, seqs in marks.values()]
 
-    def _draw_plot_background(self, painter: QPainter, scale: PlotScale) -> None:
+    def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         painter.setFont(self._theme.build_font(SMALL))
         self._draw_axes(painter, scale)
         self._draw_legends(painter)

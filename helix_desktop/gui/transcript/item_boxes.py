@@ -216,7 +216,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
-    if arguments := _indent_long_call_arguments(state.call.arguments):
+    if arguments := _mark_up_long_arguments(state.call.arguments):
         more = page.section_key("arguments", item.fact_seq, item.part)
         lines = 12 + page.section_amounts.get(more, 0)
         yield CodeBox(page.ink, page.width, arguments, "json", gap=6, more=more, lines=lines)
@@ -278,7 +278,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
             yield box
 
 
-def _indent_long_call_arguments(text: str) -> str:
+def _mark_up_long_arguments(text: str) -> str:
     """Returns the arguments as indented JSON. Empty if the call's line shows all of them."""
     if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""

@@ -364,21 +364,25 @@ class TranscriptItems:
         if (folded := self._folds.get(fact.fold)) is None:
             return ()
         changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
-        return [*changed, *self._items_of_cover(folded.cover)] if isinstance(folded.cover, facts.PartRef) else changed
+        return (
+            [*changed, *self._indexes_of_covered_items(folded.cover)]
+            if isinstance(folded.cover, facts.PartRef)
+            else changed
+        )
 
     def _item_of_edited_document(self, recorded: facts.Recorded, fact: facts.DocumentEdited) -> Iterable[int]:
         index = self.item_of_fold(fact.fold)
         return (index,) if index >= 0 else ()
 
     def _items_of_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
-        return self._items_of_cover(fact.ref)
+        return self._indexes_of_covered_items(fact.ref)
 
     def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
         if text := describe_fact_if_needed(fact):
             self._append_item(TranscriptItem(TranscriptItemKind.NOTE, recorded, 0, text))
         return ()
 
-    def _show_plan(self, recorded: facts.Recorded, fact: facts.TodoSet) -> Iterable[int]:
+    def _append_plan_item(self, recorded: facts.Recorded, fact: facts.TodoSet) -> Iterable[int]:
         if fact.items:
             self._append_item(TranscriptItem(TranscriptItemKind.PLAN, recorded))
         return ()
@@ -448,7 +452,7 @@ class TranscriptItems:
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
-    def _items_of_cover(self, cover: facts.Cover) -> Iterable[int]:
+    def _indexes_of_covered_items(self, cover: facts.Cover) -> Iterable[int]:
         if isinstance(cover, facts.PartRef):
             return (self.item_of_fact(cover.seq),)
         return range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
@@ -552,7 +556,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.DocumentEdited: TranscriptItems._item_of_edited_document,  # noqa: SLF001
     facts.Excluded: TranscriptItems._remember_excluded_broken_reply,  # noqa: SLF001
     facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
-    facts.TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
+    facts.TodoSet: TranscriptItems._append_plan_item,  # noqa: SLF001
     facts.FilesChanged: TranscriptItems._record_file_changes_or_undo,  # noqa: SLF001
     facts.TurnEnded: TranscriptItems._add_turn_end_items,  # noqa: SLF001
     facts.Rewound: TranscriptItems._show_rewind,  # noqa: SLF001

@@ -21,7 +21,7 @@ class TranscriptSearch:
         self.current = -1  # The place that the reader was shown last, or -1 if there is none yet.
         self.done = not self.needle
         self._items = items
-        self._next = self._search_items()
+        self._next = self._collect_places_in_steps()
 
     def search_slice(self) -> bool:
         """Searches for some milliseconds, or one item. Returns True at the end."""
@@ -43,7 +43,7 @@ class TranscriptSearch:
         is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
         return min(self.current - bisect_left(self.places, index), count - 1) if is_here else -1
 
-    def _search_items(self) -> Iterator[bool]:
+    def _collect_places_in_steps(self) -> Iterator[bool]:
         for index, item in enumerate(self._items.all):
             if not self._items.is_hidden_as_replaced(index):
                 count = searchable_text(item).lower().count(self.needle)

@@ -124,7 +124,7 @@ class ConversationSync:
 
     async def fetch_new_facts(self) -> None:
         async with self._busy:
-            await self._fetch_changed_heads()
+            await self._fetch_and_merge_heads()
 
     async def acquire_turn_lease(self, conversation: str, *, takes_over: bool = False) -> None:
         """Fetch what others wrote, and become the only writer. Raises ActionRefused if another machine is."""
@@ -198,7 +198,7 @@ class ConversationSync:
             if there.get(name, 0) < one.version:
                 await self.thread.run_work(self.sync_state.save_progress, SharedProgress(one.conversation))
 
-    async def _fetch_changed_heads(self) -> None:
+    async def _fetch_and_merge_heads(self) -> None:
         for head in list(self._waiting.values()):
             await self._merge_head_if_new(head)
         if self._unread - self._waiting.keys():

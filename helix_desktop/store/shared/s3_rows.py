@@ -180,7 +180,7 @@ class S3RowStore:
             self._create_index(made[-1], b"".join(places))
         for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
             self._call_or_none("delete", path)
-        self._remove_pack_from_index(pack)
+        self._forget_known_pack(pack)
         self._fetch_forgotten_names()
         for new in made:  # Another machine may have forgotten rows of the old pack meanwhile.
             if self._gone & self._known.get(new, frozenset()):
@@ -249,7 +249,7 @@ class S3RowStore:
             if (index := self._call_or_none("get", f"index/{pack}")) is not None:
                 self._add_pack_index(pack, bytes(index.bytes()))
         for pack in self._known.keys() - ids if anew else ():
-            self._remove_pack_from_index(pack)
+            self._forget_known_pack(pack)
         self._looked = f"{max(0, int(now) - LATEST_PUT_MS):012x}"
 
     def _add_pack_index(self, pack: str, index: bytes) -> None:
@@ -268,7 +268,7 @@ class S3RowStore:
         self._known[pack] = frozenset(places)
         self._places |= places
 
-    def _remove_pack_from_index(self, pack: str) -> None:
+    def _forget_known_pack(self, pack: str) -> None:
         for name in self._known.pop(pack, frozenset()):
             if (place := self._places.get(name)) is not None and place.pack == pack:
                 del self._places[name]

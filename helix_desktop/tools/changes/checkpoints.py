@@ -130,7 +130,7 @@ class Checkpoints:
                 f"The state of the folder could not be saved, so it won't be possible to undo these changes: {self.progress.why}",
                 remedy="Nothing was run. Free up space on the disk and try again.",
             )
-        if self.latest_checkpoint is None or not self.is_ready or self.folders.is_root_missing:
+        if self.latest_checkpoint is None or not self.is_ready or self.folders.is_any_root_missing:
             return None
         return self.steps.open_step(
             call, conversation, by, self.latest_checkpoint, self.folders.paths_uncovered_by_limits()

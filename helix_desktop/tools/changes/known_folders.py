@@ -38,7 +38,7 @@ class KnownFolders:
         self._standing: tuple[tuple[int, int] | None, ...] = ()
 
     @property
-    def is_root_missing(self) -> bool:
+    def is_any_root_missing(self) -> bool:
         return None in self._standing
 
     def use_coverage(self, coverage: CheckpointCoverage) -> None:

@@ -95,7 +95,7 @@ class ShellWordParser(ABC):
     def parse_commands(self, closing: str) -> None:
         """Parse what a substitution runs, up to its closing bracket."""
 
-    def next_character(self) -> str:
+    def peek_after_blanks(self) -> str:
         self.skip_blanks()
         return self.text[self.at : self.at + 1]
 
@@ -114,7 +114,7 @@ class ShellWordParser(ABC):
 
     def parse_word(self) -> ShellWord | None:
         """Return the next word without quotes, or None if there is none."""
-        char = self.next_character()
+        char = self.peek_after_blanks()
         if not char or char == "#" or (char in ENDS and not self.is_at_substitution()):
             return None
         begin, pieces, bare = self.at, [], []
@@ -371,7 +371,7 @@ class _CommandParser(ShellWordParser):
         if self.depth > DEEPEST:
             raise UnreadableCommand("it is nested too deeply")
         begins = True  # True if a command may begin here.
-        while (char := self.next_character()) not in ("", ")"):
+        while (char := self.peek_after_blanks()) not in ("", ")"):
             begins = self._parse_next_piece(char, begins=begins)
         if char != closing or self.documents:
             raise UnreadableCommand("it has an unclosed quote or bracket")
@@ -475,7 +475,7 @@ class _CommandParser(ShellWordParser):
             self._skip_space_and_comments()
             if self._skip_match(re.compile(r"\]\]" + _BREAK)):
                 return
-            if self.next_character() in ("(", ")", "|", "&", "<", ">") and not self.is_at_substitution():
+            if self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">") and not self.is_at_substitution():
                 self.at += 1
             else:
                 word = self._require_word().text
@@ -497,7 +497,7 @@ class _CommandParser(ShellWordParser):
             else:
                 one.words.append(word.text)
                 self.found.is_plain = self.found.is_plain and word.is_literal
-                if self.next_character() == "(":
+                if self.peek_after_blanks() == "(":
                     return self._parse_function_head(one.words)
         self.found.is_plain = self.found.is_plain and not one.assignments
         self.found.commands.append(one)
@@ -524,7 +524,7 @@ class _CommandParser(ShellWordParser):
 
     def _skip_space_and_comments(self) -> None:
         """Skip blanks, comments and line ends."""
-        while self.next_character() in ("\n", "#"):
+        while self.peek_after_blanks() in ("\n", "#"):
             if self.text[self.at] == "#":
                 self._skip_comment()
             else:

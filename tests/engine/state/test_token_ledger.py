@@ -156,7 +156,7 @@ def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> 
     assert ledger.savings_until(before).steps == 0
     assert (
         ledger.last_request_tokens("m", now),
-        ledger.last_billed_reply("m", now),
+        ledger.seq_of_last_billed_reply("m", now),
         ledger.billing_factor("m", now),
     ) == (0, 0, 1.0)
     assert (ledger.request_tokens(4), ledger.count_steps(now)) == (110, 2)
@@ -226,7 +226,7 @@ def test_a_report_of_one_token_is_one() -> None:
     talk = told(*STEPS[:3])
     seq = talk.add(reply(0, 1))
     assert talk.state.record.ledger.last_request_tokens("m", seq) == 1
-    assert talk.state.record.ledger.last_billed_reply("other", seq) == 0
+    assert talk.state.record.ledger.seq_of_last_billed_reply("other", seq) == 0
 
 
 def test_what_a_second_import_says_reaches_back_to_the_first_at_most() -> None:
