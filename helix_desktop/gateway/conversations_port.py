@@ -12,9 +12,7 @@ from helix_desktop.protocols.gateway_message import Piece, Tool, Wired
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What the gateway knows of a request from its headers and body. `fold`: whether folding is
-    allowed. `parent`: the session whose sub-agent sent it. `effort`: the requested thinking.
-    """
+    """What the gateway knows of a request from its headers and body."""
 
     wire: str
     agent: str

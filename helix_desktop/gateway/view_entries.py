@@ -28,9 +28,7 @@ class As:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part shown as `text`, or left out (None). `kind`: result, call or said, or in replies
-    text or reasoning. `name`: the call's id, or a text's original. `place`: for said parts.
-    """
+    """A part shown as `text`, or left out (None). `name`: a call's id, or a text's original."""
 
     kind: str
     name: str

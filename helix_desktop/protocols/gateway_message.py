@@ -37,9 +37,7 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a message. `text`: a call's arguments as JSON, or an image's base64.
-    `id`: a call's, also in its result. `path`: where the piece is in the message's units.
-    """
+    """A part of a message. `path`: where the piece is in the message's units."""
 
     kind: PieceKind
     text: str

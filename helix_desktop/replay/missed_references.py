@@ -64,9 +64,7 @@ class ShownEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecalledPage:
-    """A page as the tool returns it. `asked`: the words or lines to find; empty for the first page.
-    `named`: the view names the entry. `seeks`: what the page is read for.
-    """
+    """A page as the tool returns it. `asked` is empty for the first page of an entry."""
 
     entry: str
     asked: Asked

@@ -19,7 +19,15 @@ from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.histories.history_finding import HistoryPlaces, history_file_of_change, history_folders
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.processes import starter
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    ChildProcess,
+    CommandAuthor,
+    ProcessLaunch,
+    close_or_kill_process,
+    open_process,
+)
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
@@ -228,7 +236,7 @@ class ImportingProcess:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._process: starter.ChildProcess | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -237,10 +245,8 @@ class ImportingProcess:
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
         """Return the process's answer, or None if it ended."""
         if self._process is None:
-            launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, self._command, has_own_session=True)
-            self._process = starter.open_process(
-                launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL
-            )
+            launch = ProcessLaunch(CommandAuthor.PROGRAM, self._command, has_own_session=True)
+            self._process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         process = self._process
         with suppress(OSError, ValueError):
             if process.stdin is not None and process.stdout is not None:
@@ -256,7 +262,7 @@ class ImportingProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        starter.close_or_kill_process(process, 3)
+        close_or_kill_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -23,9 +23,7 @@ STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
 def is_set_up_to_be_shared(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the settings say that it is shared. One that an earlier version shared by
-    environment variables has no setting, but was in step with the space of the key there.
-    """
+    """Whether the settings, or what an earlier version left, say that it is shared."""
     shared = workspace.settings.shared
     if shared.get("url") or not environ.get(STORE) or "environment" in shared:
         return bool(shared.get("url") or (environ.get(STORE) and shared["environment"]))

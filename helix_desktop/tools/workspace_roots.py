@@ -57,9 +57,7 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRoots:
-    """A workspace's folders. Relative paths start at the first. `closed_paths` are never opened,
-    even inside a root. `names`: what the user calls each folder, if that is a link to it.
-    """
+    """A workspace's folders. `closed_paths` are never opened, even inside a root."""
 
     folders: tuple[Path, ...]
     closed_paths: tuple[Path, ...] = ()

@@ -42,9 +42,7 @@ class TimelineLane(StrEnum):
 
 @dataclass(slots=True)
 class TimelineEvent:
-    """One row of the timeline. `point` is its index in the chart. An event without folds is the
-    conversation's start. `last_time`: of the last event in the row. Savings are those until now.
-    """
+    """One row of the timeline. An event without folds is the conversation's start."""
 
     history: ConversationState
     seq: int
