@@ -315,14 +315,13 @@ def _open_parent(roots: WorkspaceRoots, place: RootPath, *, make: bool = False) 
 
 def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
     """Create a folder and those above it, each inside a folder that was opened safely."""
-    try:
-        with _open_checked_folder(roots, place):
-            return
-    except NotFound:
-        if not place.inside:
-            raise
-    with _open_parent(roots, place, make=True) as folder, suppress(FileExistsError):
-        folder.create_folder(place.full_path.name)
+    with suppress(NotFound), _open_checked_folder(roots, place):
+        return
+    above = ""
+    for name in place.inside.split("/"):
+        with _open_checked_folder(roots, RootPath(place.root, above)) as folder, suppress(FileExistsError):
+            folder.create_folder(name)
+        above = f"{above}/{name}".lstrip("/")
 
 
 def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:

@@ -317,3 +317,15 @@ def test_folders_that_are_nested_more_deeply_than_calls_are_walked_through(tmp_p
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
     assert found == [f"{'a/' * 1_100}deep", "top"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a path may not be that long")
+def test_a_file_can_be_put_below_more_new_folders_than_calls_can_nest(tmp_path: Path) -> None:
+    inside = "a/" * 1_100 + "deep"
+    roots = WorkspaceRoots.from_folders([tmp_path])
+    place = workspace_roots.RootPath(tmp_path, inside)
+    try:
+        workspace_roots.restore_entry(roots, place, b"content", 0o600)
+        assert workspace_roots.read_whole_file(roots, place) == b"content"
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
