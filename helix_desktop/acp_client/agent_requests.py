@@ -204,7 +204,7 @@ class AgentRequests:
         """Applies the workspace's rules and mode. ActionRefused if the action is not allowed."""
         asked = PermissionOutcome()
         try:
-            await self.kit.permissions.ensure_permitted(
+            await self.kit.permissions.check_or_ask_permission(
                 call, action, self._agent_call_context(self._ask_user_unless_allowed), asked
             )
         finally:

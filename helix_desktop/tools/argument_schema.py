@@ -169,7 +169,7 @@ def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSp
     return ToolSpec(name, description, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
 
 
-def split_off_keep(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def split_off_keep_argument(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Split the arguments into the tool's own and what the call asked to keep of a long output."""
     name = keep_argument_name(schema)
     keep = values.get(name, "")

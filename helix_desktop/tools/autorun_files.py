@@ -95,22 +95,22 @@ def is_autorun_path(path: str) -> bool:
 def changes_what_runs(path: str, before: bytes, after: bytes) -> bool:
     """Whether this change to a file makes another program run something else later."""
     name = path.rpartition("/")[2]
-    return is_autorun_path(path) and (not is_run_in_part(name) or bool(extract_runnable_text(name, after, before)))
+    return is_autorun_path(path) and (not is_only_partly_run(name) or bool(extract_runnable_text(name, after, before)))
 
 
-def is_run_in_part(name: str) -> bool:
+def is_only_partly_run(name: str) -> bool:
     """Whether only a part of such a file is run, which also depends on the file's content before."""
     return normalise_spelling(name) in (SCRIPTS, COMPOSER)
 
 
 def extract_runnable_text(name: str, content: bytes, before: bytes | None = None) -> str:
     """Return, for comparison, the text in a file that can be run, or an empty string. `before`: the old content."""
-    if is_run_in_part(name):
-        return _automatic_scripts(content, before)
+    if is_only_partly_run(name):
+        return _changed_or_automatic_scripts(content, before)
     return hashlib.sha256(content).hexdigest() if content.strip() else ""
 
 
-def _automatic_scripts(content: bytes, before: bytes | None) -> str:
+def _changed_or_automatic_scripts(content: bytes, before: bytes | None) -> str:
     """Return changed scripts, and new ones that are run automatically. Other new scripts run only by name."""
     now, old = parse_object(content or b"{}"), parse_object(before or b"{}")
     if now is None:

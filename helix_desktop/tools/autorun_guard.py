@@ -22,16 +22,16 @@ from sys import maxsize
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, git_settings, workspace_roots
-from helix_desktop.tools.changes.folder_walk import open_closed_entries, restore_folder_modes
-from helix_desktop.tools.hidden_files import is_hidden_by_place, matches_hidden_patterns
+from helix_desktop.tools.changes.folder_walk import grant_access_to_path, restore_folder_modes
+from helix_desktop.tools.hidden_files import is_hidden_only_by_place, matches_hidden_patterns
 from helix_desktop.tools.sandbox_home import is_within_folder
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
-# In nanoseconds. If two changes are further apart than this, their times differ on every file system.
+# Two changes that are this many nanoseconds apart have different times on every file system.
 _SETTLED = 2_000_000_000
-# In bytes. Larger files are known only by their times. The second limits the contents of changed files in memory.
+# Larger files are known only by their times. The second limits how much of changed files is held in memory.
 _MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
@@ -114,12 +114,12 @@ class AutorunGuard:
         """Return the real paths of hidden files and of closed folders around them, as of the last scan."""
         return self._hidden
 
-    def paths_to_hold(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
-        """Return git's folders, and files no command needs to change. `shown`: hidden files it may move."""
+    def paths_to_hold_in_place(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
+        """Return git's folders, and files that no command needs to change. Those in `shown` are not hidden."""
         gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
-        files += [path for path in self.unchanging_paths() if os.path.realpath(path) == path]
+        files += [path for path in self.autorun_paths_to_protect() if os.path.realpath(path) == path]
         folders = {*sorted(gits, key=len)[:_MOST_HELD], *self._folders_around_hidden_files(shown)}
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
 
@@ -130,15 +130,15 @@ class AutorunGuard:
             top = max((top for top in tops if is_within_folder(path, top)), key=len)
             inside = path[len(top) + 1 :]
             names = [name for name in folder.hidden if os.path.realpath(f"{path}/{name}") not in shown]
-            if any(is_hidden_by_place(f"{inside}/{name}", self._patterns) for name in names):
+            if any(is_hidden_only_by_place(f"{inside}/{name}", self._patterns) for name in names):
                 parts = inside.split("/")
                 above = (f"{top}/{'/'.join(parts[: end + 1])}" for end in range(len(parts) if inside else 0))
                 yield from filter(os.path.isdir, above)
 
-    def unchanging_paths(self) -> list[str]:
+    def autorun_paths_to_protect(self) -> list[str]:
         """Return existing files and folders that no command needs to change, so that they can be protected."""
         files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
-        return [*self._whole, *(path for path in files if not autorun_files.is_run_in_part(os.path.basename(path)))]
+        return [*self._whole, *(path for path in files if not autorun_files.is_only_partly_run(os.path.basename(path)))]
 
     def find_autorun_changes(self, old: AutorunState, since: int = maxsize) -> list[AutorunChange]:
         """Return changes since then that can run something: links first, folders before their contents."""
@@ -184,7 +184,7 @@ class AutorunGuard:
         with self._lock:
             try:
                 with suppress(OSError):
-                    open_closed_entries(str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened)
+                    grant_access_to_path(str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened)
                 workspace_roots.restore_entry(self.roots, place, content, item.mode if item else 0o644, link)
             finally:
                 restore_folder_modes(opened)
@@ -193,7 +193,7 @@ class AutorunGuard:
 def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
     """Whether a file can run something that it could not run before."""
     old, new = before.content if before is not None else None, now.content
-    if autorun_files.is_run_in_part(name) and old is not None and new is not None:
+    if autorun_files.is_only_partly_run(name) and old is not None and new is not None:
         return old != new and bool(autorun_files.extract_runnable_text(name, new, old))
     was = (before.runnable_content, before.link) if before is not None else ("", "")
     return bool(now.runnable_content or now.link) and was != (now.runnable_content, now.link)
@@ -264,7 +264,7 @@ class _AutorunScan:
                 return None
             settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
             entries = self._list_folder_or_suspect_it(path)
-            return _sort_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
+            return _classify_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
         except OSError:
             return None
 
@@ -287,7 +287,7 @@ class _AutorunScan:
         if top is None or os.access(path, access):
             return False
         with suppress(OSError):
-            open_closed_entries(top, path[len(top) + 1 :], access, self.opened)
+            grant_access_to_path(top, path[len(top) + 1 :], access, self.opened)
         return os.access(path, access)
 
     def _add_all_files(self, path: str) -> None:
@@ -419,13 +419,13 @@ class _AutorunScan:
         counted = [
             f"{name} = {value}"
             for name, value in pairs
-            if git_settings.may_run_program(name, value)
-            and not (name == "core.worktree" and self._is_worktree_of(folder, value))
+            if git_settings.may_setting_run_program(name, value)
+            and not (name == "core.worktree" and self._is_worktree_of_git_folder(folder, value))
         ]
         self.found[path] = replace(item, runnable_content="\n".join(counted))
         return self._add_files_named_in_settings(pairs, folder, top)
 
-    def _is_worktree_of(self, git: str, value: str) -> bool:
+    def _is_worktree_of_git_folder(self, git: str, value: str) -> bool:
         """Whether `core.worktree` is the folder around `.git`, or a submodule's folder as git sets it up."""
         where = os.path.normpath(os.path.join(git, value))
         if not self._is_inside_roots(where) or os.path.realpath(where) != where or ".git" in where.split("/"):
@@ -469,7 +469,7 @@ class _AutorunScan:
                         self._add_autorun_file(entry.path, hook=True)
 
 
-def _sort_folder_entries(
+def _classify_folder_entries(
     stamp: tuple[int, int],
     entries: Iterable[os.DirEntry[str]],
     inside: str,
@@ -477,7 +477,7 @@ def _sort_folder_entries(
     *,
     settled: bool,
 ) -> _ScannedFolder:
-    """Sort a folder's entries into those that matter. In a folder of git's own, only nested repositories matter."""
+    """Tell apart the entries that matter. In a folder of git's own, only nested repositories do."""
     folders, whole, notable, links, names, hidden = [], [], [], [], set(), []
     for entry in entries:
         name = entry.name
@@ -513,7 +513,7 @@ def _read_risky_user_settings() -> list[tuple[str, str]]:
     return [
         (name, value)
         for name, value in found
-        if git_settings.may_run_program(name, value) and not value.startswith("/")
+        if git_settings.may_setting_run_program(name, value) and not value.startswith("/")
     ]
 
 

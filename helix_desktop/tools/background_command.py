@@ -55,7 +55,7 @@ class BackgroundCommand:
                 self.news_event.set()
         finally:
             code = await asyncio.shield(self.command.kill_and_wait())
-            await asyncio.shield(self.revert_and_note(use, ask=False))
+            await asyncio.shield(self.revert_and_append_note(use, ask=False))
             if self.step is not None:
                 self.step.goes_on = False
             self.code = code
@@ -63,8 +63,8 @@ class BackgroundCommand:
         if self.step is not None and use.workspace_resources.checkpoints is not None:
             await use.workspace_resources.checkpoints.record_end_of_step(self.step)
 
-    async def revert_and_note(self, use: ToolResources, *, ask: bool) -> None:
-        """Revert, or ask about, protected files changed so far, and say so in the output."""
+    async def revert_and_append_note(self, use: ToolResources, *, ask: bool) -> None:
+        """Revert changes to protected files so far, or ask about them, and note that in the output."""
         if self.check is not None:
             self.newest_output += (await self.check.revert_and_ask(use, ask=ask)).encode()
 

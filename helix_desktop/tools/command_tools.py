@@ -93,7 +93,7 @@ class WorkspaceCommands:
         environment = sandbox.build_environment(self.environment, network=network, free=free, opened=opened)
         held: HeldPaths = ((), ())
         if self.guard is not None:
-            held = self.guard.paths_to_hold(set(self.guard.list_hidden_files()).difference(opened.hidden))
+            held = self.guard.paths_to_hold_in_place(set(self.guard.list_hidden_files()).difference(opened.hidden))
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
         launch = ProcessLaunch(
             CommandAuthor.MODEL,
@@ -123,12 +123,12 @@ class WorkspaceCommands:
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
         return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
 
-    async def begin_check_before(self, use: ToolResources, *, outside: bool, lasting: bool) -> CommandCheck | None:
-        """Start a check for a command's changes. First settle the changes of commands in the background."""
+    async def begin_command_check(self, use: ToolResources, *, outside: bool, lasting: bool) -> CommandCheck | None:
+        """Start a check for a command's changes, after asking about those of commands in the background."""
         if self.guard is None or outside:
             return None
         for one in self.running_in_background:
-            await one.revert_and_note(use, ask=True)
+            await one.revert_and_append_note(use, ask=True)
         return await CommandCheck.begin_check(
             self.guard, lasting=lasting and self.sandbox.kind is SandboxKind.BUBBLEWRAP
         )
@@ -167,12 +167,12 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
     folder = place.full_path
     network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
-    needs = await _check_command_needs(commands, use, args, network=network)
-    action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, outside=free)
+    needs = await _parse_command_needs(commands, use, args, network=network)
+    action = _build_run_action(commands, line, use.roots.folders[0], folder, network=network, outside=free)
     await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
     if args.flag_argument("background"):
         _check_background_limit(commands)
-    watched = await commands.begin_check_before(use, outside=free, lasting=args.flag_argument("background"))
+    watched = await commands.begin_command_check(use, outside=free, lasting=args.flag_argument("background"))
     opened = commands.openings_for_command(needs)
     command = await commands.start_in_sandbox(action, folder, opened, watched, free=free)
     closed = commands.sandbox.kind is not SandboxKind.NONE and not network and not free
@@ -187,12 +187,12 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     if closed and commands.running_in_background and ADDRESS_PATTERN.search(line):
         hint = NO_NETWORK_NOTE
     if not free and commands.sandbox.kind is not SandboxKind.NONE:
-        seen = partial(_hidden_hint, commands, line, opened, network)
+        seen = partial(_sandbox_hint, commands, line, opened, network)
     followed = _FollowedCommand(commands, use, line, command, seconds, hint, watched, seen)
     return await followed.follow_to_end()
 
 
-async def _check_command_needs(
+async def _parse_command_needs(
     commands: WorkspaceCommands, use: ToolResources, args: ToolArguments, *, network: bool
 ) -> CommandNeeds:
     names = [name.strip() for name in args.text_argument("needs").split(",") if name.strip()]
@@ -248,12 +248,12 @@ def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
     return ", ".join(map(use.roots.display_path, places)) + more
 
 
-def _hidden_hint(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
+def _sandbox_hint(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
     folders = [str(folder) for folder in commands.sandbox.folders]
     return describe_hidden_paths(line, output, opened, folders, commands.environment, network=network)
 
 
-def _action_of_command(
+def _build_run_action(
     commands: WorkspaceCommands, line: str, root: Path, folder: Path, *, network: bool, outside: bool
 ) -> ToolAction:
     where = "" if folder == root else f" in {folder}"
@@ -285,7 +285,7 @@ class _FollowedCommand:
     async def follow_to_end(self) -> ToolOutput:
         """Wait until the command ends, times out or is cancelled. Only its output remains."""
         try:
-            stored = await self._store_printed()
+            stored = await self._store_printed_output()
         finally:
             self.command.kill_process_tree()
             if self.code is None:
@@ -298,7 +298,7 @@ class _FollowedCommand:
             return replace(output, output=await _read_end_of_output(self.use, stored), stopped=True)
         return replace(output, stored=stored, ok=self.code == 0 and not self.is_timed_out, exit_code=self.code)
 
-    async def _store_printed(self) -> Stored:
+    async def _store_printed_output(self) -> Stored:
         """Store the whole output. If we are cancelled, end the command and keep what it printed so far."""
         storing = self.use.store_result(self._output_with_footer(), self.line[:200])
         keeping: asyncio.Task[Stored] = self.commands.spawn(storing, name="output of a command")
@@ -321,13 +321,13 @@ class _FollowedCommand:
         last = b""
         try:
             async for piece in self.output_until_deadline():
-                show.add_printed(piece)
+                show.add_printed_piece(piece)
                 last = (last + piece)[-_SHOW_BYTES:]
                 if kept := trim.pass_piece_within_limit(piece):
                     yield kept
         finally:
             show.show_waiting_output()
-        if rest := trim.cut_note_and_end():
+        if rest := trim.note_and_end_of_output():
             yield rest
         self.code = await self.command.kill_and_wait()
         yield self._format_footer(trim.size).encode()
@@ -394,7 +394,7 @@ class _OutputTrimmer:
     def cut_byte_count(self) -> int:
         return max(0, self.size - self._limit - min(self._waiting, _TAIL))
 
-    def cut_note_and_end(self) -> bytes:
+    def note_and_end_of_output(self) -> bytes:
         tail = b"".join(self._tail)[-_TAIL:]
         if not self.cut_byte_count:
             return tail
@@ -422,7 +422,7 @@ class _LiveOutput:
         self._next = 0.0
         self._later: asyncio.TimerHandle | None = None
 
-    def add_printed(self, piece: bytes) -> None:
+    def add_printed_piece(self, piece: bytes) -> None:
         self._waiting = (self._waiting + piece)[-_SHOW_BYTES:]
         pause = self._next - time.monotonic()
         if pause <= 0:
@@ -458,7 +458,7 @@ async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, on
         del commands.background[name]
     commands.background[one.name] = one
     if (checkpoints := use.workspace_resources.checkpoints) is not None:
-        one.step = checkpoints.steps.leave_step_open(use.call.id, use.context.conversation)
+        one.step = checkpoints.steps.continue_in_background(use.call.id, use.context.conversation)
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
     await one.wait_for_end_or_output(_SETTLE, for_news=False)  # A server that cannot start usually fails at once.
     first = one.read_new_output()
@@ -474,7 +474,7 @@ async def list_commands(commands: WorkspaceCommands, _args: ToolArguments, _use:
 async def read_background_output(commands: WorkspaceCommands, args: ToolArguments, use: ToolResources) -> ToolOutput:
     one = _find_background_command(commands, args.text_argument("name"))
     if one.is_running:
-        await one.revert_and_note(use, ask=True)
+        await one.revert_and_append_note(use, ask=True)
     if args.flag_argument("all"):
         one.bytes_read = 0
     if wait := min(args.number_argument("wait", 0), 60):

@@ -1,8 +1,8 @@
-"""The tool fetch_url: one page from the internet, off by default, asked for by its address.
+"""The tool fetch_url, which is off by default. It fetches one page from the internet.
 
-A name is looked up when it is permitted, because looking it up already sends it out. It is looked up once, and the connection goes to the address
-that was checked, so that a name cannot turn into a machine of the local network between the two. A redirect is a fetch of its own: the rules
-judge every host on the way, and a private address is asked for each time. What comes compressed is decompressed within the limit of a page.
+A host is looked up only once it is permitted, as that already sends its name out. The connection goes
+to the address that was checked, so that the name cannot turn into a machine in the local network. Rules
+judge every redirect as a fetch of its own, and the user is asked about each private address.
 """
 
 from __future__ import annotations

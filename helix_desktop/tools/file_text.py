@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_SHOWN = 2_000  # In characters. An error message quotes this much of a file's present text.
+_SHOWN = 2_000  # An error message quotes this many characters of a file's present text.
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 
 def decode_file_text(content: bytes) -> str:
-    """Decode a file. Bytes that are no text survive `encode_in_same_encoding` unchanged."""
+    """Decode a file. `encode_in_same_encoding` restores bytes that are no text."""
     name = detect_encoding(content)
     return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
 

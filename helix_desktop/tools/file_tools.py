@@ -42,10 +42,10 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = 4 * 1024 * 1024  # In bytes. Editors are asked for the unsaved text of files up to this size.
+LARGEST_UNSAVED = 4 * 1024 * 1024  # Editors are asked for the unsaved text of files with up to this many bytes.
 LARGEST_IMAGE = 10 * 1024 * 1024
 AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # The context lines to try in the diff of a folded file.
-LONGEST_TOKEN = 12  # In characters. No token is longer, so a text with more characters per available token can't fit.
+LONGEST_TOKEN = 12  # No token has more characters, so a text can't fit if it has more for each token left.
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
@@ -114,7 +114,7 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
         return await _describe_binary_file(use, place)
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
     if size > LARGEST_WHOLE and not last:
-        raise _error_of_large_file(shown, size)
+        raise _too_large_error(shown, size)
     if file_text.encoding_by_mark(head) != "utf-8":
         return await _read_utf16_lines(use, place, first or 1, last)
     if first or last:
@@ -126,7 +126,7 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
     return ToolOutput(stored=stored, source=shown)
 
 
-def _error_of_large_file(shown: str, size: int) -> InvalidInput:
+def _too_large_error(shown: str, size: int) -> InvalidInput:
     return InvalidInput(
         f"{shown} is too large: it has {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
         remedy="Read some lines with first_line and last_line, or use search_files.",
@@ -167,7 +167,7 @@ async def _read_lines_between(use: ToolResources, place: RootPath, first: int, l
                 room -= len(line)
             at += line.endswith(b"\n")
         if room < 0:  # The file may consist of a single very long line.
-            raise _error_of_large_file(use.roots.display_path(place), size)
+            raise _too_large_error(use.roots.display_path(place), size)
         digest.update(piece)
         end = piece[-1:]
         if large and last and at > last:
@@ -332,7 +332,7 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
 
 
 async def _finish_write_ignoring_cancel(use: ToolResources, change: FileEdit) -> None:
-    """Finishes and records a write even if the turn is stopped, so that no file changes without a fact."""
+    """Finish and record a write even if the turn is stopped, so that no file changes without a fact."""
     writing = asyncio.get_running_loop().run_in_executor(None, write_edit, use.roots, change)
     while not writing.done():
         with suppress(asyncio.CancelledError):

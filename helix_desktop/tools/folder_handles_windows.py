@@ -1,8 +1,8 @@
-"""The twin of `folder_handles.py` for Windows: a folder is held open without sharing its deletion, so nobody can swap it.
+"""The twin of `folder_handles.py` for Windows. While a folder is open here, nobody can replace it.
 
-While such a handle is open, neither the folder nor one above it can be renamed or removed. Where a handle really
-is, the system says (GetFinalPathNameByHandle), links and junctions resolved; what lies outside the root is refused
-with EXDEV. Names that mean a device or a stream (`CON`, `a:b`), and those Windows would shorten, are no names.
+Neither it nor a folder above it can be renamed or removed. GetFinalPathNameByHandle returns where a
+handle really is, with links and junctions resolved. A place outside the root is refused with EXDEV,
+and so are names of devices and streams (`CON`, `a:b`) and names that Windows would shorten.
 """
 
 import ctypes

@@ -41,7 +41,7 @@ def write_identity(folder: Path, roots: Sequence[Path]) -> None:
     (folder / "config").write_text(settings, "utf-8", "surrogateescape")
 
 
-def write_attributes_of_hidden(folder: Path, hidden: Sequence[str]) -> None:
+def write_attributes_of_hidden_files(folder: Path, hidden: Sequence[str]) -> None:
     """Write `attributes`, which lists hidden files by their paths in their repositories."""
     lines = ""
     for path in map(Path, hidden):

@@ -1,4 +1,4 @@
-"""The only way the program runs git: with few settings, and with no program of the repository's.
+"""The only way the program runs git: with few settings, and no programs that a repository names.
 
 A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot
 all be switched off at once, so we only use commands that read or write objects, override settings that
@@ -63,7 +63,7 @@ def run_git(
     settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
     variables = _ENVIRONMENT | dict(environment)
     if not _READING.intersection(arguments[:2]):
-        settings += _settings_without_drivers(folder, variables)
+        settings += _settings_disabling_drivers(folder, variables)
     given_settings = [word for each in settings for word in ("-c", each)]
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
     done = _run_git_process(words, stdin, variables)
@@ -80,7 +80,7 @@ def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[s
     return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
 
 
-def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
+def _settings_disabling_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
     """Return settings that disable filters, drivers, hooks and merge strategies the repository names itself."""
     words = ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"]
     listed = _run_git_process(words, b"", variables)

@@ -1,4 +1,4 @@
-"""Decides which git settings can run a program or touch files elsewhere: all not known to be harmless."""
+"""Decides which git settings may run a program or touch files elsewhere: all not known to be harmless."""
 
 import fnmatch
 import re
@@ -61,7 +61,7 @@ _HARMLESS_VALUES = {
 
 
 def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and values as git reads them. What git rejects or reads in part gets a name of its own."""
+    """Yield names and values as git reads them. What git rejects or cuts short gets a special name."""
     if "\0" in text:
         yield "not understood: git reads a name or value as far as the NUL in it", ""
     text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
@@ -112,10 +112,10 @@ def _parse_git_value(text: str, at: int) -> tuple[str, int]:
 
 def list_doubtful_settings(text: str) -> list[str]:
     """Return the settings not known to be harmless, as `name = value`."""
-    return [f"{name} = {value}" for name, value in parse_git_settings(text) if may_run_program(name, value)]
+    return [f"{name} = {value}" for name, value in parse_git_settings(text) if may_setting_run_program(name, value)]
 
 
-def may_run_program(name: str, value: str) -> bool:
+def may_setting_run_program(name: str, value: str) -> bool:
     """Whether this setting may make git run a program or touch files elsewhere."""
     if "::" in value or value.startswith(("-", "!")):
         return True

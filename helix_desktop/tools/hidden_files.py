@@ -36,7 +36,7 @@ def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
     return hidden
 
 
-def is_hidden_by_place(inside: str, patterns: Sequence[str]) -> bool:
+def is_hidden_only_by_place(inside: str, patterns: Sequence[str]) -> bool:
     """Whether a hidden file of the workspace would be visible under the same name in another folder."""
     *above, name = inside.casefold().split("/")
     if not _PACKAGES.isdisjoint(above):
@@ -64,7 +64,7 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
 def _compile_hidden_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Return each pattern's comparable form and kind, and one expression for names."""
+    """Return rows (form, shows files again, fits paths), and one expression if all fit names."""
     rows = []
     for text in patterns:
         pattern = re.sub(r"^\*\*/", "", text.strip().removeprefix("!").casefold())

@@ -1,4 +1,4 @@
-"""Tells a failed command which paths the sandbox hid from it, and how to open them."""
+"""Says after a failed command which paths the sandbox hid from it, and how to open them."""
 
 # ruff: noqa: PTH110 -- paths as texts
 
@@ -6,14 +6,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from helix_desktop.tools.home_access import OPENINGS, CommandOpenings, missing_openings
+from helix_desktop.tools.home_access import OPENINGS, CommandOpenings, openings_missed_by
 from helix_desktop.tools.sandbox_home import build_closed_home, home_folders, is_within_folder
 
 _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")
-_IN_USE = re.compile(
-    r"busy|EBUSY|belegt|忙"
-)  # Commands say this about mount points, such as hidden files and the folders that contain them.
+# Commands say this about mount points, such as hidden files and the folders that contain them.
+_IN_USE = re.compile(r"busy|EBUSY|belegt|忙")
 _CHANGED = re.compile(r"unstaged changes|uncommitted changes")
 _MOST_PATHS, _NAMED = 200, 3
 _WAY = "in Settings > Permissions"
@@ -38,7 +37,7 @@ def describe_hidden_paths(
     paths = _find_hidden_paths(f"{line}\n{output}", homes, environ, list_shown_folders)
     named = [one for one in OPENINGS if any(_opening_covers_path(one.paths, path, homes) for path in paths)]
     found = []
-    for one in dict.fromkeys((*named, *missing_openings(output, opened, network=network))):
+    for one in dict.fromkeys((*named, *openings_missed_by(output, opened, network=network))):
         there = [f"~/{name}" for home in homes for name in one.paths if os.path.exists(f"{home}/{name}")]
         if one.name in opened.names and not network:
             found.append(f"{one.title} is open to commands with network access only.")

@@ -137,7 +137,7 @@ def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterat
 
 
 def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
-    """Return further environment variables that a command sees."""
+    """Return the environment variables that a command sees because of the openings."""
     return [name for opening in openings_in_force(opened, network=network) for name in opening.variables]
 
 
@@ -155,7 +155,7 @@ def titles_of_openings(names: Sequence[str]) -> list[str]:
     return [_BY_NAME[name].title for name in names if name in _BY_NAME]
 
 
-def missing_openings(output: str, opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
+def openings_missed_by(output: str, opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
     """Return the openings whose absence a program seems to complain about."""
     there = openings_in_force(opened, network=network)
     return [

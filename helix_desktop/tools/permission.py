@@ -126,7 +126,7 @@ def _decide_without_allow_rules(
         return PermissionDecision("deny", "mode", "this workspace is read-only")
     if mode is PermissionMode.PLAN and (why := _reason_refused_in_plan_mode(action, sandboxed=sandboxed)):
         return PermissionDecision("deny", "mode", why)
-    return _decide_always_asked(action, mode, rules, sandboxed=sandboxed)
+    return _decide_if_always_asked(action, mode, rules, sandboxed=sandboxed)
 
 
 def _reason_refused_in_plan_mode(action: ToolAction, *, sandboxed: bool) -> str:
@@ -142,7 +142,7 @@ def _reason_refused_in_plan_mode(action: ToolAction, *, sandboxed: bool) -> str:
     return ""
 
 
-def _decide_always_asked(
+def _decide_if_always_asked(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """Return the decision to ask each time, or None if that is not necessary."""
@@ -229,7 +229,7 @@ def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
     if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
         return ()
     rule = PermissionRule("allow", tool=action.tool, network=action.network)
-    rules = [replace(rule, command=command) for command in command_analysis.rule_commands_for(known.commands[0])]
+    rules = [replace(rule, command=command) for command in command_analysis.suggest_rule_commands(known.commands[0])]
     return tuple(one for one in rules if rules_allow_action((one,), action) and not is_rule_too_wide(one))
 
 
@@ -257,7 +257,7 @@ class _RuleFit(IntEnum):
 
 
 def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
-    """Match generously, since this rule restricts: any program the line starts, any spelling of the path."""
+    """Match generously, since the rule restricts: any program that is started, any spelling of the path."""
     if not _tool_fits(rule, action) or (rule.network and not action.network):
         return _RuleFit.NO
     if rule.path and not (action.path and _path_fits(rule, action.path, any_spelling=True)):
@@ -276,7 +276,7 @@ def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFi
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms):  # To deny or to ask, a rule only has to find its words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
-        found = re.search(rf"(?<![\w.-]){_with_wildcards(' '.join(wanted))}(?![\w-])", bare)
+        found = re.search(rf"(?<![\w.-]){_wildcards_as_regex(' '.join(wanted))}(?![\w-])", bare)
         return _RuleFit.YES if found else _RuleFit.MAYBE
     fits = [_match_words_to_program(wanted, one) for one in known.all_programs]
     if _RuleFit.YES in fits:
@@ -285,7 +285,7 @@ def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFi
     return _RuleFit.MAYBE if may_fit else _RuleFit.NO
 
 
-def _with_wildcards(words: str) -> str:
+def _wildcards_as_regex(words: str) -> str:
     return re.escape(words).replace(r"\*", r"[\w-]*")
 
 
@@ -326,7 +326,7 @@ def _has_option(want: str, words: Sequence[str]) -> bool:
 
 
 def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
-    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{_with_wildcards(program_base_name(name))}(?![\w-])", re.IGNORECASE)
+    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{_wildcards_as_regex(program_base_name(name))}(?![\w-])", re.IGNORECASE)
     return any(pattern.search(text) for text in known.texts)
 
 

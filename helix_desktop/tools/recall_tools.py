@@ -9,9 +9,9 @@ from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, text_schema
 from helix_desktop.tools.regex_search import grep_entry_lines
 
-CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Gets the entry's digest and what is needed from it.
+CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Takes the digest and what is needed of it.
 AROUND = 2  # The number of lines that are shown before and after each match of a pattern.
-ReadHistory = Callable[[str, str], Awaitable[str]]  # Gets the fold's id and the words to search for.
+ReadHistory = Callable[[str, str], Awaitable[str]]  # Takes a fold's id and words to search for.
 
 
 def build_recall_tools(

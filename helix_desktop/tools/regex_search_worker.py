@@ -1,9 +1,9 @@
-"""Matches a regular expression against what it is sent, in a process of its own that can be killed. A script.
+"""A script that matches a regular expression against what it is sent, in a process that can be killed.
 
-Patterns come from a model: one in a thousand needs a thousand years, and Python cannot be interrupted while it tries.
-On standard input: one line of JSON (`pattern`, `context`, `most`, `ignore_case`, `seconds`), then for every piece of
-content a line of JSON (`name`, `size`, `more`: the next piece goes on in the same content) and `size` bytes. On
-standard output: a line of JSON for every line to show. Imports nothing of ours, so that it starts in 20 ms.
+Patterns come from a model. Some would take years, and Python cannot be interrupted while it matches.
+Input: a line of JSON (`pattern`, `context`, `most`, `ignore_case`, `seconds`), then for each piece of
+content a line of JSON (`name`, `size`, and `more` if the next piece continues it) and `size` bytes.
+Output: a line of JSON for each line to show. It imports nothing of ours, so that it starts in 20 ms.
 """
 
 import json
@@ -12,8 +12,8 @@ import signal
 import sys
 from collections import deque
 
-_LONGEST = 400  # In characters. Longer lines are shortened when they are shown.
-_LONGEST_LINE = 1 << 20  # In bytes. Longer lines are matched in parts.
+_LONGEST = 400  # Lines with more characters are shortened when they are shown.
+_LONGEST_LINE = 1 << 20  # Lines with more bytes are matched in parts.
 
 
 class LineMatcher:

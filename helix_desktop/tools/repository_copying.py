@@ -66,7 +66,7 @@ class GitCheckout:
         name = self.git_line("rev-parse", "--abbrev-ref", "HEAD")
         return "" if name == "HEAD" else name
 
-    def git_path(self, name: str) -> Path:
+    def path_in_git_folder(self, name: str) -> Path:
         return Path(self.git_line("rev-parse", "--path-format=absolute", "--git-path", name))
 
     def uncommitted_paths(self) -> list[bytes]:
@@ -81,12 +81,12 @@ class GitCheckout:
         raw = self.git_names("diff", "-z", "--name-only", "--no-renames", commit)
         return [*map(os.fsdecode, raw + self.git_names("ls-files", "-z", "--others", "--exclude-standard"))]
 
-    def submodules(self) -> list[bytes]:
+    def list_submodule_paths(self) -> list[bytes]:
         staged = self.git_names("ls-files", "--stage", "-z")
         return [entry.partition(b"\t")[2] for entry in staged if entry.startswith(b"160000")]
 
     def _clear_hiding_marks(self) -> None:
-        """Remove the marks in a copy's index that hide changes from git. Files that a sparse checkout left out keep theirs."""
+        """Remove marks in a copy's index that hide changes, except those of files outside a sparse checkout."""
         hidden = list[bytes]()
         for entry in self.git_names("ls-files", "-v", "-z") if self.is_copy else ():
             tag, _, name = entry.partition(b" ")
@@ -101,7 +101,7 @@ class GitCheckout:
 
     def check_no_merge_open(self) -> None:
         """Raise ActionRefused if a merge or rebase is unfinished."""
-        if any(self.git_path(name).exists() for name in _UNFINISHED):
+        if any(self.path_in_git_folder(name).exists() for name in _UNFINISHED):
             whose = "the copy" if self.is_copy else "your repository"
             raise ActionRefused(
                 f"A merge or a rebase in {whose} has not been finished ({self.folder}).",
@@ -111,7 +111,7 @@ class GitCheckout:
 
 @dataclass(frozen=True, slots=True)
 class CopySource:
-    """What a copy was made of. `base`: the commit, or empty without git; `branch`: empty for a
+    """What a copy was made from. `base`: the commit, or empty without git; `branch`: empty for a
     detached HEAD; `objects`: folders whose objects it borrows; `notes`: sentences on what it lacks;
     `carried`: uncommitted files, with size and time in the copy, or nothing for a deleted file.
     """
@@ -171,7 +171,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     except ActionRefused as error:
         raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Make a first commit, then try again.") from error  # fmt: skip
     changed = source.uncommitted_paths() if with_changes else []
-    objects = source.git_path("objects")
+    objects = source.path_in_git_folder("objects")
     if "\n" in str(objects) or str(objects).startswith(('"', "#")):
         raise ActionRefused(f"git cannot borrow objects from {objects}.", remedy=_UNCHANGED)
     form = source.git_line("rev-parse", "--show-object-format")
@@ -182,7 +182,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
     notes = list(_copy_uncommitted_changes(source, copy, changed))
-    if copy.submodules():
+    if copy.list_submodule_paths():
         notes.append("Submodules are not copied: their folders are empty.")
     if source.head != base:
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
@@ -202,7 +202,7 @@ def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
         path = copy.folder / ".git" / name
         path.parent.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
-            path.write_bytes(source.git_path(name).read_bytes())
+            path.write_bytes(source.path_in_git_folder(name).read_bytes())
     with suppress(OSError), (copy.folder / ".git/info/exclude").open("ab") as patterns:
         patterns.write(b"\n" + source.excludes.read_bytes())
 
@@ -261,7 +261,7 @@ def _size_and_time(path: Path) -> list[int]:
     return []
 
 
-def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> list[str]:
+def list_commits_only_in_copy(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> list[str]:
     return copy.git_line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
 
 
@@ -272,27 +272,26 @@ def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -
     return [made.base, source.head, *tips]
 
 
-def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
-    """Bundle the copy's commits and uncommitted files for `git fetch`. Empty if there are none."""
+def commit_and_bundle_copy(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
+    """Commit everything in the copy, and bundle what only it has for `git fetch`, if anything."""
     copy.check_git_folder_is_its_own()
-    filled = [name + b"/" for name in copy.submodules() if any((copy.folder / os.fsdecode(name)).glob("*"))]
+    filled = [name + b"/" for name in copy.list_submodule_paths() if any((copy.folder / os.fsdecode(name)).glob("*"))]
     names = [*copy.uncommitted_paths(), *filled]  # Git says nothing of files in the folder of a submodule.
     _give_refs_to_stashes(copy)
     _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign", "--allow-empty")
-    if not list_own_commits(source, copy, made):
+    if not list_commits_only_in_copy(source, copy, made):
         return b""
     return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made))
 
 
 def _give_refs_to_stashes(copy: GitCheckout) -> None:
-    """Give a ref to the index and to each commit that git remembers beside its refs, as a bundle has only what refs lead to."""
+    """Give a ref to the index and to each commit without one, since a bundle has only what refs lead to."""
     tips = copy.git_line("rev-list", "--no-walk", "--reflog").split()
     for name in _STASHED_BY_GIT:
         with suppress(ActionRefused):
             tips.append(copy.git_line("rev-parse", "--verify", "--quiet", name))
-    with suppress(
-        ActionRefused
-    ):  # An index with conflicts is no tree. Without a name, the commit of everything is refused too.
+    # An index with conflicts is no tree. If the user has no name, committing everything is refused as well.
+    with suppress(ActionRefused):
         if (tree := copy.git_line("write-tree")) != copy.git_line("rev-parse", "HEAD^{tree}"):
             tips.append(copy.git_line("commit-tree", "--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy", tree))
     copy.run("update-ref", "--stdin", given="".join(f"update refs/helix/kept/{tip} {tip}\n" for tip in tips).encode())
@@ -320,7 +319,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
         copy.run("commit", "--quiet", *options, "--message", message)
 
 
-def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
+def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
     """Merge the user's commit, or rebase onto it. Return the commit to move to, or an empty string."""
     head = source.head
     if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
@@ -361,7 +360,7 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
         )
 
 
-def bring_commit(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
+def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
     """Bring a commit into the user's repository as `refs/helix/<name>`."""
     pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode())
     source.run("unpack-objects", "-q", "--strict", given=pack)
@@ -369,7 +368,7 @@ def bring_commit(source: GitCheckout, copy: GitCheckout, commit: str, name: str)
 
 
 def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_check: bool = False) -> None:
-    """Move the user's branch forward if HEAD is still what was merged, or only check that no changed file is in the way."""
+    """Move the user's branch forward if HEAD is still what was merged, or only check that it can be."""
     if only_check:
         with suppress(ActionRefused):  # It also fails for files that are no obstacle.
             source.run("update-index", "-q", "--refresh")

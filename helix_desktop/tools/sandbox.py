@@ -224,7 +224,7 @@ class Sandbox:
         if there.emptied_homes and not ("git" in opened.names and network):
             given = str(self.command_folder / "git")
             with suppress(FileNotFoundError):  # When the sandbox is tried out, there is no identity yet.
-                git_identity.write_attributes_of_hidden(Path(given), opened.hidden)
+                git_identity.write_attributes_of_hidden_files(Path(given), opened.hidden)
             words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
 
@@ -392,7 +392,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:
-            async with asyncio.timeout(30):  # In seconds. Even a slow machine must be able to start a sandbox.
+            async with asyncio.timeout(30):  # Seconds, enough for a slow machine to start a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.kill_and_wait()

@@ -51,7 +51,7 @@ _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
 _SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # These contain a folder for each program.
 _MOST_FOLDERS = 2_000
-_SETTLED_NS = 2_000_000_000  # If two changes are closer together than this, they may leave a folder's time the same.
+_SETTLED_NS = 2_000_000_000  # Changes closer together than this may leave a folder's time the same.
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from helix_desktop.tools.workspace_roots import RootPath, read_whole_file, stat_
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
 _LONGEST_LINE = 400
-_LONGEST_ROW = 1 << 20  # In bytes of JSON. Parsing a longer row would block the event loop for too long.
+_LONGEST_ROW = 1 << 20  # Parsing a row with more bytes would block the event loop for too long.
 _LONGEST_PATH = 32 * 1024
 _BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -133,7 +133,7 @@ async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[lis
 
 
 def _note_for_long_row(head: bytes) -> bytes:
-    """Return a row without its line, made from the beginning of a row that was too long."""
+    """Return a row that replaces one that was too long, built from its beginning `head`."""
     if (begins := _BEGINS.match(head)) is None:
         return b""
     said = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
@@ -176,7 +176,7 @@ def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
 
 async def _read_text_files(use: ToolResources, place: RootPath, files: list[str]) -> AsyncIterator[GrepPiece]:
     """Yield the text files within a folder, or the single file, each as one piece."""
-    for name in await asyncio.to_thread(_list_file_names, use, place, files):
+    for name in await asyncio.to_thread(_list_matching_file_names, use, place, files):
         if not use.is_readable(use.roots.display_path(RootPath(place.root, name))):
             continue
         with suppress(HelixError):
@@ -185,7 +185,7 @@ async def _read_text_files(use: ToolResources, place: RootPath, files: list[str]
                 yield GrepPiece(printable_name(use.roots.display_path(RootPath(place.root, name))), content)
 
 
-def _list_file_names(use: ToolResources, place: RootPath, files: list[str]) -> list[str]:
+def _list_matching_file_names(use: ToolResources, place: RootPath, files: list[str]) -> list[str]:
     try:
         found = [inside for inside, _ in walk_files(use.roots, place, glob_patterns.SKIPPED_FOLDERS)]
     except (InvalidInput, HelixError):

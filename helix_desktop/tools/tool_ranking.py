@@ -1,4 +1,4 @@
-"""Finds a tool among thousands by what it is to do: by words in names, descriptions and parameters.
+"""Finds a tool among thousands for a task, by words in names, descriptions and parameters.
 
 Uses BM25 over stems, with a name's words counted twice. Names are split (`create_issue`, `createIssue`),
 and words of any question ("can you please find me") do not count. The constants were chosen on one half
@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION, _LENGTH = 1.2, 0.5
 _NAME_WEIGHT = 2
-_MOST_LOOKED_AT = 40_000  # Only this many occurrences are scored, rarest words first, so that long questions stay fast.
+_MOST_LOOKED_AT = 40_000  # Occurrences to score, rarest words first, so that long questions stay fast.
 _SUFFIXES = (
     ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
     ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
@@ -41,7 +41,7 @@ def distinguishing_stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 15)  # Cached, because the same few thousand words occur in all descriptions.
 def stem_word(word: str) -> str:
-    """Cuts a word to its stem: `convert`, `converts` and `converting` become one word, `conversion` another."""
+    """Cut a word to its stem: `convert`, `converts`, `converting` become one, `conversion` another."""
     if len(word) <= 4:
         return word[:-1] if len(word) == 4 and word.endswith("s") and not word.endswith("ss") else word
     for suffix, instead in _SUFFIXES:
@@ -66,7 +66,7 @@ class TextRanking:
                 places[word][number] = count
         lengths = [1 - _LENGTH + _LENGTH * len(each) / mean for each in found]
         self._texts = len(found)
-        self._worth = {word: _weights_of_word(counts, lengths) for word, counts in places.items()}
+        self._worth = {word: _weights_by_text(counts, lengths) for word, counts in places.items()}
 
     def find_best_texts(self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True) -> Sequence[int]:
         scores, looked = [0.0] * self._texts, 0
@@ -80,7 +80,7 @@ class TextRanking:
         return list(itertools.islice(filter(fits, _iterate_by_score(scores)), limit))
 
 
-def _weights_of_word(counts: Mapping[int, int], lengths: Sequence[float]) -> "tuple[array[int], array[float]]":
+def _weights_by_text(counts: Mapping[int, int], lengths: Sequence[float]) -> "tuple[array[int], array[float]]":
     """Return the texts that contain a word, and the score that the word adds to each."""
     weight = math.log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
     worth = (

@@ -45,15 +45,15 @@ class WorkspacePermissions:
         rules = (*self.rules, *self.rules_by_conversation.get(conversation, ()))
         return permission.decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
 
-    async def ensure_permitted(
-        self, call: ToolCall, action: ToolAction, context: CallContext, asked: PermissionOutcome
+    async def check_or_ask_permission(
+        self, call: ToolCall, action: ToolAction, context: CallContext, ruling: PermissionOutcome
     ) -> None:
-        """Check rules and mode, and ask the user if needed. Raises ActionRefused; `asked` notes who decided."""
+        """Check rules and mode, and ask the user if needed. Raises ActionRefused. Fills in `ruling`."""
         decision = self.decide_for_conversation(action, context.conversation)
         if action.effect is not ActionEffect.READ:
-            asked.decided_by = decision.decided_by
+            ruling.decided_by = decision.decided_by
         if decision.verdict == "deny":
-            asked.refused = True
+            ruling.refused = True
             raise ActionRefused(f"Not done: {decision.reason}.")
         if decision.verdict != "ask":
             return
@@ -65,13 +65,13 @@ class WorkspacePermissions:
         why, scopes, apart = decision.reason, decision.scopes, decision.separate_permission
         question = PermissionQuestion(call, action.title, action.preview, why, scopes, rules=rules, apart=apart)
         answer = await context.ask(question)
-        asked.decided_by = "user"
+        ruling.decided_by = "user"
         if not answer.allowed:
-            asked.refused = True
+            ruling.refused = True
             words = f"{USER_WORDS}{answer.words.strip()}" if answer.words.strip() else ""
             raise ActionRefused(f"The user denied this call, so it was not run.{words}")
         if answer.scope in decision.scopes:
-            asked.scope = answer.scope
+            ruling.scope = answer.scope
             self._save_answer_as_rule(action, context.conversation, answer)
 
     def _save_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
@@ -179,7 +179,7 @@ class Toolbox:
         """Return all tools that one may have to search for, the same for all conversations of a workspace."""
         return (*self._rare, *(tool.spec for tool in self._more()))
 
-    def withheld_definitions(self) -> tuple[int, int]:
+    def withheld_definition_totals(self) -> tuple[int, int]:
         """Return how many definitions are not sent, and how many tokens they would take."""
         return self._demand.withheld_count_and_tokens if self._demand else (0, 0)
 
@@ -192,27 +192,27 @@ class Toolbox:
         return frozenset(self._tools) | frozenset(self._foreign_tools_by_name())
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
-        asked = PermissionOutcome()
+        ruling = PermissionOutcome()
         keep = call.keep
         if self._around.checkpoints is not None:
-            self._around.checkpoints.steps.begin_turn(context.conversation)
+            self._around.checkpoints.steps.disown_next_changes(context.conversation)
         try:
             if self._guard is not None:
                 await self._guard.run_hooks_before_call(call, context)
             context.note_begun()
             values, own_schema = self._parse_values_of_call(call)
-            values, said = argument_schema.split_off_keep(values, own_schema)
+            values, said = argument_schema.split_off_keep_argument(values, own_schema)
             keep = keep or said
-            result = await self._run_built_in(call, values, context, asked)
+            result = await self._run_own_or_foreign_tool(call, values, context, ruling)
         except StoreFailed:
             raise
         except (HelixError, OSError) as error:
             if isinstance(error, RefusedByUser):
-                asked.decided_by, asked.refused = "user", True
+                ruling.decided_by, ruling.refused = "user", True
             words = str(error) if isinstance(error, HelixError) else f"The system refused: {error}"
             result = ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
-        outcome = await self._build_call_outcome(call, result, asked, keep)
-        outcome = replace(outcome, files=await self._end_open_step(result, asked.open_step))
+        outcome = await self._build_call_outcome(call, result, ruling, keep)
+        outcome = replace(outcome, files=await self._end_open_step(result, ruling.open_step))
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
@@ -227,14 +227,14 @@ class Toolbox:
         )
 
     async def _begin_step_if_changing(
-        self, call: ToolCall, context: CallContext, action: ToolAction, asked: PermissionOutcome
+        self, call: ToolCall, context: CallContext, action: ToolAction, ruling: PermissionOutcome
     ) -> None:
         checkpoints = self._around.checkpoints
-        if checkpoints is None or asked.open_step is not None or action.effect not in _CHANGING:
+        if checkpoints is None or ruling.open_step is not None or action.effect not in _CHANGING:
             return
         if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
-        asked.open_step = await checkpoints.begin_step(call.id, context.conversation, _CHANGING[action.effect])
+        ruling.open_step = await checkpoints.begin_step(call.id, context.conversation, _CHANGING[action.effect])
 
     def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign_tools_by_name()
@@ -246,10 +246,10 @@ class Toolbox:
             return values, self._tools[call.name].schema
         return values, json.loads(foreign[call.name].spec.schema)
 
-    async def _run_built_in(
-        self, call: ToolCall, values: dict[str, Any], context: CallContext, asked: PermissionOutcome
+    async def _run_own_or_foreign_tool(
+        self, call: ToolCall, values: dict[str, Any], context: CallContext, ruling: PermissionOutcome
     ) -> ToolOutput:
-        permit = self._permission_check_for(call, context, asked)
+        permit = self._permission_check_for(call, context, ruling)
         if call.name not in self._tools:
             return await self._ask_and_run_foreign(
                 self._foreign_tools_by_name()[call.name], call, values, context, permit
@@ -281,12 +281,12 @@ class Toolbox:
         images = [await cache.store_content(data, EntryOrigin(name, title, kind)) for kind, data in got.images]
         return ToolOutput(got.text, ok=got.ok, images=tuple(images), source=title)
 
-    def _permission_check_for(self, call: ToolCall, context: CallContext, asked: PermissionOutcome) -> PermitAction:
-        async def ensure_permitted(action: ToolAction) -> None:
-            await self._permissions.ensure_permitted(call, action, context, asked)
-            await self._begin_step_if_changing(call, context, action, asked)
+    def _permission_check_for(self, call: ToolCall, context: CallContext, ruling: PermissionOutcome) -> PermitAction:
+        async def check_or_ask_permission(action: ToolAction) -> None:
+            await self._permissions.check_or_ask_permission(call, action, context, ruling)
+            await self._begin_step_if_changing(call, context, action, ruling)
 
-        return ensure_permitted
+        return check_or_ask_permission
 
     def _build_read_check(self, conversation: str) -> Callable[[str], bool]:
         def is_readable(path: str) -> bool:
@@ -296,7 +296,7 @@ class Toolbox:
         return is_readable
 
     async def _build_call_outcome(
-        self, call: ToolCall, result: ToolOutput, asked: PermissionOutcome, keep: str
+        self, call: ToolCall, result: ToolOutput, ruling: PermissionOutcome, keep: str
     ) -> CallOutcome:
         stored, content = result.stored, result.output
         if stored is None:
@@ -312,11 +312,11 @@ class Toolbox:
             changes=result.changes,
             child=result.child,
             todo=result.todo,
-            decided_by=asked.decided_by,
-            decided_scope=asked.scope,
+            decided_by=ruling.decided_by,
+            decided_scope=ruling.scope,
             keep=keep,
             repeated=bool(result.repeat_of),
-            refused=asked.refused,
+            refused=ruling.refused,
             stopped=result.stopped,
             content=content if result.stored is None and isinstance(content, bytes) else None,
         )

@@ -31,9 +31,9 @@ _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
 _FIND = built_in_tool.object_schema("query", limit=built_in_tool.whole_number_schema(least=1))
 _CALL = built_in_tool.object_schema("name", arguments={"type": "object"})
-_SHOWN = 600  # In characters. Search results show this much of a description.
+_SHOWN = 600  # Search results show this many characters of a description.
 _SCHEMA_SHOWN = 4_000
-_LEAST_LINE = 12  # In tokens. This is enough for the name of a source and little else.
+_LEAST_LINE = 12  # This many tokens are enough for the name of a source and little else.
 
 
 @dataclass(frozen=True, slots=True)

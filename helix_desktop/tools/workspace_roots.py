@@ -57,11 +57,11 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRoots:
-    """A workspace's folders. `closed_paths` are never opened, even inside a root."""
+    """A workspace's folders; relative paths start at the first. `closed_paths` are never opened."""
 
     folders: tuple[Path, ...]
     closed_paths: tuple[Path, ...] = ()
-    names: tuple[Path, ...] = ()
+    names: tuple[Path, ...] = ()  # What the user calls each folder, if that is a link to it.
     sample_folder: Path | None = None
     # Tells whether a file is hidden from agents, given its path within one of the folders.
     is_hidden_inside: Callable[[str], bool] = lambda _inside: False
@@ -110,7 +110,7 @@ class WorkspaceRoots:
                 f"{text} is outside this workspace's folders.",
                 remedy=f"The workspace's folders are: {', '.join(map(str, self.folders))}.",
             )
-        self.check_not_closed(place.full_path)
+        self.check_not_off_limits(place.full_path)
         return RootPath(place.root, "" if place.inside == "." else place.inside)
 
     def _find_root_path(self, path: Path) -> RootPath | None:
@@ -133,7 +133,7 @@ class WorkspaceRoots:
         """Return the path to show to model and user: relative to the first root, or else in full."""
         return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
 
-    def check_not_closed(self, path: Path) -> None:
+    def check_not_off_limits(self, path: Path) -> None:
         """Raise ActionRefused for hidden files and the program's own data, in any spelling that file systems accept."""
         if self.is_hidden_path(path):
             raise ActionRefused(
@@ -151,7 +151,7 @@ class WorkspaceRoots:
 
 def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
     """Return a file's bytes. Refuse a file larger than `limit` rather than cut it."""
-    with _open_checked(roots, place) as handle:
+    with _open_checked_file(roots, place) as handle:
         if (size := _require_regular_file(handle, roots.display_path(place)).st_size) > limit:
             raise InvalidInput(
                 f"{roots.display_path(place)} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
@@ -165,7 +165,7 @@ def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST
 @contextmanager
 def open_for_reading(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
     """Yield the open handle of a regular file of any size."""
-    with _open_checked(roots, place) as handle:
+    with _open_checked_file(roots, place) as handle:
         _require_regular_file(handle, roots.display_path(place))
         yield handle
 
@@ -182,7 +182,7 @@ def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
         if sys.platform == "win32" and place.full_path.is_dir():
             with folders.open_folder(place.root, place.inside):
                 return place.full_path.stat()
-        with _open_checked(roots, place) as handle:
+        with _open_checked_file(roots, place) as handle:
             found = os.fstat(handle)
             return found if stat.S_ISDIR(found.st_mode) else _require_regular_file(handle, roots.display_path(place))
 
@@ -254,11 +254,11 @@ def normalise_spelling(path: str) -> str:
 
 
 @contextmanager
-def _open_checked(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
+def _open_checked_file(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
     with _explain_system_errors(roots.display_path(place)):
         _check_root_exists(place)
         with folders.open_file(place.root, place.inside) as handle:
-            _check_handle_not_closed(roots, handle)
+            _check_handle_not_off_limits(roots, handle)
             yield handle
 
 
@@ -268,9 +268,9 @@ def _open_checked_folder(roots: WorkspaceRoots, place: RootPath) -> Iterator[fol
         _check_root_exists(place)
         with folders.open_folder(place.root, place.inside) as folder:
             if sys.platform == "win32":
-                roots.check_not_closed(folder.path)
+                roots.check_not_off_limits(folder.path)
             else:
-                _check_handle_not_closed(roots, folder.handle)
+                _check_handle_not_off_limits(roots, folder.handle)
             yield folder
 
 
@@ -279,10 +279,10 @@ def _check_root_exists(place: RootPath) -> None:
         raise NotFound(f"The workspace's folder {place.root} no longer exists.")
 
 
-def _check_handle_not_closed(roots: WorkspaceRoots, handle: int) -> None:
-    """Refuse the program's own data, to which links may lead, by where the open handle really is."""
+def _check_handle_not_off_limits(roots: WorkspaceRoots, handle: int) -> None:
+    """Refuse a handle that is really on the program's own data, to which links may lead."""
     if (where := folders.real_path(handle)) is not None:
-        roots.check_not_closed(where)
+        roots.check_not_off_limits(where)
 
 
 def _require_regular_file(handle: int, shown_path: str) -> os.stat_result:

@@ -154,7 +154,7 @@ class HookRunner:
     async def _watch_files_before_hooks(self, use: ToolResources | None) -> CommandCheck:
         """The files before the hooks run. Where nobody can be asked, commands in the background keep what they are compared with."""
         watched = (
-            await self.kit.commands.begin_check_before(use, outside=False, lasting=False) if use is not None else None
+            await self.kit.commands.begin_command_check(use, outside=False, lasting=False) if use is not None else None
         )
         return watched or await CommandCheck.begin_check(
             self.kit.commands.guard or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
@@ -206,7 +206,7 @@ class HookRunner:
         opened = await asyncio.to_thread(self._openings_for_hook, watched.guard)
         if sandbox.paths_left_visible(opened):
             raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
-        words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
+        words, held = shell_command_line(hook.command), watched.guard.paths_to_hold_in_place()
         environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | hook_variables
         launch = ProcessLaunch(
             CommandAuthor.TRUSTED,

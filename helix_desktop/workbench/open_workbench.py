@@ -414,7 +414,7 @@ class Workbench:
             tokens=self.token_counter,
             clock=self._shared.access.clock,
             tools=toolbox,
-            withheld=toolbox.withheld_definitions,
+            withheld=toolbox.withheld_definition_totals,
             run_hooks=self._run_event_hooks,
             turn_lease=self.sharing.hold_turn_lease,
             models=partial(self._model_client_for, conversation.id),

@@ -374,7 +374,7 @@ class RepositoryCopies:
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
         for source, checkout, made in _find_checkouts(copy):
-            if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
+            if bundle := await asyncio.to_thread(copying.commit_and_bundle_copy, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", GIT_BUNDLE)
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 # The content is pinned, because no fact names it and it exists nowhere else.
@@ -466,7 +466,7 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
         for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
             checkout.check_git_folder_is_its_own()
             uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
-            commits += len(copying.list_own_commits(source, checkout, made))
+            commits += len(copying.list_commits_only_in_copy(source, checkout, made))
         changed = _list_changed_files(copy)
     except ActionRefused as error:
         problem = str(error)
@@ -542,10 +542,10 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
         source.check_no_merge_open()
         checkout.check_no_merge_open()
         copying.commit_in_copy(checkout, message)
-        joined.append((source, checkout, copying.merge_or_rebase_onto(source, checkout, rebase=rebase)))
+        joined.append((source, checkout, copying.merge_or_rebase_in_copy(source, checkout, rebase=rebase)))
     joined = [each for each in joined if each[2]]
     for source, checkout, commit in joined:
-        copying.bring_commit(source, checkout, commit, copy.id)
+        copying.bring_commit_to_source(source, checkout, commit, copy.id)
     for source, _, commit in joined[1:]:  # The first is moved at once or not at all.
         copying.move_branch_forward(source, commit, copy.id, only_check=True)
     said, undoing = list[str](), list[str]()

@@ -55,7 +55,7 @@ RETURNED = {
     "_describe_timeout",
     "_describe_failure",
     "wait_and_return_why_given_up",
-    "_decide_always_asked",
+    "_decide_if_always_asked",
     "_reason_not_read",
     "_undo_file_change",
 }

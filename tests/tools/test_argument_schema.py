@@ -115,8 +115,8 @@ def test_keep_is_offered_and_taken_off() -> None:
     spec = argument_schema.spec_with_keep("t", "d", OWN)
     assert list(json.loads(spec.schema)["properties"]) == ["path", "count", "all", "items", "keep"]
     assert json.loads(spec.schema)["required"] == ["path"]
-    assert argument_schema.split_off_keep({"path": "a", "keep": " errors "}, OWN) == ({"path": "a"}, "errors")
-    assert argument_schema.split_off_keep({"path": "a", "keep": 3}, OWN) == ({"path": "a"}, "")
+    assert argument_schema.split_off_keep_argument({"path": "a", "keep": " errors "}, OWN) == ({"path": "a"}, "errors")
+    assert argument_schema.split_off_keep_argument({"path": "a", "keep": 3}, OWN) == ({"path": "a"}, "")
 
 
 @pytest.mark.parametrize("taken", [["keep"], ["keep", "keep_of_output"], ["keep", "keep_of_output", "keep_of_output_"]])
@@ -125,7 +125,7 @@ def test_keep_collides_with_no_argument_of_the_tool(taken: list[str]) -> None:
     values = dict.fromkeys(taken, "own")
     name = argument_schema.keep_argument_name(own)
     assert name not in taken
-    assert argument_schema.split_off_keep({**values, name: "mine"}, own) == (values, "mine")
+    assert argument_schema.split_off_keep_argument({**values, name: "mine"}, own) == (values, "mine")
 
 
 @pytest.mark.parametrize("own", [{}, {"properties": []}, {"type": "object"}, {"properties": None}])

@@ -241,7 +241,7 @@ def test_nothing_is_held_in_a_worktree_or_a_submodule_whose_git_is_a_file(root: 
     (root / "tree" / ".git").write_text("gitdir: ../.git/worktrees/tree\n")
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
     guard.read_autorun_state()
-    folders, files = guard.paths_to_hold()
+    folders, files = guard.paths_to_hold_in_place()
     assert str(root / ".git") in folders
     assert not [path for path in (*folders, *files) if path.startswith(str(root / "tree"))]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.git_settings import list_doubtful_settings, may_run_program, parse_git_settings
+from helix_desktop.tools.git_settings import list_doubtful_settings, may_setting_run_program, parse_git_settings
 
 TEXT = """# a comment
 [core]
@@ -48,7 +48,7 @@ def test_settings_are_read_as_git_reads_them(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_known_to_be_harmless_counts(name: str, value: str, *, expected: bool) -> None:
-    assert may_run_program(name, value) is expected
+    assert may_setting_run_program(name, value) is expected
 
 
 def test_a_line_git_would_not_take_counts() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.hidden_files import DEFAULT, is_hidden_by_place, matches_hidden_patterns
+from helix_desktop.tools.hidden_files import DEFAULT, is_hidden_only_by_place, matches_hidden_patterns
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_patterns_fit_as_in_gitignore(pattern: str, path: str, *, hidden: bool) 
     ],
 )
 def test_what_another_folder_would_show(path: str, more: tuple[str, ...], *, by_place: bool) -> None:
-    assert is_hidden_by_place(path, (*DEFAULT, *more)) is by_place
+    assert is_hidden_only_by_place(path, (*DEFAULT, *more)) is by_place
 
 
 def test_the_last_pattern_decides() -> None:

@@ -89,7 +89,7 @@ async def test_few_tools_are_sent_as_they_are(here: World) -> None:
     box = box_of(here, Servers(server("few", 3)), RequestHeadRoom())
     names = [spec.name for spec in box.offered_specs()]
     assert names == [FIND_TOOLS, CALL_TOOL, "few__tool_0", "few__tool_1", "few__tool_2"]
-    assert box.withheld_definitions()[0] == 1  # the rare one
+    assert box.withheld_definition_totals()[0] == 1  # the rare one
 
 
 async def test_many_tools_cost_a_line(here: World) -> None:
@@ -99,7 +99,7 @@ async def test_many_tools_cost_a_line(here: World) -> None:
     assert [spec.name for spec in specs] == [FIND_TOOLS, CALL_TOOL]
     assert sum(Words().count_tokens(spec.name + spec.description + spec.schema) for spec in specs) <= 2_500
     assert all(f"- server{n}: " in specs[0].description for n in range(60))
-    count, tokens = box.withheld_definitions()
+    count, tokens = box.withheld_definition_totals()
     assert count == 9_001
     assert tokens > 300_000
 

@@ -45,8 +45,8 @@ def create_unnamed_file(folder: int) -> tuple[int, str]:
     return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
 
 
-def ensure_file_name(folder: int, handle: int, name: str) -> str:
-    """Return the new file's name beside its place, giving it one if it has none."""
+def ensure_file_has_name(folder: int, handle: int, name: str) -> str:
+    """Return the temporary name of a new file, which gets one if it has none yet."""
     if name:
         return name
     name = temporary_name()
@@ -105,7 +105,7 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
         st = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = kind_of_entry(st)
         if expected.kind is PathKind.OTHER and expected.content:
-            return _is_as_stamped(st, expected.content)
+            return _matches_stamp(st, expected.content)
         if expected.kind is PathKind.LINK:
             return os.fsencode(os.readlink(name, dir_fd=folder)) == expected.content
         if kind is not PathKind.FILE or expected.kind not in (PathKind.FILE, PathKind.TWIN):
@@ -119,13 +119,13 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
         return hash_open_file(handle) == digest
 
 
-def _is_as_stamped(st: os.stat_result, stamp: bytes) -> bool:
-    """Compare a file that was not read with its stamp. Its inode's time is ignored, since moving changed it."""
+def _matches_stamp(st: os.stat_result, stamp: bytes) -> bool:
+    """Compare an unread file with its stamp, except the time of its inode, which moving it has changed."""
     inode, changed, _, mode, size = STAMP.unpack(stamp)
     return bool((st.st_ino, st.st_mtime_ns, st.st_mode, st.st_size) == (inode, changed, mode, size))
 
 
-def read_entry_identity(folder: int, name: str) -> bytes | str:
+def read_digest_or_link_target(folder: int, name: str) -> bytes | str:
     """Return a file's SHA-256, a link's target, or nothing for other entries."""
     kind = kind_of_entry(os.stat(name, dir_fd=folder, follow_symlinks=False))
     if kind is PathKind.LINK:

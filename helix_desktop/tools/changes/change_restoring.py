@@ -136,7 +136,7 @@ async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[Rest
     while checkpoints.leftovers:
         above, _, name = checkpoints.leftovers.pop().rpartition("/")
         with suppress(OSError, HelixError), checkpoints.reader.open_folder(above) as folder:
-            held = await asyncio.to_thread(atomic_swap.read_entry_identity, folder, name)
+            held = await asyncio.to_thread(atomic_swap.read_digest_or_link_target, folder, name)
             known = held in links
             if isinstance(held, bytes):
                 known = not await checkpoints.contents.find_missing_content([Digest(held)])
@@ -327,27 +327,27 @@ class _PathRestorer:
         """Yield the parent folder and the name in it. Create a missing folder, and open one whose mode forbids writing."""
         above, _, name = path.rpartition("/")
         try:
-            folder = self._open_readable_folder(above)
+            folder = self._open_folder_granting_access(above)
         except FileNotFoundError:
             if "/" not in above:
                 raise
             async with self._open_writable_parent(above) as (outer, inner):
                 os.mkdir(inner, 0o755, dir_fd=outer)
-            folder = self._open_readable_folder(above)
+            folder = self._open_folder_granting_access(above)
         with closing_handle(folder):
             if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
                 self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
                 os.fchmod(folder, 0o700)
             yield folder, name
 
-    def _open_readable_folder(self, path: str) -> int:
+    def _open_folder_granting_access(self, path: str) -> int:
         try:
             return self._checkpoints.reader.open_without_link(path, DIRECTORY)
         except PermissionError:
             above, _, name = path.rpartition("/")
             if not above:
                 raise
-            with closing_handle(self._open_readable_folder(above)) as outer:
+            with closing_handle(self._open_folder_granting_access(above)) as outer:
                 st = os.stat(name, dir_fd=outer, follow_symlinks=False)
                 self._opened.setdefault(path, st.st_mode & 0o7777)
                 atomic_swap.set_entry_mode(outer, name, 0o700, PathKind.FOLDER)
@@ -357,7 +357,7 @@ class _PathRestorer:
 def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) -> str:
     os.fchmod(handle, target.mode)
     os.fsync(handle)
-    return atomic_swap.ensure_file_name(folder, handle, beside)
+    return atomic_swap.ensure_file_has_name(folder, handle, beside)
 
 
 def _can_swap_in_place(step: RestoreStep) -> bool:

@@ -26,11 +26,11 @@ from helix_desktop.tools.changes.folder_walk import STAMP, UncoveredEntry, WalkR
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from helix_desktop.tools.changes.open_steps import OpenStep, OpenSteps
 
-COUNTED = 16 << 20  # In bytes. If a step has larger files, its changed lines are not counted.
+COUNTED = 16 << 20  # The changed lines of a step with more bytes than this are not counted.
 ROOM = 2  # A new full list is stored once the differences take more than this many times the space of the last one.
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
-SHORT = 0.25  # In seconds. If checking all files takes less time, all are checked after every command.
+SHORT = 0.25  # If checking all files takes fewer seconds than this, all are checked after every command.
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Checkpoints:
             changes = self.steps.claim_unowned_changes(
                 window.since_check,
                 None if only is None else {self.checkpoint_path(place) for place in only},
-                self.steps.first_check_of_a_call() if window.changed_by == "background" else maxsize,
+                self.steps.first_check_of_calls() if window.changed_by == "background" else maxsize,
             )
             uncovered = self.folders.paths_uncovered_by_limits()
             before, after = window.checkpoint, self.latest_checkpoint

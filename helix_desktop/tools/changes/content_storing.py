@@ -17,7 +17,7 @@ from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNR
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
 ABOUT = EntryOrigin("checkpoint", "", "")  # This origin is short, because very many entries have it.
-LARGE = 4 << 20  # In bytes. Larger files are stored in pieces.
+LARGE = 4 << 20  # Files with more bytes are stored in pieces.
 BATCH, MOST = 8 << 20, 2_000  # The maximum numbers of bytes and of files that are stored together.
 _PIECE = 1 << 20
 _TRIES = 3
@@ -113,7 +113,7 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
                     return _ReadFile(wanted, None)
                 if before.st_size > max(LARGE, wanted.size):
                     return _ReadFile(wanted, None, reason_unread="changed while it was read")
-                content = _read_opened_size(handle, before.st_size)
+                content = _read_until_size(handle, before.st_size)
                 same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
             sure = same and wanted.stamp == pack_stat_stamp(before)
             mode = before.st_mode & 0o7777
@@ -134,8 +134,8 @@ def pack_stat_stamp(st: os.stat_result) -> bytes:
     return STAMP.pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, st.st_mode, st.st_size)
 
 
-def _read_opened_size(handle: int, size: int) -> bytes:
-    """Read as many bytes as the file had when opened, because it may grow faster than we read."""
+def _read_until_size(handle: int, size: int) -> bytes:
+    """Read the `size` bytes that the file had when opened. It may grow faster than we read."""
     pieces = []
     while size > 0 and (piece := os.read(handle, size)):
         pieces.append(piece)

@@ -43,9 +43,9 @@ def leave_out_beyond_limits(
         amount.add_records((names or {}).values())
     out: set[str] = set()
     if coverage.most_bytes and amount.size_bytes > coverage.most_bytes:
-        out |= _choose_largest_files(found.wanted, known, amount.size_bytes - coverage.most_bytes)
+        out |= _largest_to_leave_out(found.wanted, known, amount.size_bytes - coverage.most_bytes)
     if coverage.most_files and amount.files - len(out) > coverage.most_files:
-        out |= _choose_from_fullest_folders(found.wanted, known, out, amount.files - len(out) - coverage.most_files)
+        out |= _most_numerous_to_leave_out(found.wanted, known, out, amount.files - len(out) - coverage.most_files)
     if not out:
         return
     for one in found.wanted:
@@ -62,7 +62,7 @@ def _is_new_file(one: folder_walk.WantedFile, known: folder_walk.KnownRecords) -
     return not known.get(folder, {}).get(name)
 
 
-def _choose_largest_files(
+def _largest_to_leave_out(
     wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, excess: int
 ) -> set[str]:
     out: set[str] = set()
@@ -74,7 +74,7 @@ def _choose_largest_files(
     return out
 
 
-def _choose_from_fullest_folders(
+def _most_numerous_to_leave_out(
     wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, without: set[str], excess: int
 ) -> set[str]:
     """Choose new files from the folders with the most of them. Covered files do not count as new."""

@@ -25,7 +25,7 @@ from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, ope
 
 STAMP = struct.Struct("<QqqIQ")  # Inode number, modification time, inode change time, mode and size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
-# In nanoseconds: the usual precision of file times, and that of file systems that only store whole seconds.
+# The usual precision of file times in nanoseconds, and that of file systems that store whole seconds.
 FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
@@ -34,7 +34,7 @@ _FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # These errors mean that an entry was just removed or replaced.
 _DEEPEST = 200  # Folders nested more deeply than this are not covered.
-_LONGEST = 60_000  # In bytes. Files with longer paths are not covered.
+_LONGEST = 60_000  # Files whose paths have more bytes are not covered.
 
 KnownRecords = dict[str, dict[str, bytes]]  # By folder and name: the stamp of the entry, and the packed item.
 
@@ -95,7 +95,7 @@ class FolderWalk:
         known: KnownRecords,
         coverage: CheckpointCoverage,
         closed: frozenset[tuple[int, int]],
-        enter: Callable[[str, int, bool], object] | None = None,
+        enter: Callable[[str, int, bool], object] | None = None,  # Gets each folder before its entries.
         seen: dict[str, UnchangedFolder] | None = None,
     ) -> None:
         self._roots = roots
@@ -149,7 +149,7 @@ class FolderWalk:
         """Walk a folder and everything in it, and close the handle. Deep trees need no recursion."""
         stack: list[tuple[int, str, list[str], bool]] = []
         met.add(path)
-        stack.append((handle, path, *self._list_changed_folder(handle, path)))
+        stack.append((handle, path, *self._compare_if_changed(handle, path)))
         try:
             while stack:
                 handle, path, inner, same = stack[-1]
@@ -170,7 +170,7 @@ class FolderWalk:
                         met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
                     continue
                 met.add(below)
-                stack.append((opened, below, *self._list_changed_folder(opened, below, same=same)))
+                stack.append((opened, below, *self._compare_if_changed(opened, below, same=same)))
         except BaseException:
             for handle, *_ in stack:
                 with suppress(OSError):
@@ -181,7 +181,7 @@ class FolderWalk:
         """Walk a single folder, and new folders in it."""
         with closing_handle(handle):
             known = self._known.get(path, {})
-            below = [name for name in self._list_changed_folder(handle, path)[0] if f"{path}/{name}" not in self._known]
+            below = [name for name in self._compare_if_changed(handle, path)[0] if f"{path}/{name}" not in self._known]
             now = self.found.folders.get(path) or known
             for name in known.keys() - now.keys() if path in self.found.folders else ():
                 if f"{path}/{name}" in self._known:
@@ -217,8 +217,8 @@ class FolderWalk:
             if known == path or known.startswith(above):
                 self.found.folders[known] = None
 
-    def _list_changed_folder(self, handle: int, path: str, *, same: bool = False) -> tuple[list[str], bool]:
-        """Return the folders to go into, and whether nothing is new. `same`: it is the last walk's folder."""
+    def _compare_if_changed(self, handle: int, path: str, *, same: bool = False) -> tuple[list[str], bool]:
+        """Return the folders in it, and whether nothing is new. `same`: it is the last walk's folder."""
         if self._enter is not None:
             self._enter(path, handle, same)
         with os.scandir(handle) as listed:
@@ -238,7 +238,7 @@ class FolderWalk:
         if seen is not None and len(stamps) == len(entries) and seen.mark == told.digest():
             self._count_unchanged_folder(path, seen)
             return list(seen.inner), True
-        return self._compare_folder_entries(
+        return self._compare_entries_and_list_folders(
             handle, path, entries, told.digest() if len(stamps) == len(entries) else b""
         ), False
 
@@ -249,10 +249,10 @@ class FolderWalk:
         for identity, name, names in seen.linked:
             found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
 
-    def _compare_folder_entries(  # noqa: C901
+    def _compare_entries_and_list_folders(  # noqa: C901
         self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes
     ) -> list[str]:
-        """Compare a folder's entries with what is known, and return the folders to go into."""
+        """Record how the entries differ from what is known, and return the folders among them."""
         known, found = self._known.get(path, {}), self.found
         pack, get, may_leave_out = STAMP.pack, known.get, self._may_leave_out
         now: dict[str, bytes] = {}
@@ -281,12 +281,12 @@ class FolderWalk:
             if record is not None and record.startswith(stamp):
                 now[name] = record
             elif not (
-                record is None and may_leave_out(name) and self._is_entry_skipped(handle, path, name, st, now)
+                record is None and may_leave_out(name) and self._leave_out_if_uncovered(handle, path, name, st, now)
             ) and not (name.startswith(".helix-undo-") and self._add_if_undo_leftover(path, name)):
                 fresh += 1
                 self._add_new_entry(handle, path, name, st, stamp, now)
         for name, st in folders:
-            if self._is_entry_skipped(handle, path, name, st, now):
+            if self._leave_out_if_uncovered(handle, path, name, st, now):
                 continue
             inner.append(name)
             record = _folder_record(st.st_mode & 0o7777)
@@ -339,7 +339,7 @@ class FolderWalk:
             self.found.leftovers.append(f"{path}/{name}")
         return ours
 
-    def _is_entry_skipped(
+    def _leave_out_if_uncovered(
         self, handle: int, path: str, name: str, st: os.stat_result, beside: Mapping[str, object]
     ) -> bool:
         folder = stat.S_ISDIR(st.st_mode)
@@ -377,8 +377,8 @@ def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, n
     found.uncovered.setdefault(folder, []).append(UncoveredEntry(wanted.path, why, is_beyond_limits=True))
 
 
-def open_closed_entries(root: str, inside: str, access: int, opened: list[tuple[int, int]]) -> None:
-    """Give us this access to an entry and the folders above it, if they are ours but were closed."""
+def grant_access_to_path(root: str, inside: str, access: int, opened: list[tuple[int, int]]) -> None:
+    """Give us this access to an entry and the folders above it, if they are ours but closed."""
     place = os.open(root, _PATH | DIRECTORY)
     try:
         for part in (*inside.split("/"), ""):

@@ -1,7 +1,7 @@
-"""Hears from the kernel which folders may have changed since the last look (inotify): a hint, in doubt all are looked at.
+"""Learns from the kernel (inotify) which folders may have changed. In doubt, all folders are walked.
 
-The kernel queues a change before the call that made it returns, so what is read here holds everything that happened before. A queue
-that ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.
+The kernel queues a change before the call that made it returns, so the queue has every earlier change,
+or says that it overflowed. Only a walk finds writes through mapped memory or another hard link.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _READ = 1 << 20
 
 
 class FolderWatch:
-    """`is_in_doubt`: something is not watched, or was missed. A full walk ends that."""
+    """`is_in_doubt`: a folder is not watched or a change was missed, until all are walked."""
 
     def __init__(self) -> None:
         self.is_in_doubt = True
@@ -34,8 +34,8 @@ class FolderWatch:
     def is_watching(self) -> bool:
         return self._handle >= 0
 
-    def begin_full_walk(self) -> None:
-        """Prepare for a full walk by forgetting earlier changes."""
+    def forget_changes_before_walk(self) -> None:
+        """Forget earlier changes, since a walk of all folders follows."""
         self.is_in_doubt = not self.is_watching
         self.pop_changed_folders()
 
@@ -87,4 +87,4 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # After an interrupted opening, because a user may have only 128 of these.
+    __del__ = close  # Needed if opening is interrupted, as a user may have only 128 of these.

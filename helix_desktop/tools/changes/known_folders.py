@@ -19,7 +19,7 @@ FEW_CHANGES = 200  # If at most this many folders may have changed, only these a
 
 
 class KnownFolders:
-    """Searched in a thread by `walk_folders`, and updated by `adopt_walk_result`."""
+    """`walk_folders` searches in a thread. `adopt_walk_result` updates what is known."""
 
     def __init__(self, roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: Sequence[Path]) -> None:
         self.coverage = coverage
@@ -42,7 +42,7 @@ class KnownFolders:
         return None in self._standing
 
     def use_coverage(self, coverage: CheckpointCoverage) -> None:
-        """Use these rules. Nothing is known under them before the next walk."""
+        """Use these rules from the next walk on, before which nothing is known."""
         self.coverage = coverage
         self.records, self._covered = {}, CoveredAmount()
         self._seen.clear()
@@ -115,7 +115,7 @@ class KnownFolders:
             if not thorough and not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES:
                 looking.walk_some_folders(folders | self._unsure)
             else:
-                self.watch.begin_full_walk()
+                self.watch.forget_changes_before_walk()
                 began = time.monotonic()
                 looking.walk_all_roots()
                 self.full_walk_seconds = time.monotonic() - began

@@ -23,8 +23,8 @@ class OpenStep:
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
     met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
-    goes_on: bool = False
-    is_between_turns: bool = False
+    goes_on: bool = False  # Even after the call.
+    is_between_turns: bool = False  # Its changes cannot be told from the user's.
 
 
 class OpenSteps:
@@ -61,21 +61,21 @@ class OpenSteps:
             found += map(changes.pop, mine)
         return folder_state.merge_changes_and_find_paths_changed_by_others(found)[0]
 
-    def leave_step_open(self, call: str, conversation: str) -> OpenStep | None:
-        """Return the step of a call whose command continues in the background."""
+    def continue_in_background(self, call: str, conversation: str) -> OpenStep | None:
+        """Let a call's step go on with its command in the background, and return it."""
         for step in self.open_steps_of_conversation(conversation):
             if step.call == call and not step.goes_on:
                 step.changed_by, step.goes_on = "background", True
                 return step
         return None
 
-    def begin_turn(self, conversation: str) -> None:
-        """Let changes up to the next check belong to nobody, since users work between turns."""
+    def disown_next_changes(self, conversation: str) -> None:
+        """Let changes up to the next check belong to no step, since users work between turns."""
         for step in self.open_steps_of_conversation(conversation):
             if step.is_between_turns:
                 step.since_check, step.is_between_turns = self.checks + 1, False
 
-    def first_check_of_a_call(self) -> int:
+    def first_check_of_calls(self) -> int:
         """Return the first check whose changes belong to a running call, not to a background command."""
         return min((each.since_check for each in self._open if each.changed_by == "command"), default=maxsize)
 

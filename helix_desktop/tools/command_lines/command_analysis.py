@@ -13,7 +13,7 @@ from helix_desktop.tools.command_lines.program_tables import WrapperProgram, wor
 from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, UnreadableCommand, is_certain_word
 
 
-def find_behind_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find the command without git's own options, and what these and its subcommand start."""
     found: list[StartedProgram] = []
     at = 0
@@ -27,7 +27,7 @@ def find_behind_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
             name, value = "-c", word[2:]
         elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
             finder.doubts.append("git has an option that is not known")
-        _check_git_setting(finder, "-c" if word == "-c" else name, value)
+        _doubt_git_setting(finder, "-c" if word == "-c" else name, value)
         at += 1
     if not (words := rest[at:]):
         return found
@@ -35,10 +35,10 @@ def find_behind_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
         finder.doubts.append("the shell fills in what git does")
     elif words[0] not in program_tables.GIT_COMMANDS:
         finder.doubts.append(f"git {words[0]} may stand for something else")
-    return [*([StartedProgram(("git", *words))] if at else []), *found, *_find_behind_git_subcommand(finder, words)]
+    return [*([StartedProgram(("git", *words))] if at else []), *found, *_started_by_git_subcommand(finder, words)]
 
 
-def _check_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
+def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
     if option in ("--exec-path", "--config-env") and value:
         finder.doubts.append("git is told where its programs are")
     elif option == "-c" and not value.casefold().startswith(program_tables.GIT_SAFE_SETTINGS):
@@ -46,7 +46,7 @@ def _check_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
         finder.texts.append(value)
 
 
-def _find_behind_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+def _started_by_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     name, rest = words[0], words[1:]
     if name == "submodule" and "foreach" in rest:
         behind = [word for word in rest[rest.index("foreach") + 1 :] if word not in ("--recursive", "-q", "--quiet")]
@@ -73,7 +73,7 @@ def _find_behind_git_subcommand(finder: ProgramFinder, words: list[str]) -> list
 _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
 
 
-def find_behind_shell(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     """Find programs in `sh -c text` or a script. Refuses commands that a shell reads from its input."""
     name, *rest = words
     if any(word in ("--version", "--help") for word in rest[:1]):
@@ -99,25 +99,25 @@ def find_behind_shell(finder: ProgramFinder, words: list[str]) -> list[StartedPr
     return finder.find_in_text(rest[at], bash=name in ("bash", "rbash"))
 
 
-def find_behind_eval(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_eval(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     rest = rest[1:] if rest[:1] == ["--"] else rest
     if len(rest) < 2:
         return finder.find_in_text(rest[0]) if rest else []
     return [*finder.find_in_text(" ".join(rest)), *finder.find_in_words(tuple(rest), sure=False)]
 
 
-def find_behind_source(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_source(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     return finder.add_started_script(rest[0]) if rest else []
 
 
-def find_behind_trap(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_trap(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     rest = rest[1:] if rest[:1] == ["--"] else rest
     return finder.find_in_text(rest[0]) if rest and rest[0] not in ("-", "-l", "-p") else []
 
 
-def find_behind_command(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_command(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     looks = rest and rest[0].startswith("-") and set(rest[0]) & set("vV")
-    return [] if looks else finder.find_behind_wrapper(program_tables.WRAPPERS["command"], rest)
+    return [] if looks else finder.started_by_wrapper(program_tables.WRAPPERS["command"], rest)
 
 
 def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -127,7 +127,7 @@ def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     return []
 
 
-def find_behind_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
         raise UnreadableCommand("it makes one variable refer to another")
     finder.has_arithmetic |= any("[" in word.partition("=")[0] for word in rest)
@@ -144,7 +144,7 @@ def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[Start
     return []
 
 
-def find_behind_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     return refuse_risky_variables(finder, rest[1:2]) if rest[:1] == ["-v"] else []
 
 
@@ -161,7 +161,7 @@ def mark_arithmetic_of_test(finder: ProgramFinder, rest: list[str]) -> list[Star
 # --- Commands that run others, each with its own rules for arguments
 
 
-def find_behind_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     found: list[StartedProgram] = []
     while rest:
         word = rest.pop(0)
@@ -172,7 +172,7 @@ def find_behind_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
         elif re.match(r"-[vi]*S|--split-string", word):
             value = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
             value = value or (rest.pop(0) if rest else "")
-            return [*found, *find_behind_env(finder, _split_env_text(value) + rest), *finder.guess_programs([value])]
+            return [*found, *started_by_env(finder, _split_env_text(value) + rest), *finder.guess_programs([value])]
         elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and is_certain_word(word):
             continue
         elif word.startswith("-"):
@@ -184,15 +184,15 @@ def find_behind_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
     return found
 
 
-def find_behind_sudo(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_sudo(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     at = program_finder.find_end_of_options(program_tables.WRAPPERS["sudo"], rest)
     opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
     if opens and (at is None or at >= len(rest)):
         raise UnreadableCommand("another shell reads commands that are not part of this command")
-    return finder.find_behind_wrapper(program_tables.WRAPPERS["sudo"], rest)
+    return finder.started_by_wrapper(program_tables.WRAPPERS["sudo"], rest)
 
 
-def find_behind_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     prefix = WrapperProgram(
         "0prtxoe", "aEILnPsdJRS", program_tables.word_set("null interactive no-run-if-empty verbose exit show-limits open-tty"),
         program_tables.word_set("arg-file delimiter max-lines max-args max-procs max-chars eof replace process-slot-var"),
@@ -207,7 +207,7 @@ def find_behind_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
     return finder.find_in_words((*words, MANY), sure=True) if words else []
 
 
-def find_behind_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     found: list[StartedProgram] = []
     for at, word in enumerate(rest):
         if not is_certain_word(word) and word.startswith("-"):
@@ -219,7 +219,7 @@ def find_behind_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProg
     return found
 
 
-def find_behind_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find programs in GNU parallel's command, which is text for a shell. Refuses to guess without one."""
     ends = [n for n, word in enumerate(rest) if re.fullmatch(r":::[:+]*", word)]
     words = rest[: min(ends, default=len(rest))]
@@ -242,7 +242,7 @@ def find_behind_parallel(finder: ProgramFinder, rest: list[str]) -> list[Started
     ]
 
 
-def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
     prefix = WrapperProgram("sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code"))
     if (at := program_finder.find_end_of_options(prefix, rest)) is None:
@@ -253,7 +253,7 @@ def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
     return finder.find_in_words(tuple(behind), sure=True) if behind else []
 
 
-def find_behind_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find programs in `script -c text` and `su -c text`. Without that, a shell reads what to run."""
     found = program_finder.option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
     if "--" in rest:
@@ -263,13 +263,13 @@ def find_behind_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[Sta
     return [one for value in found for one in finder.find_in_text(value, bash=False)]
 
 
-def find_behind_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if rest[:1] == ["-u"] and len(rest) > 2:
         return finder.find_in_words(tuple(rest[3:] if rest[2] == "--" else rest[2:]), sure=True)
-    return find_behind_su_or_script(finder, rest)
+    return started_by_su_or_script(finder, rest)
 
 
-def find_behind_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences")
     prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
     if (at := program_finder.find_end_of_options(prefix, rest)) is None:
@@ -277,14 +277,14 @@ def find_behind_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
     return [*finder.find_in_text(" ".join(rest[at:])), *finder.find_in_words(tuple(rest[at:]), sure=False)]
 
 
-def find_behind_fd(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_fd(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     for at, word in enumerate(rest):
         if word in ("-x", "-X", "--exec", "--exec-batch"):
             return finder.find_in_words(tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True)
     return finder.find_in_options("fd", rest)
 
 
-def find_behind_make(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_make(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
         finder.doubts.append("make gets a recipe on the command line")
     if "-" in rest or any(
@@ -304,15 +304,15 @@ def _split_env_text(text: str) -> list[str]:
 
 
 WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
-    "sh": find_behind_shell, "eval": find_behind_eval, "source": find_behind_source, ".": find_behind_source,
-    "trap": find_behind_trap, "command": find_behind_command, "env": find_behind_env, "sudo": find_behind_sudo,
-    "xargs": find_behind_xargs, "find": find_behind_find, "parallel": find_behind_parallel, "flock": find_behind_flock,
-    "script": find_behind_su_or_script, "su": find_behind_su_or_script, "sg": find_behind_su_or_script,
-    "runuser": find_behind_runuser, "watch": find_behind_watch, "fd": find_behind_fd, "fdfind": find_behind_fd,
-    "make": find_behind_make, "gmake": find_behind_make, "git": find_behind_git, "printf": find_behind_printf,
+    "sh": started_by_shell, "eval": started_by_eval, "source": started_by_source, ".": started_by_source,
+    "trap": started_by_trap, "command": started_by_command, "env": started_by_env, "sudo": started_by_sudo,
+    "xargs": started_by_xargs, "find": started_by_find, "parallel": started_by_parallel, "flock": started_by_flock,
+    "script": started_by_su_or_script, "su": started_by_su_or_script, "sg": started_by_su_or_script,
+    "runuser": started_by_runuser, "watch": started_by_watch, "fd": started_by_fd, "fdfind": started_by_fd,
+    "make": started_by_make, "gmake": started_by_make, "git": started_by_git, "printf": started_by_printf,
     "read": refuse_risky_variables, "wait": refuse_risky_variables, "getopts": refuse_risky_variables,
     "let": mark_arithmetic, "unset": mark_arithmetic, "test": mark_arithmetic_of_test, "[": mark_arithmetic_of_test,
-    **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), find_behind_declare),
+    **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), started_by_declare),
     **dict.fromkeys(
         ("alias", "enable", "hash", "bind", "fc", "complete", "compgen", "mapfile_callback"), refuse_renaming
     ),
@@ -321,12 +321,12 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
-    """The programs found. `doubts` are places that may start others."""
+    """The programs that a line would start."""
 
     commands: tuple[program_finder.WrittenCommand, ...]
-    is_plain: bool
-    doubts: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
+    is_plain: bool  # True if all commands are written out in full.
+    doubts: tuple[str, ...] = ()  # Places that may start programs in ways not understood.
+    texts: tuple[str, ...] = ()  # Words that may name another program.
 
     @property
     def all_programs(self) -> tuple[StartedProgram, ...]:
@@ -405,10 +405,10 @@ def is_safe_prefix(words: Sequence[str]) -> bool:
     return name in SAFE_PROGRAMS or (len(words) > 1 and words[1] in SAFE_SUBCOMMANDS.get(name, ()))
 
 
-def rule_commands_for(one: program_finder.WrittenCommand) -> list[str]:
-    """What a rule could say: `git log *`, `git log -3 *`, `git log -3`. Where another program could follow, the words alone.
+def suggest_rule_commands(one: program_finder.WrittenCommand) -> list[str]:
+    """Return what a rule could allow: `git log *`, `git log -3 *` or `git log -3`. If other arguments
 
-    The first is what the user gets with one click, so for a command that changes or deletes it is the command itself.
+    could start a program, only the last. One click allows the first: the whole command if it changes files.
     """
     whole = _quote_words(one.words)
     first = 1 if one.words[0] in SAFE_PROGRAMS else 2

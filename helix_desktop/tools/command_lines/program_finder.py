@@ -32,7 +32,7 @@ def name_without_version(word: str) -> str:
     return name if name in program_tables.WRAPPERS else _VERSION.sub("", name) or name
 
 
-def is_given_code(words: Sequence[str]) -> bool:
+def is_interpreter_given_code(words: Sequence[str]) -> bool:
     """Whether an interpreter gets code by its options or from its input."""
     name = name_without_version(words[0])
     if (letters := program_tables.CODE_OPTIONS.get(name)) is None:
@@ -85,7 +85,7 @@ class StartedProgram:
     """A program that would be started. `ANY` and `MANY` stand for shell expansions."""
 
     words: tuple[str, ...]
-    is_certain: bool = True
+    is_certain: bool = True  # False if the word merely might be a program.
 
     @property
     def program_name(self) -> str:
@@ -134,7 +134,7 @@ class ProgramFinder:
         self.written_files += reading.written_files
         self.has_arithmetic |= reading.has_arithmetic
         self.has_quoted_substitution |= reading.has_quoted_substitution
-        commands = [one for simple in reading.commands for one in self.find_in_simple_command(simple)]
+        commands = [one for simple in reading.commands for one in self.split_simple_command(simple)]
         self.depth -= 1
         return commands, reading.is_plain
 
@@ -150,7 +150,7 @@ class ProgramFinder:
         if self.has_arithmetic and self.has_quoted_substitution:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
-    def find_in_simple_command(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
+    def split_simple_command(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
         self.texts += [value for _, value in simple.assignments]
         starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
         if not simple.words:
@@ -220,7 +220,7 @@ class ProgramFinder:
         if words[0] != name:
             self.scripts.append(words[0])
         self.collect_texts_and_placed_files(name, words[1:])
-        self.check_inline_code(words)
+        self.note_inline_code(words)
         found = [StartedProgram(words, sure)]
         if name.startswith("git-"):  # Each git command also exists as a program, such as git-push.
             found += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
@@ -239,12 +239,12 @@ class ProgramFinder:
         if own := self.readers_by_program.get(name):
             return own(self, rest)
         if prefix := program_tables.WRAPPERS.get(name):
-            return self.find_behind_wrapper(prefix, rest)
+            return self.started_by_wrapper(prefix, rest)
         if name in program_tables.LOOSE_WRAPPERS or (rest and rest[0] in program_tables.LOOSE_AFTER.get(name, ())):
             return self.guess_programs(rest)
         return self.find_in_options(name, rest)
 
-    def find_behind_wrapper(self, prefix: WrapperProgram, rest: list[str]) -> list[StartedProgram]:
+    def started_by_wrapper(self, prefix: WrapperProgram, rest: list[str]) -> list[StartedProgram]:
         if (at := find_end_of_options(prefix, rest)) is None:
             return self.guess_programs(rest)
         own = rest[at : at + prefix.operands]
@@ -288,15 +288,15 @@ class ProgramFinder:
         self.scripts.append(path)
         return []
 
-    def check_inline_code(self, words: Sequence[str]) -> None:
-        """Check for code in the arguments, as in `python -c`, and whether it may start programs."""
+    def note_inline_code(self, words: Sequence[str]) -> None:
+        """Note code in the arguments, as in `python -c`, and whether it may start programs."""
         name = name_without_version(words[0])
-        self.has_inline_code |= is_given_code(words) or has_loading_option(words)
+        self.has_inline_code |= is_interpreter_given_code(words) or has_loading_option(words)
         reads = name in program_tables.CODE_OPTIONS and all(word.startswith("-") for word in words[1:])
         if reads and not self.here_documents and not {"--version", "-V", "-v"} & set(words):
             self.doubts.append(f"{name} reads a program from somewhere else")
         text = "\n".join([*words[1:], *self.here_documents])
-        if (is_given_code(words) or reads) and may_start_programs(text):
+        if (is_interpreter_given_code(words) or reads) and may_start_programs(text):
             self.doubts.append(f"{name} is given a program that may start others")
         if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
             self.doubts.append("sed is told to run something")

@@ -109,24 +109,24 @@ class ShellWordParser(ABC):
             else:
                 return
 
-    def is_at_substitution(self) -> bool:
+    def is_at_process_substitution(self) -> bool:
         return self.text.startswith(("<(", ">("), self.at)
 
     def parse_word(self) -> ShellWord | None:
         """Return the next word without quotes, or None if there is none."""
         char = self.peek_after_blanks()
-        if not char or char == "#" or (char in ENDS and not self.is_at_substitution()):
+        if not char or char == "#" or (char in ENDS and not self.is_at_process_substitution()):
             return None
         begin, pieces, bare = self.at, [], []
         while self.at < len(self.text):
-            if self.text[self.at] in ENDS and not self.is_at_substitution():
+            if self.text[self.at] in ENDS and not self.is_at_process_substitution():
                 break
             if self.text.startswith("\\\n", self.at):
                 behind = self.text[self.at + 2 : self.at + 3]
                 if behind and behind not in ENDS and self.at > begin:
                     raise UnreadableCommand("a word is split across two lines")
                 break
-            read, shell = self._parse_unit()
+            read, shell = self._parse_piece_of_word()
             pieces.append(read)
             bare.append(shell)
         return self._build_word(begin, "".join(pieces), "".join(bare))
@@ -147,7 +147,7 @@ class ShellWordParser(ABC):
             text = ANY + text[1:]
         return ShellWord(text, _WRITTEN.fullmatch(raw) is not None)
 
-    def _parse_unit(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
+    def _parse_piece_of_word(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
         """Parse a character, quoted piece or expansion. Return its text and its unquoted part."""
         char = self.text[self.at]
         if char == "'":
@@ -165,7 +165,7 @@ class ShellWordParser(ABC):
         if char == "`":
             self._parse_backquotes(quoted=False)
             return MANY, ""
-        if self.is_at_substitution():
+        if self.is_at_process_substitution():
             self.found.is_plain = False
             self.at += 2
             self.parse_commands(")")
@@ -246,7 +246,7 @@ class ShellWordParser(ABC):
             raise UnreadableCommand("an arithmetic expression could not be parsed")
         elif behind == "{":
             self.at += 1
-            filled = MANY if self._skip_parameter(quoted=quoted) else filled
+            filled = MANY if self._skip_braced_expansion(quoted=quoted) else filled
         elif name := _PARAMETER.match(self.text, self.at):
             self.at = name.end()
             filled = MANY if name[0] == "@" else filled
@@ -254,7 +254,7 @@ class ShellWordParser(ABC):
             return "$", ""
         return filled, ""
 
-    def _skip_parameter(self, *, quoted: bool) -> bool:
+    def _skip_braced_expansion(self, *, quoted: bool) -> bool:
         """Skip `${…}`. Return whether it can become several words even in quotes."""
         begin = self.at
         if self.text[begin : begin + 1] in (" ", "\t", "\n", "|", "\\"):
@@ -273,7 +273,7 @@ class ShellWordParser(ABC):
             elif char == "$":
                 self._parse_dollar(quoted=quoted)
             else:
-                self._parse_unit()
+                self._parse_piece_of_word()
         raw = self.text[begin : self.at]
         self.at += 1
         if re.search(r"@[A-Za-z]$", raw) or raw.startswith("!"):
@@ -425,19 +425,19 @@ class _CommandParser(ShellWordParser):
             case "for" | "select":
                 self._parse_loop_head()
             case "case":
-                self._require_word()
+                self._parse_required_word()
                 self._skip_space_and_comments()
-                self._require_match(re.compile("in" + _BREAK))
+                self._skip_required_match(re.compile("in" + _BREAK))
                 self._parse_case_patterns()
             case "function":
-                self._require_match(_FUNCTION)
-                self._skip_match(_BRACKETS)
+                self._skip_required_match(_FUNCTION)
+                self._skip_if_matching(_BRACKETS)
                 self._skip_space_and_comments()
             case "[[":
-                self._parse_test()
+                self._parse_double_bracket_test()
                 return False
             case "time":
-                while self._skip_match(re.compile(rf"(-p|--){_BREAK}")):
+                while self._skip_if_matching(re.compile(rf"(-p|--){_BREAK}")):
                     pass
                 self.found.commands.append(SimpleCommand(["time"]))
             case "coproc" | "in":
@@ -451,9 +451,9 @@ class _CommandParser(ShellWordParser):
             self.found.only_bash = True
             self.skip_arithmetic(";")
             return
-        self.found.commands.append(SimpleCommand(assignments=[(self._require_match(_NAME), MANY)]))
+        self.found.commands.append(SimpleCommand(assignments=[(self._skip_required_match(_NAME), MANY)]))
         self._skip_space_and_comments()
-        if self._skip_match(re.compile("in" + _BREAK)):
+        if self._skip_if_matching(re.compile("in" + _BREAK)):
             while self.parse_word() is not None:
                 pass
 
@@ -462,23 +462,23 @@ class _CommandParser(ShellWordParser):
         self._skip_space_and_comments()
         if re.compile("esac" + _BREAK).match(self.text, self.at):
             return
-        self._skip_match(re.compile(r"\("))
-        self._require_word()
-        while not self._skip_match(re.compile(r"\)")):
-            self._require_match(re.compile(r"\|"))
-            self._require_word()
+        self._skip_if_matching(re.compile(r"\("))
+        self._parse_required_word()
+        while not self._skip_if_matching(re.compile(r"\)")):
+            self._skip_required_match(re.compile(r"\|"))
+            self._parse_required_word()
 
-    def _parse_test(self) -> None:
+    def _parse_double_bracket_test(self) -> None:
         """Parse `[[ … ]]`. Its words may contain substitutions; it runs nothing else."""
         self.found.only_bash = True
         while True:
             self._skip_space_and_comments()
-            if self._skip_match(re.compile(r"\]\]" + _BREAK)):
+            if self._skip_if_matching(re.compile(r"\]\]" + _BREAK)):
                 return
-            if self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">") and not self.is_at_substitution():
+            if self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">") and not self.is_at_process_substitution():
                 self.at += 1
             else:
-                word = self._require_word().text
+                word = self._parse_required_word().text
                 calculates = word in _CALCULATING_TESTS or not is_certain_word(word[:1])
                 self.found.has_arithmetic |= calculates
 
@@ -509,8 +509,8 @@ class _CommandParser(ShellWordParser):
             return word.text[len(assigns[0]) :]
         self.at += 1
         self._skip_space_and_comments()
-        while not self._skip_match(re.compile(r"\)")):
-            self._require_word()
+        while not self._skip_if_matching(re.compile(r"\)")):
+            self._parse_required_word()
             self._skip_space_and_comments()
         return MANY
 
@@ -518,7 +518,7 @@ class _CommandParser(ShellWordParser):
         if len(words) != 1 or not is_certain_word(words[0]):
             raise UnreadableCommand("the brackets could not be parsed")
         self.found.is_plain = False
-        self._require_match(_BRACKETS)
+        self._skip_required_match(_BRACKETS)
         self._skip_space_and_comments()
         return True
 
@@ -535,21 +535,21 @@ class _CommandParser(ShellWordParser):
         end = self.text.find("\n", self.at)
         self.at = len(self.text) if end < 0 else end
 
-    def _skip_match(self, pattern: re.Pattern[str]) -> bool:
+    def _skip_if_matching(self, pattern: re.Pattern[str]) -> bool:
         self.skip_blanks()
         found = pattern.match(self.text, self.at)
         if found:
             self.at = found.end()
         return found is not None
 
-    def _require_match(self, pattern: re.Pattern[str]) -> str:
+    def _skip_required_match(self, pattern: re.Pattern[str]) -> str:
         self.skip_blanks()
         begin = self.at
-        if not self._skip_match(pattern):
+        if not self._skip_if_matching(pattern):
             raise UnreadableCommand("it is not valid shell syntax")
         return self.text[begin : self.at]
 
-    def _require_word(self) -> ShellWord:
+    def _parse_required_word(self) -> ShellWord:
         if (word := self.parse_word()) is None:
             raise UnreadableCommand("it is not valid shell syntax")
         return word
@@ -561,12 +561,12 @@ class _CommandParser(ShellWordParser):
         self.at, operator = match.end(), match[2]
         self.skip_blanks()
         begin = self.at
-        word = self._require_word()
+        word = self._parse_required_word()
         if not _HARMLESS.fullmatch(self.text[match.start() : self.at]):
             self.found.is_plain = False
         self.found.only_bash |= operator.startswith("&")
         if operator in ("<<", "<<-"):
-            self.documents.append(_parse_document_start(self.text[begin : self.at], given, tabs=operator == "<<-"))
+            self.documents.append(_parse_here_document_start(self.text[begin : self.at], given, tabs=operator == "<<-"))
         elif operator == "<<<":
             given.append(word.text)
         elif ">" in operator and word.text != "/dev/null" and not (operator == ">&" and _HANDLE.fullmatch(word.text)):
@@ -606,7 +606,7 @@ class _CommandParser(ShellWordParser):
         return reader.parse_expanded_text("", lines=True)
 
 
-def _parse_document_start(raw: str, given: list[str], *, tabs: bool) -> HereDocument:
+def _parse_here_document_start(raw: str, given: list[str], *, tabs: bool) -> HereDocument:
     if not (match := _DELIMITER.fullmatch(raw)):
         raise UnreadableCommand("it has a here-document that could not be parsed")
     return HereDocument(match[2] or match[3], bool(match[1] or match[3]), tabs, given)

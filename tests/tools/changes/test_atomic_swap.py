@@ -135,7 +135,7 @@ def test_a_new_file_has_a_name_only_when_it_is_whole(tmp_path: Path, monkeypatch
         os.write(handle, b"whole")
         os.lseek(handle, 0, os.SEEK_SET)
         assert (os.read(handle, 9), stat.S_IMODE(os.fstat(handle).st_mode)) == (b"whole", 0o600)
-        name = atomic_swap.ensure_file_name(folder, handle, beside)
+        name = atomic_swap.ensure_file_has_name(folder, handle, beside)
         assert name.startswith(".helix-undo-")
         assert held(tmp_path) == {name: "whole"}
         assert not os.get_inheritable(handle)
@@ -198,7 +198,7 @@ def test_what_an_entry_is_known_by(folder: int, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "f").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    read = {name: atomic_swap.read_entry_identity(folder, name) for name in ("a", "link", "f", "pipe")}
+    read = {name: atomic_swap.read_digest_or_link_target(folder, name) for name in ("a", "link", "f", "pipe")}
     assert read == {"a": digest, "link": "a", "f": "", "pipe": ""}
 
 
@@ -207,7 +207,7 @@ def test_no_handle_is_left_open(folder: int, tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         assert atomic_swap.is_as_expected(folder, "a", item, digest)
-        assert atomic_swap.read_entry_identity(folder, "a") == digest
+        assert atomic_swap.read_digest_or_link_target(folder, "a") == digest
         atomic_swap.set_entry_mode(folder, "a", 0o644, PathKind.FILE)
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 20
 

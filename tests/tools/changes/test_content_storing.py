@@ -97,7 +97,7 @@ async def test_a_small_file_that_has_become_a_large_one_is_left_for_the_next_tim
 async def test_a_file_that_changes_while_it_is_read_is_read_again_a_few_times(
     net: Net, monkeypatch: pytest.MonkeyPatch, times: int, reads: int
 ) -> None:
-    read, real = [0], content_storing._read_opened_size
+    read, real = [0], content_storing._read_until_size
 
     def read_beside_a_writer(handle: int, size: int) -> bytes:
         content = real(handle, size)
@@ -107,7 +107,7 @@ async def test_a_file_that_changes_while_it_is_read_is_read_again_a_few_times(
                 file.write(b"+")
         return content
 
-    monkeypatch.setattr(content_storing, "_read_opened_size", read_beside_a_writer)
+    monkeypatch.setattr(content_storing, "_read_until_size", read_beside_a_writer)
     (net.folder / "a").write_bytes(b"a")
     got = (await stored(net, wanted(net, "a")))["0/a"]
     assert read[0] == reads
@@ -119,8 +119,8 @@ async def test_a_file_that_changes_while_it_is_read_is_read_again_a_few_times(
 def test_of_a_file_that_grows_while_it_is_read_no_more_is_read_than_it_had(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"0123456789")
     with (tmp_path / "a").open("rb") as file:
-        assert content_storing._read_opened_size(file.fileno(), 4) == b"0123"
-        assert content_storing._read_opened_size(file.fileno(), 100) == b"456789"
+        assert content_storing._read_until_size(file.fileno(), 4) == b"0123"
+        assert content_storing._read_until_size(file.fileno(), 100) == b"456789"
 
 
 class BesideAWriter:

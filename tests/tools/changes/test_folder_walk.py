@@ -332,7 +332,7 @@ if is_root:
 opened = []
 (root / "one" / "inner" / "file").chmod(0o000)
 (root / "one" / "inner").chmod(0o000)
-folder_walk.open_closed_entries(str(root), "one/inner/file", os.R_OK | os.X_OK, opened)
+folder_walk.grant_access_to_path(str(root), "one/inner/file", os.R_OK | os.X_OK, opened)
 (root / "one" / "inner" / "file").read_text()
 told["entries opened"] = len(opened)
 folder_walk.restore_folder_modes(opened)

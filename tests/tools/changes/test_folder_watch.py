@@ -24,7 +24,7 @@ def entered(watch: FolderWatch, folder: Path, path: str, *, same: bool = False) 
 def test_a_change_names_its_folder_and_leaves_no_doubt(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     watch = FolderWatch()
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     entered(watch, tmp_path, "0")
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a" / "f").write_text("x")
@@ -38,13 +38,13 @@ def test_a_change_names_its_folder_and_leaves_no_doubt(tmp_path: Path) -> None:
 def test_a_moved_folder_is_a_doubt_and_its_old_watch_is_not_trusted(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     watch = FolderWatch()
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     entered(watch, tmp_path, "0")
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a").rename(tmp_path / "b")
     watch.pop_changed_folders()
     assert watch.is_in_doubt
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     entered(watch, tmp_path / "b", "0/b", same=True)
     (tmp_path / "b" / "f").write_text("x")
     assert watch.pop_changed_folders() == {"0/b"}
@@ -66,7 +66,7 @@ def test_every_kind_of_change_in_a_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "a").mkdir()
     watch = FolderWatch()
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     entered(watch, tmp_path / "a", "0/a")
     inside, outside = tmp_path / "a" / "f", tmp_path / "elsewhere" / "f"
     changes: dict[str, Callable[[], object]] = {
@@ -94,13 +94,13 @@ def test_a_folder_that_moves_out_and_a_queue_that_ran_over_are_doubts(tmp_path: 
     (tmp_path / "a" / "b").mkdir(parents=True)
     watch = FolderWatch()
     assert watch.is_in_doubt, "nothing was walked yet"
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     assert not watch.is_in_doubt
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a" / "b").rename(tmp_path / "b")
     assert watch.pop_changed_folders() == {"0/a"}
     assert watch.is_in_doubt, "all below it has another path now"
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     watch._apply_kernel_event(-1, folder_watch._OVERFLOW, set())
     assert watch.is_in_doubt
     watch.close()
@@ -109,7 +109,7 @@ def test_a_folder_that_moves_out_and_a_queue_that_ran_over_are_doubts(tmp_path: 
 def test_a_folder_that_is_gone_is_watched_anew_when_it_is_there_again(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     watch = FolderWatch()
-    watch.begin_full_walk()
+    watch.forget_changes_before_walk()
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a").rmdir()
     watch.pop_changed_folders()

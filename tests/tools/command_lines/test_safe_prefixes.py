@@ -6,7 +6,7 @@ from helix_desktop.tools.command_lines.command_analysis import (
     KnownPrograms,
     find_started_programs,
     is_safe_prefix,
-    rule_commands_for,
+    suggest_rule_commands,
 )
 
 
@@ -44,4 +44,4 @@ def test_which_words_may_be_followed_by_anything(words: str, *, safe: bool) -> N
 def test_what_always_stands_for(line: str, kept: str) -> None:
     known = find_started_programs(line)
     assert isinstance(known, KnownPrograms)
-    assert rule_commands_for(known.commands[0])[0] == kept
+    assert suggest_rule_commands(known.commands[0])[0] == kept
