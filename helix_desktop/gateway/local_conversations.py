@@ -118,9 +118,7 @@ class LocalAgentConversations:
         entries, taken_out = tuple[Entry, ...](), tuple[Changed, ...]()
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
-            conversation = follower.conversation
-            at_end = place.is_at_end
-            view = conversation.current_view() if at_end else follower.past_view(place.seqs[-1])
+            view = follower.conversation.current_view() if place.is_at_end else follower.past_view(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
             entries, taken_out = shown.entries, shown.taken_out
         known = place.known_count if place.seqs else 0
@@ -151,7 +149,7 @@ class LocalAgentConversations:
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
         if not track.conversation:
             self._quiet_until += FIRST_REQUEST_SECONDS
-            if (edited := self._find_conversation_to_fork(arrival, messages)) is not None:
+            if (edited := await self._find_conversation_to_fork(arrival, messages)) is not None:
                 session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
             else:
                 title = title_from_messages(messages)
@@ -184,16 +182,16 @@ class LocalAgentConversations:
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
 
-    def _find_conversation_to_fork(self, arrival: Arrival, messages: Sequence[Wired]) -> tuple[str, int] | None:
+    async def _find_conversation_to_fork(self, arrival: Arrival, messages: Sequence[Wired]) -> tuple[str, int] | None:
         """Return the conversation whose newest output a request without a session contains, and the last fact before its messages."""
-        results = {piece.id: piece.text for message in messages for piece in message.pieces_of_kind(PieceKind.RESULT)}
-        for name, held in reversed(self._open_conversations.items()) if results and not arrival.session else ():
+        is_asked = not arrival.session and self._open_conversations
+        results = await asyncio.to_thread(_digests_of_results, messages) if is_asked else {}  # It may take a second.
+        for name, held in reversed(self._open_conversations.items()) if results else ():
             told = [one.fact for one in held.conversation.state.facts[-MOST_RECENT_FACTS:]]
             outputs = (fact for fact in reversed(told) if isinstance(fact, facts.ToolReturned) and fact.call in results)
-            if (order := held.conversation.state.branch.order) and (newest := next(outputs, None)) is not None:
-                content = results[newest.call].encode("utf-8", "surrogatepass")
-                if Digest.of_content(content) == newest.output.digest:
-                    return name, order[0] - 1
+            newest, order = next(outputs, None), held.conversation.state.branch.order
+            if newest is not None and order and results[newest.call] == newest.output.digest:
+                return name, order[0] - 1
         return None
 
     # --- Sending requests before they are recorded
@@ -353,12 +351,10 @@ class LocalAgentConversations:
             async with track.lock_once_recorded():
                 if self._is_unchanged_since(track, ticket):
                     follower = await self._get_open_conversation(track)
-                    await follower.follower.record_reply(
-                        follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
-                    )
-                    await follower.follower.record_outputs(
-                        [AgentOutput(name, text, ok) for name, _, text, ok in answered]
-                    )
+                    reply = follower.build_agent_reply(replied)
+                    await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
+                    outputs = [AgentOutput(name, text, ok) for name, _, text, ok in answered]
+                    await follower.follower.record_outputs(outputs)
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
@@ -387,9 +383,8 @@ class LocalAgentConversations:
                 return
             if replied is not None:
                 await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
-                await follower.follower.record_reply(
-                    follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
-                )
+                reply = follower.build_agent_reply(replied)
+                await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
             self._matcher.append_message_hash(
                 track, next_message_hash(track.chain, ticket.wire, shown_key), conversation.state.last_seq
             )
@@ -438,9 +433,8 @@ class LocalAgentConversations:
         return [each for each in found if each.requests or not since]
 
     def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
-        return (
-            self._matcher.find_known(ticket.conversation) if self._bench.conversation_row(ticket.conversation) else None
-        )
+        is_there = self._bench.conversation_row(ticket.conversation) is not None
+        return self._matcher.find_known(ticket.conversation) if is_there else None
 
     @staticmethod
     def _is_unchanged_since(track: KnownMessages, ticket: Ticket) -> bool:
@@ -495,6 +489,11 @@ class LocalAgentConversations:
         await self._tasks.wait_for_all_tasks()
         await self._tasks.aclose(limit=1)
         self._open_conversations.clear()
+
+
+def _digests_of_results(messages: Sequence[Wired]) -> dict[str, Digest]:
+    results = (piece for message in messages for piece in message.pieces_of_kind(PieceKind.RESULT))
+    return {one.id: Digest.of_content(one.text.encode("utf-8", "surrogatepass")) for one in results}
 
 
 def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
