@@ -80,3 +80,24 @@ def test_geminis_path_names_model_and_stream(kind: str, counts: bool, streams: b
     path = f"/v1beta/models/g-1:{kind}"
     assert request_routes.parse_route(path) == RequestRoute(path, "gemini", counts, "g-1", streams)
     assert request_routes.parse_route(f"{path}/more") == RequestRoute(f"{path}/more")
+
+
+def test_headers_go_on_without_those_of_this_connection_and_of_the_gateway() -> None:
+    forwarded = [(b"Authorization", b"Bearer k"), (b"X-Custom", b"a"), (b"x-custom", b"b"), (b"accept", b"*/*")]
+    connection = [
+        (b"Host", b"127.0.0.1"), (b"Connection", b"keep-alive"), (b"Keep-Alive", b"5"), (b"Proxy-Connection", b"x"),
+        (b"TE", b"trailers"), (b"Trailer", b"x"), (b"Transfer-Encoding", b"chunked"), (b"upgrade", b"h2c"),
+        (b"content-length", b"3"),
+    ]  # fmt: skip
+    helix = [(name.encode(), b"x") for name in request_routes.HELIX_HEADERS]
+    helix += [(name.upper(), value) for name, value in helix]
+    assert len(connection) == len(request_routes.CONNECTION_HEADERS)
+    for kept_here in (connection, helix):
+        assert request_routes.headers_to_forward(kept_here) == []
+        assert request_routes.headers_to_forward([*forwarded[:2], *kept_here, *forwarded[2:]]) == forwarded
+
+
+def test_the_key_that_is_none_is_left_out_whatever_header_has_it() -> None:
+    headers = [(b"authorization", request_routes.NO_KEY), (b"x-api-key", b"k"), (b"authorization", b"Bearer other")]
+    assert request_routes.headers_to_forward(headers) == headers[1:]
+    assert request_routes.headers_to_forward([(b"x-other", request_routes.NO_KEY)]) == []

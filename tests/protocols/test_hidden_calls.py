@@ -10,7 +10,13 @@ import pytest
 
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.gateway_message import PieceKind
-from helix_desktop.protocols.hidden_calls import HiddenCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.hidden_calls import (
+    HIDDEN_TOOLS,
+    HiddenCallFilter,
+    NumberedCallFilter,
+    add_earlier_output,
+    sum_output,
+)
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
 from tests.gateway.running import PROTOCOLS, WIRES
 from tests.peers.agent_provider import WRITERS, Block, Calls, Says, Thinks
@@ -85,3 +91,94 @@ def test_what_hidden_replies_wrote_is_part_of_the_bill() -> None:
     values = [{"usage": {"i": 5, "o": 2}}, {"usage": {"i": 8, "o": 3}}, {"usage": {"i": 9, "o": 4}}]
     assert sum_output(values, "o", "i") == {"i": 9, "o": 9, "total_tokens": 18}
     assert sum_output(values[:1], "o") == {"i": 5, "o": 2}
+
+
+class _LetterFilter(NumberedCallFilter):
+    """Events are letters: what the client gets is a part's letter with its number."""
+
+    index_name = "at"
+
+    def filter_event(self, raw: bytes, event: Any) -> bytes:
+        return self.hold_or_show_event(raw, event, event["at"])
+
+    def merge_whole_replies(self, values: Sequence[Any]) -> Any:
+        return values
+
+    def renumber_event(self, raw: bytes, event: Any, index: int, shown: int) -> bytes:
+        return raw + str(shown).encode()
+
+
+def play_letters(veil: _LetterFilter, *parts: str) -> list[bytes]:
+    """What the client gets for every part: "T" thinks, "H" is hidden, "C" is the client's call, all else words."""
+    given = []
+    for at, part in enumerate(parts):
+        call = {"H": "recall_history", "C": "Bash"}.get(part)
+        begun = veil.begin_reply_part(at, thinks=part == "T", call=call)
+        given.append(begun + veil.filter_event(part.encode(), {"at": at}))
+    return given
+
+
+@pytest.mark.parametrize(
+    ("hold", "parts", "given"),
+    [
+        (False, "TaC", [b"T0", b"a1", b"C2"]),
+        (False, "THa", [b"T0", b"", b"a1"]),
+        (True, "TaC", [b"", b"T0a1", b"C2"]),
+        (True, "THa", [b"", b"", b"a0"]),
+        (True, "TTHa", [b"", b"T0", b"", b"a1"]),  # Only what was held back last is hidden with the call.
+        (True, "CTHa", [b"C0", b"", b"T1", b"a2"]),  # The client must answer: its thoughts belong to it.
+        (True, "TCHC", [b"", b"T0C1", b"", b"C2"]),
+        (False, "HCHa", [b"", b"C0", b"", b"a1"]),
+    ],
+)
+def test_a_part_is_numbered_when_it_is_shown(hold: bool, parts: str, given: list[bytes]) -> None:
+    assert play_letters(_LetterFilter(hold=hold), *parts) == given
+
+
+def test_what_is_held_back_at_the_end_is_shown_once() -> None:
+    veil = _LetterFilter(hold=True)
+    assert play_letters(veil, "a", "T") == [b"a0", b""]
+    assert veil.release_held_events() == b"T1"
+    assert veil.release_held_events() == b""
+    assert (veil.shown_count, veil.filter_event(b"t", {"at": 1})) == (2, b"t1"), "the rest of it comes at once"
+
+
+def test_a_reply_that_follows_shows_no_more_thoughts_once_the_client_has_seen_something() -> None:
+    veil = _LetterFilter(hold=True)
+    assert play_letters(veil, "H") == [b""]
+    veil.count_and_reset_reply(1)
+    assert play_letters(veil, "T", "a", "H") == [b"", b"T0a1", b""]
+    veil.count_and_reset_reply(1)
+    assert play_letters(veil, "T", "a") == [b"", b"a2"]
+
+
+def test_calls_are_counted_as_hidden_or_the_clients() -> None:
+    veil = _LetterFilter(hold=False)
+    assert (veil.replies_before, veil.output_tokens_before) == (0, 0)
+    assert not veil.has_only_hidden_calls, "a reply without calls"
+    for number, name in enumerate(sorted(HIDDEN_TOOLS), 1):
+        assert veil.count_and_check_hidden(name)
+        assert (veil.hidden_count, veil.visible_count, veil.any_hidden) == (number, 0, True)
+    assert veil.has_only_hidden_calls
+    assert not veil.count_and_check_hidden("Bash")
+    assert (veil.hidden_count, veil.visible_count, veil.has_only_hidden_calls) == (3, 1, False)
+    assert not veil.count_and_check_hidden("Bash")
+    assert veil.visible_count == 2
+
+
+def test_a_reply_that_is_counted_leaves_nothing_to_the_next_but_what_the_client_saw_and_what_it_cost() -> None:
+    veil = _LetterFilter(hold=True)
+    play_letters(veil, "a", "H", "T")
+    veil.count_and_reset_reply(5)
+    veil.count_and_reset_reply(2)
+    assert (veil.replies_before, veil.output_tokens_before, veil.shown_count) == (2, 7, 1)
+    assert (veil.hidden_count, veil.visible_count, veil.any_hidden) == (0, 0, True)
+    assert veil.release_held_events() == b""
+
+
+def test_a_reply_that_is_repeated_begins_again_without_counting_as_one_before() -> None:
+    veil = _LetterFilter(hold=True)
+    play_letters(veil, "H", "T")
+    veil.reset_for_retry()
+    assert (veil.replies_before, veil.hidden_count, veil.release_held_events()) == (0, 0, b"")
+    assert play_letters(veil, "T", "C") == [b"", b"T0C1"]

@@ -1,4 +1,4 @@
-"""A reply of Anthropic's put together from its stream, event by event."""
+"""Anthropic's Messages as the gateway reads and rewrites them: blocks, marks of the cache, and the events of a stream."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.context_usage import compute_cost
-from helix_desktop.engine.facts import ModelRole, ModelSet
+from helix_desktop.engine.facts import ModelRole, ModelSet, Stop, Usage
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.anthropic.anthropic_gateway import AnthropicCallFilter
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool, WireReply
 from tests.protocols.streams import DONE, put_together, through
 
 
@@ -170,3 +171,171 @@ def test_what_is_kept_for_an_hour_is_told_apart() -> None:
     assert (usage.input, usage.cache_write, usage.cache_write_hour) == (321, 300, 200)
     dear = ModelSet(ModelRole.MAIN, "one", 1_000_000, 0, 3.0, 15.0, 0.3, 3.75)
     assert compute_cost(usage, dear) == pytest.approx((1 * 3.0 + 20 * 0.3 + 100 * 3.75 + 200 * 6.0) / 1e6)
+
+
+TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
+REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+
+
+def pieces_of(unit: Any) -> list[Piece]:
+    return list(anthropic_gateway.parse_message(unit).pieces)
+
+
+@pytest.mark.parametrize(
+    ("role", "speaker"),
+    [
+        ("user", Speaker.USER),
+        ("assistant", Speaker.ASSISTANT),
+        ("system", Speaker.SYSTEM),
+        ("", Speaker.USER),
+    ],
+)
+def test_who_speaks(role: str, speaker: Speaker) -> None:
+    assert anthropic_gateway.parse_message({"role": role, "content": "x"}).speaker is speaker
+    assert anthropic_gateway.parse_message({"role": role, "content": []}).speaker is speaker
+
+
+def test_every_block_of_a_message_is_a_piece_that_knows_its_place() -> None:
+    blocks = [
+        {"type": "text", "text": "a", "cache_control": {}},
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "tool_use", "id": "1", "name": "Bash", "input": {"b": 1, "a": 2}},
+        {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}], "is_error": True},
+        {"type": "tool_result", "tool_use_id": "1", "content": "out"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+        {"type": "image", "source": {"type": "url", "url": "u"}, "cache_control": {}},
+    ]
+    path = [(0, "content", at) for at in range(len(blocks))]
+    assert pieces_of({"role": "user", "content": blocks}) == [
+        Piece(TEXT, "a", path[0]),
+        Piece(REASONING, "hm", path[1]),
+        Piece(REASONING, "", path[2]),
+        Piece(CALL, '{"b":1,"a":2}', path[3], "1", "Bash"),
+        Piece(RESULT, "out", path[4], "1", ok=False),
+        Piece(RESULT, "out", path[5], "1"),
+        Piece(IMAGE, "AAAA", path[6], media_type="image/png"),
+        Piece(OTHER, '{"type":"image","source":{"type":"url","url":"u"}}', path[7]),
+    ]
+    assert pieces_of({"role": "user", "content": "a"}) == [Piece(TEXT, "a", (0, "content"))]
+    assert pieces_of({"role": "assistant", "content": [{"type": "tool_use"}]}) == [Piece(CALL, "{}", path[0])]
+
+
+@pytest.mark.parametrize(
+    ("system", "read"),
+    [
+        ("a", "a"),
+        ("", ""),
+        ([{"text": "x-anthropic-billing-header: 1"}, {"text": "a"}, {"text": ""}, {"text": "b"}], "a\n\nb"),
+    ],
+)
+def test_the_head_of_a_request_is_its_model_system_prompt_and_tools(system: Any, read: str) -> None:
+    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    theirs = {"name": "theirs", "description": "", "input_schema": {}}
+    body = anthropic_gateway.with_added_tools({"model": "m", "system": system, "tools": [theirs]}, [mine])
+    head = anthropic_gateway.parse_head(body)
+    assert (head.model, head.system, head.effort) == ("m", read, "")
+    assert head.tools == (mine, Tool("theirs", "", "{}"))
+
+
+def test_how_long_the_model_is_to_think_is_read() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 9}
+    head = anthropic_gateway.parse_head({"thinking": thinking, "output_config": {"effort": "low"}})
+    assert head.effort == '{"type":"enabled","budget_tokens":9} "low"'
+    assert anthropic_gateway.parse_head({"output_config": {"effort": "low"}}).effort == '"low"'
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("end_turn", Stop.END),
+        ("stop_sequence", Stop.END),
+        ("tool_use", Stop.CALLS),
+        ("max_tokens", Stop.LENGTH),
+        ("model_context_window_exceeded", Stop.LENGTH),
+        ("refusal", Stop.FILTERED),
+        ("pause_turn", Stop.CUT),
+        ("", Stop.CUT),
+    ],
+)
+def test_why_a_reply_ended(reason: str, stop: Stop) -> None:
+    usage = {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300, "output_tokens": 4}
+    found = anthropic_gateway.parse_reply({"content": [WORDS], "stop_reason": reason, "model": "m", "usage": usage})
+    assert found == WireReply(
+        anthropic_gateway.parse_message({"role": "assistant", "content": [WORDS]}), stop, Usage(321, 20, 300, 4), "m"
+    )
+
+
+def test_what_the_gateway_adds_is_written_as_the_protocol_says() -> None:
+    words = {"role": "user", "content": [{"type": "text", "text": "go on"}]}
+    block = {"type": "tool_result", "tool_use_id": "c1", "content": "out"}
+    assert anthropic_gateway.user_message("go on") == words
+    assert anthropic_gateway.result_message("c1", "run", "out") == {"role": "user", "content": [block]}
+    assert anthropic_gateway.result_message("c1", "run", "out", ok=False) == {
+        "role": "user",
+        "content": [{**block, "is_error": True}],
+    }
+
+
+def test_messages_are_put_back_as_they_were_read() -> None:
+    words = anthropic_gateway.user_message("go on")
+    body = {"model": "m", "messages": [words, anthropic_gateway.result_message("c1", "run", "out"), words, words]}
+    read = anthropic_gateway.parse_messages(body)
+    assert [message.units for message in read] == [(unit,) for unit in body["messages"]]
+    for known in range(len(read) + 1):
+        assert anthropic_gateway.parse_messages(body, read[:known]) == read
+    assert anthropic_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
+
+
+def test_an_added_message_joins_its_neighbour_of_one_role_and_one_of_the_agent_does_not() -> None:
+    words, result = anthropic_gateway.user_message("go on"), anthropic_gateway.result_message("c1", "run", "out")
+    reply = {"role": "assistant", "content": "well"}
+    merge = anthropic_gateway.merge_added
+    assert merge([(words, False), (result, False)]) == [words, result]
+    assert merge([(words, False), (result, True)]) == [{**words, "content": [*result["content"], *words["content"]]}]
+    assert merge([(words, True), (result, False)]) == [{**words, "content": [*result["content"], *words["content"]]}]
+    assert merge([(reply, False), (words, True)]) == [reply, words]
+    assert merge([(words, False), (words, False), (reply, True)]) == [words, words, reply]
+
+
+def test_results_calls_and_words_are_changed_where_they_stand() -> None:
+    def changed(role: str, content: Any, *edits: PieceEdit) -> Any:
+        message = anthropic_gateway.parse_message({"role": role, "content": content})
+        (unit,) = anthropic_gateway.apply_edits(message, edits)
+        assert unit["role"] == role
+        return unit["content"]
+
+    mark = {"cache_control": {"type": "ephemeral"}}
+    use = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
+    assert changed("assistant", [WORDS, use], PieceEdit(1, '{"a":1}')) == [WORDS, {**use, "input": {"a": 1}}]
+    out = {"type": "tool_result", "tool_use_id": "1", "content": "long", **mark}
+    assert changed("user", [out], PieceEdit(0, "s")) == [{**out, "content": "s"}]
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    pictured = {**out, "content": [{"type": "text", "text": "long"}, image]}
+    assert changed("user", [pictured], PieceEdit(0, "s")) == [
+        {**out, "content": [{"type": "text", "text": "s"}, image]}
+    ]
+    assert changed("user", "a", PieceEdit(0, "b")) == "b"
+    assert changed("user", [{**WORDS, **mark}, WORDS], PieceEdit(0, "b"), PieceEdit(1, None)) == [
+        {"type": "text", "text": "b", **mark}
+    ]
+
+
+def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
+    mark, later = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
+    unit = {
+        "role": "user",
+        "content": [{"type": "text", "text": "a", "cache_control": mark}, {"type": "text", "text": ""}],
+    }
+    assert anthropic_gateway.count_cache_marks({"messages": [unit, unit], "cache_control": None}) == 2
+    assert anthropic_gateway.count_cache_marks({"system": [{"cache_control": mark}], "cache_control": mark}) == 2
+    assert anthropic_gateway.last_cache_mark(unit) == mark
+    assert anthropic_gateway.last_cache_mark({"content": [*unit["content"], {"cache_control": later}]}) == later
+    bare = anthropic_gateway.without_cache_marks(unit)
+    assert (anthropic_gateway.last_cache_mark(bare), anthropic_gateway.count_blocks(bare)) == (None, 2)
+    assert anthropic_gateway.with_cache_mark(bare, mark) == unit
+    for thought in (THOUGHT, {"type": "redacted_thinking", "data": "x"}):
+        thinking = {"role": "assistant", "content": [thought]}
+        assert anthropic_gateway.with_cache_mark(thinking, mark) is thinking
+    assert anthropic_gateway.count_blocks({"role": "user", "content": "a"}) == 1
+    assert anthropic_gateway.count_blocks({"role": "user", "content": []}) == 0

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.protocols.gateway_message import Tool
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.gemini.gemini_gateway import PLACEHOLDER, GeminiCallFilter, gemini_parameters
 from tests.protocols.streams import DONE, put_together, through
@@ -263,3 +264,125 @@ def test_tools_stand_first_among_the_functions_of_the_request() -> None:
             "model": "m",
             "tools": [search, {field: [*run, theirs]}, search],
         }
+
+
+REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+
+
+@pytest.mark.parametrize(
+    ("content", "speaker"),
+    [
+        ({"role": "model", "parts": []}, Speaker.ASSISTANT),
+        ({"role": "user", "parts": []}, Speaker.USER),
+        ({"parts": []}, Speaker.USER),
+    ],
+)
+def test_who_speaks(content: Any, speaker: Speaker) -> None:
+    assert gemini_gateway.parse_message(content).speaker is speaker
+
+
+def test_every_part_of_a_content_is_a_piece_that_knows_its_place() -> None:
+    parts: list[Any] = [
+        {"text": "hm", "thought": True},
+        {"text": "a"},
+        {"functionCall": {"name": "run", "args": {"b": 1}}},
+        {"functionResponse": {"name": "run", "response": {"error": "no"}}},
+        {"functionResponse": {"name": "run", "response": {"output": "x", "code": 1}}},
+        {"inline_data": {"mime_type": "image/png", "data": "AAAA"}},
+        {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+        {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
+    ]
+    path = [(0, "parts", at) for at in range(len(parts))]
+    assert list(gemini_gateway.parse_message({"role": "user", "parts": parts}).pieces) == [
+        Piece(REASONING, "hm", path[0]),
+        Piece(PieceKind.TEXT, "a", path[1]),
+        Piece(PieceKind.CALL, '{"b":1}', path[2], "call-1", "run"),
+        Piece(PieceKind.RESULT, "no", path[3], "call-1", "run", ok=False, media_type="error"),
+        Piece(PieceKind.RESULT, '{"output":"x","code":1}', path[4], "", "run"),
+        Piece(IMAGE, "AAAA", path[5], media_type="image/png"),
+        Piece(IMAGE, "AAAA", path[6], media_type="image/png"),
+        Piece(OTHER, '{"inlineData":{"mimeType":"audio/wav","data":"AAAA"}}', path[7]),
+    ]
+
+
+@pytest.mark.parametrize("field", ["output", "content", "result"])
+def test_the_only_field_of_a_result_is_its_text(field: str) -> None:
+    part = {"functionResponse": {"name": "run", "response": {field: "x"}}}
+    (piece,) = gemini_gateway.parse_message({"parts": [part]}).pieces
+    assert (piece.text, piece.ok, piece.media_type) == ("x", True, field)
+    (unit,) = gemini_gateway.apply_edits(gemini_gateway.parse_message({"parts": [part]}), [PieceEdit(0, "s")])
+    assert unit["parts"] == [{"functionResponse": {"name": "run", "response": {field: "s"}}}]
+
+
+@pytest.mark.parametrize("name", ["systemInstruction", "system_instruction"])
+@pytest.mark.parametrize("field", ["functionDeclarations", "function_declarations"])
+def test_the_head_of_a_request_is_its_system_prompt_and_tools(name: str, field: str) -> None:
+    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    theirs = [{"name": "a", "parametersJsonSchema": {"type": "object"}}, {"name": "b", "parameters": {"x": 1}}]
+    body = gemini_gateway.with_added_tools({name: {"parts": [{"text": "a"}]}, "tools": [{field: theirs}]}, [mine])
+    head = gemini_gateway.parse_head({**body, "generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}})
+    assert (head.model, head.system, head.effort) == ("", "a", '{"thinkingBudget":9}')
+    assert head.tools == (mine, Tool("a", "", '{"type":"object"}'), Tool("b", "", '{"x":1}'))
+    assert gemini_gateway.parse_head({}).effort == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("STOP", Stop.END),
+        ("MAX_TOKENS", Stop.LENGTH),
+        ("FUNCTION_CALL", Stop.CALLS),
+        ("SAFETY", Stop.FILTERED),
+        ("", Stop.CUT),
+    ],
+)
+def test_why_a_reply_ended(reason: str, stop: Stop) -> None:
+    other = chunk(OWN, finish="STOP")["candidates"]
+    value = chunk({"text": "a"}, finish=reason, modelVersion="m", **usage(3, 8))
+    found = gemini_gateway.parse_reply({**value, "candidates": [*value["candidates"], *other]})
+    assert (found.stop, found.usage, found.model) == (stop, Usage(input=5, output=3), "m")
+    assert found.message == gemini_gateway.parse_message({"role": "model", "parts": [{"text": "a"}]})
+    with_call = gemini_gateway.parse_reply(chunk(OWN, finish=reason))
+    assert with_call.stop is (Stop.CALLS if reason == "STOP" else stop)
+
+
+def test_what_a_reply_cost_has_its_thoughts_in_the_output() -> None:
+    told = {
+        "promptTokenCount": 100,
+        "toolUsePromptTokenCount": 7,
+        "cachedContentTokenCount": 20,
+        "candidatesTokenCount": 4,
+        "thoughtsTokenCount": 3,
+    }
+    assert gemini_gateway.parse_usage(told) == Usage(107, 20, 0, 7, 3)
+
+
+def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neighbour_of_one_role() -> None:
+    words, result = gemini_gateway.user_message("go on"), gemini_gateway.result_message("c1", "run", "out")
+    body = {"contents": [words, result, words, words]}
+    read = gemini_gateway.parse_messages(body)
+    assert [message.units for message in read] == [(unit,) for unit in body["contents"]]
+    assert gemini_gateway.with_messages({"tools": []}, [unit for one in read for unit in one.units]) == {
+        "tools": [],
+        **body,
+    }
+    merge = gemini_gateway.merge_added
+    assert merge([(words, False), (result, False)]) == [words, result]
+    assert merge([(words, False), (result, True)]) == [{"role": "user", "parts": [*result["parts"], *words["parts"]]}]
+    reply = {"role": "model", "parts": [OWN]}
+    assert merge([(reply, False), (result, True)]) == [reply, result]
+
+
+def test_results_calls_and_words_are_changed_where_they_stand_and_signatures_stay() -> None:
+    def changed(text: str, *parts: Any, at: int = 0) -> Any:
+        message = gemini_gateway.parse_message({"role": "model", "parts": list(parts)})
+        (unit,) = gemini_gateway.apply_edits(message, [PieceEdit(at, text)])
+        return unit["parts"]
+
+    answer = {"functionResponse": {"name": "n", "response": {"error": "long"}}}
+    assert changed("s", answer) == [{"functionResponse": {"name": "n", "response": {"error": "s"}}}]
+    several = {"functionResponse": {"name": "n", "response": {"output": "x", "code": 1}}}
+    assert changed("s", several) == [{"functionResponse": {"name": "n", "response": {"output": "s"}}}]
+    asked = [{"functionCall": {"name": "n", "args": {}}, "thoughtSignature": "x"}, {"text": "a"}]
+    assert changed('{"a":1}', *asked) == [{**asked[0], "functionCall": {"name": "n", "args": {"a": 1}}}, asked[1]]
+    assert changed("b", *asked, at=1) == [asked[0], {"text": "b"}]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.protocols.event_stream import parse_event_data
-from helix_desktop.protocols.gateway_message import Json
+from helix_desktop.protocols.gateway_message import Json, Piece, PieceEdit, PieceKind, Speaker, Tool, WireReply
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_chat.chat_gateway import ChatCallFilter
 from tests.protocols.streams import DONE, put_together, through
@@ -193,3 +194,137 @@ def test_whole_replies_become_one_with_all_their_words_and_output() -> None:
 @pytest.mark.parametrize(("cost", "read"), [(0.5, 0.5), (2, 2.0), (0, 0.0), (-1, 0.0), ("1", 0.0)])
 def test_a_cost_is_a_number_above_nothing(cost: Any, read: float) -> None:
     assert chat_gateway.parse_usage({"cost": cost}).cost == read
+
+
+TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
+REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+PNG = "data:image/png;base64,AAAA"
+
+
+def pieces_of(unit: Any) -> list[Piece]:
+    return list(chat_gateway.parse_message(unit).pieces)
+
+
+@pytest.mark.parametrize(
+    ("role", "speaker"),
+    [
+        ("user", Speaker.USER),
+        ("assistant", Speaker.ASSISTANT),
+        ("system", Speaker.SYSTEM),
+        ("developer", Speaker.SYSTEM),
+        ("tool", Speaker.USER),
+        ("function", Speaker.USER),
+    ],
+)
+def test_who_speaks(role: str, speaker: Speaker) -> None:
+    assert chat_gateway.parse_message({"role": role, "content": "x"}).speaker is speaker
+
+
+def test_reasoning_words_and_calls_of_a_message_are_pieces_that_know_their_place() -> None:
+    unit = {"role": "assistant", "content": "a", "reasoning_content": "hm", "tool_calls": [call(0, OWN, "{}"), RUN]}
+    assert pieces_of(unit) == [
+        Piece(REASONING, "hm", (0, "reasoning_content")),
+        Piece(TEXT, "a", (0, "content")),
+        Piece(CALL, "{}", (0, "tool_calls", 0), "c0", "Bash"),
+        Piece(CALL, RUN["function"]["arguments"], (0, "tool_calls", 1), RUN["id"], "Bash"),
+    ]
+    assert pieces_of({"role": "assistant", "reasoning": "hm"}) == [Piece(REASONING, "hm", (0, "reasoning"))]
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}, {"type": "audio"}]
+    assert pieces_of({"role": "user", "content": parts}) == [
+        Piece(TEXT, "a", (0, "content", 0)),
+        Piece(IMAGE, "AAAA", (0, "content", 1), media_type="image/png"),
+        Piece(OTHER, '{"type":"audio"}', (0, "content", 2)),
+    ]
+    result = Piece(RESULT, "out", (0,), "1")
+    assert pieces_of({"role": "tool", "tool_call_id": "1", "name": "2", "content": "out"}) == [result]
+    assert pieces_of({"role": "function", "name": "1", "content": [{"type": "text", "text": "out"}]}) == [result]
+
+
+def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
+    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    said = [{"role": role, "content": role} for role in ("system", "user", "developer")]
+    theirs = {"type": "function", "function": {"name": "theirs"}}
+    body = chat_gateway.with_added_tools({"model": "m", "messages": said, "tools": [theirs]}, [mine])
+    head = chat_gateway.parse_head(body)
+    assert (head.model, head.system, head.effort) == ("m", "system\n\ndeveloper", "")
+    assert head.tools == (mine, Tool("theirs", "", "{}"))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [({"reasoning_effort": "high"}, '"high"'), ({"reasoning": {"effort": "low"}}, '"low"'), ({}, "")],
+)
+def test_how_long_the_model_is_to_think_is_read(body: dict[str, Any], told: str) -> None:
+    assert chat_gateway.parse_head(body).effort == told
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("stop", Stop.END),
+        ("eos", Stop.END),
+        ("tool_calls", Stop.CALLS),
+        ("function_call", Stop.CALLS),
+        ("length", Stop.LENGTH),
+        ("content_filter", Stop.FILTERED),
+        ("", Stop.CUT),
+        (None, Stop.CUT),
+    ],
+)
+def test_why_a_reply_ended(reason: str | None, stop: Stop) -> None:
+    message = {"role": "assistant", "content": "a"}
+    other = {"message": {"content": "other"}, "finish_reason": "stop"}
+    value = used(3, choices=[{"message": message, "finish_reason": reason}, other], model="m")
+    assert chat_gateway.parse_reply(value) == WireReply(
+        chat_gateway.parse_message(message), stop, chat_gateway.parse_usage(used(3)["usage"]), "m"
+    )
+
+
+def test_what_a_reply_cost_is_read_under_the_names_of_several_providers() -> None:
+    told: dict[str, Any] = {
+        "prompt_tokens": 100,
+        "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
+        "prompt_cache_hit_tokens": 30,
+        "completion_tokens": 4,
+        "completion_tokens_details": {"reasoning_tokens": 3},
+        "cost": 0.5,
+    }
+    assert chat_gateway.parse_usage(told) == Usage(100, 30, 5, 4, 3, 0.5)
+    assert chat_gateway.parse_usage({**told, "cached_tokens": 40}).cache_read == 40
+    del told["prompt_cache_hit_tokens"]
+    assert chat_gateway.parse_usage(told).cache_read == 20
+    assert chat_gateway.parse_usage({}) == Usage()
+
+
+def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_it_was_read() -> None:
+    words = {"role": "user", "content": "go on"}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "out"}
+    assert chat_gateway.user_message("go on") == words
+    assert chat_gateway.result_message("c1", "run", "out") == result
+    assert chat_gateway.result_message("c1", "run", "out", ok=False) == result
+    body = {"model": "m", "messages": [words, result, words, words]}
+    read = chat_gateway.parse_messages(body)
+    assert [message.units for message in read] == [(unit,) for unit in body["messages"]]
+    for known in range(len(read) + 1):
+        assert chat_gateway.parse_messages(body, read[:known]) == read
+    assert chat_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
+    assert chat_gateway.merge_added([(words, False), (words, True), (result, True)]) == [words, words, result]
+
+
+def test_results_calls_and_words_are_changed_where_they_stand() -> None:
+    def changed(unit: dict[str, Any], text: str, at: int = 0) -> Any:
+        (found,) = chat_gateway.apply_edits(chat_gateway.parse_message(unit), [PieceEdit(at, text)])
+        return found
+
+    result = {"role": "tool", "tool_call_id": "1", "content": "long"}
+    assert changed(result, "s") == {**result, "content": "s"}
+    calls = {"role": "assistant", "content": None, "tool_calls": [call(0, OWN, "{}"), call(1, OWN, "{}")]}
+    assert changed(calls, "[]", 1) == {**calls, "tool_calls": [call(0, OWN, "{}"), call(1, OWN, "[]")]}
+    assert changed({"role": "user", "content": "a"}, "b") == {"role": "user", "content": "b"}
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "c"}]
+    assert changed({"role": "user", "content": parts}, "b") == {
+        "role": "user",
+        "content": [{"type": "text", "text": "b"}, parts[1]],
+    }
+    thought = {"role": "assistant", "reasoning": "hm", "content": "a"}
+    assert changed(thought, "so") == {**thought, "reasoning": "so"}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.protocols.gateway_message import PieceEdit, Tool
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.openai_responses.responses_gateway import ResponsesCallFilter
 from tests.protocols.streams import DONE, put_together, through
@@ -177,3 +178,154 @@ def test_what_developers_say_in_front_of_all_else_belongs_to_the_system_prompt()
     words = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Begin."}]}
     head = responses_gateway.parse_head({"instructions": "You are tested.", "input": [said, words, said]})
     assert head.system == "You are tested.\n\nAsk before you write."
+
+
+TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
+REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+
+
+def pieces_of(*items: Any) -> list[Piece]:
+    return list(responses_gateway.parse_message(items).pieces)
+
+
+@pytest.mark.parametrize(
+    ("item", "speaker"),
+    [
+        ({"role": "user", "content": "x"}, Speaker.USER),
+        ({"role": "assistant", "content": "x"}, Speaker.ASSISTANT),
+        ({"role": "developer", "content": "x"}, Speaker.SYSTEM),
+        ({"role": "system", "content": "x"}, Speaker.SYSTEM),
+        ({"type": "function_call", "name": "x"}, Speaker.ASSISTANT),
+        ({"type": "custom_tool_call", "name": "x"}, Speaker.ASSISTANT),
+        ({"type": "reasoning"}, Speaker.ASSISTANT),
+        ({"type": "web_search_call"}, Speaker.ASSISTANT),
+        ({"type": "function_call_output"}, Speaker.USER),
+        ({"type": "compaction"}, Speaker.USER),
+    ],
+)
+def test_who_speaks(item: Any, speaker: Speaker) -> None:
+    assert responses_gateway.parse_message([item]).speaker is speaker
+
+
+def test_a_reply_without_items_is_the_assistants() -> None:
+    assert responses_gateway.parse_reply({"status": "completed"}).message.speaker is Speaker.ASSISTANT
+
+
+def test_every_item_of_a_message_is_a_piece_that_knows_its_place() -> None:
+    custom = {"type": "custom_tool_call", "call_id": "2", "name": "patch", "input": "x"}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    assert pieces_of(thought, WORDS, OWN, custom) == [
+        Piece(REASONING, "hm", (0,)),
+        Piece(TEXT, "a", (1, "content", 0)),
+        Piece(CALL, "{}", (2,), "c2", "run", media_type="arguments"),
+        Piece(CALL, "x", (3,), "2", "patch", media_type="input"),
+    ]
+    for kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"):
+        for output in ("out", [{"type": "input_text", "text": "out"}]):
+            assert pieces_of({"type": kind, "call_id": "1", "output": output}) == [Piece(RESULT, "out", (0,), "1")]
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    odd = {"type": "input_file", "file_id": "f"}
+    assert pieces_of({"role": "user", "content": [image, odd]}) == [
+        Piece(IMAGE, "AAAA", (0, "content", 0), media_type="image/png"),
+        Piece(OTHER, '{"type":"input_file","file_id":"f"}', (0, "content", 1)),
+    ]
+    assert pieces_of({"role": "user", "content": "a"}) == [Piece(TEXT, "a", (0, "content"))]
+    assert pieces_of({"type": "compaction"}) == [Piece(OTHER, '{"type":"compaction"}', (0,))]
+
+
+def test_items_between_two_of_the_users_are_one_reply() -> None:
+    user, call, out = {"role": "user"}, {"type": "function_call"}, {"type": "function_call_output"}
+    items = [user, {"type": "reasoning"}, call, out, {"role": "assistant"}]
+    found = responses_gateway.parse_messages({"input": items})
+    assert [message.units for message in found] == [(user,), tuple(items[1:3]), (out,), (items[4],)]
+    for known in range(len(found) + 1):
+        assert responses_gateway.parse_messages({"input": items}, found[:known]) == found
+    assert responses_gateway.parse_messages({"input": items[:4]}) == found[:3]
+    assert responses_gateway.parse_messages({"input": [call, user, user]})[0].units == (call,)
+
+
+def test_words_alone_are_a_message_of_the_user_and_are_put_back_as_such() -> None:
+    call = {"type": "function_call"}
+    (message,) = responses_gateway.parse_messages({"input": "hello"})
+    assert (message.speaker, message.units) == (Speaker.USER, ("hello",))
+    assert message.pieces == (Piece(TEXT, "hello", (0,)),)
+    body = {"model": "m", "input": "old"}
+    written = responses_gateway.user_message("hello")
+    assert responses_gateway.with_messages(body, ["hello"]) == {"model": "m", "input": "hello"}
+    assert responses_gateway.with_messages(body, ["hello", call]) == {"model": "m", "input": [written, call]}
+    assert responses_gateway.with_messages(body, [call]) == {"model": "m", "input": [call]}
+    assert responses_gateway.with_messages(body, []) == {"model": "m", "input": []}
+
+
+def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
+    search = {"type": "web_search"}
+    body = responses_gateway.with_added_tools({"model": "m", "instructions": "a", "tools": [search]}, [RUN])
+    head = responses_gateway.parse_head({**body, "reasoning": {"effort": "low", "summary": "auto"}})
+    assert (head.model, head.system, head.effort) == ("m", "a", '"low"')
+    assert head.tools == (RUN, Tool("web_search", "", "{}"))
+    system = {"role": "system", "content": "b"}
+    assert responses_gateway.parse_head({"input": [system, system]}).system == "b\n\nb"
+
+
+@pytest.mark.parametrize(
+    ("value", "stop"),
+    [
+        ({"status": "completed"}, Stop.END),
+        ({"status": "completed", "output": [{**OWN, "status": "completed"}]}, Stop.CALLS),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, Stop.LENGTH),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, Stop.FILTERED),
+        ({"status": "incomplete", "output": [OWN]}, Stop.LENGTH),
+        ({"status": "failed"}, Stop.CUT),
+    ],
+)
+def test_why_a_reply_ended_and_that_its_items_have_no_status(value: Any, stop: Stop) -> None:
+    found = responses_gateway.parse_reply({**value, "model": "m", "usage": {"output_tokens": 3}})
+    assert (found.stop, found.model, found.usage) == (stop, "m", Usage(output=3))
+    assert found.message.units == ((OWN,) if "output" in value else ())
+
+
+def test_what_a_reply_cost() -> None:
+    told = {
+        "input_tokens": 100,
+        "input_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
+        "output_tokens": 4,
+        "output_tokens_details": {"reasoning_tokens": 3},
+    }
+    assert responses_gateway.parse_usage(told) == Usage(100, 20, 5, 4, 3)
+
+
+def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_it_was_read() -> None:
+    words = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "out"}
+    assert responses_gateway.user_message("go on") == words
+    assert responses_gateway.result_message("c1", "run", "out") == result
+    assert responses_gateway.result_message("c1", "run", "out", ok=False) == result
+    body = {"model": "m", "input": [words, result, words, words]}
+    read = responses_gateway.parse_messages(body)
+    assert [message.units for message in read] == [(unit,) for unit in body["input"]]
+    assert responses_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
+    assert responses_gateway.merge_added([(words, False), (words, True), (result, True)]) == [words, words, result]
+
+
+def test_results_calls_and_words_are_changed_where_they_stand() -> None:
+    def changed(*edits: PieceEdit, items: list[Any]) -> Any:
+        return responses_gateway.apply_edits(responses_gateway.parse_message(items), edits)
+
+    custom = {"type": "custom_tool_call", "call_id": "2", "name": "patch", "input": "x"}
+    assert changed(PieceEdit(1, "y"), items=[OWN, custom]) == [OWN, {**custom, "input": "y"}]
+    assert changed(PieceEdit(0, "[]"), items=[OWN, custom]) == [{**OWN, "arguments": "[]"}, custom]
+    output = {"type": "function_call_output", "call_id": "1", "output": "long"}
+    assert changed(PieceEdit(0, "s"), items=[output]) == [{**output, "output": "s"}]
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    pictured = {**output, "output": [{"type": "input_text", "text": "long"}, image]}
+    assert changed(PieceEdit(0, "s"), items=[pictured]) == [
+        {**output, "output": [{"type": "input_text", "text": "s"}, image]}
+    ]
+    assert changed(PieceEdit(0, "b"), items=[{"role": "user", "content": "a"}]) == [{"role": "user", "content": "b"}]
+    block = {"type": "output_text", "text": "b"}
+    assert changed(PieceEdit(0, "b"), items=[WORDS]) == [{**WORDS, "content": [block]}]
+
+
+def test_a_message_with_nothing_left_is_dropped_and_other_items_are_not() -> None:
+    message = responses_gateway.parse_message([THOUGHT, WORDS, {"role": "assistant", "content": "b"}, OWN])
+    assert responses_gateway.apply_edits(message, [PieceEdit(1, None), PieceEdit(2, None)]) == [THOUGHT, OWN]
