@@ -184,6 +184,19 @@ async def test_only_the_last_requests_of_open_workspaces_are_held(
         assert len(here.app._last_requests) == 1, "those of closed workspaces are let go"
 
 
+async def test_of_the_requests_that_are_held_the_one_asked_longest_ago_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_app, "MOST_HELD_REQUESTS", 2)
+    names: dict[str, str] = {}
+    async with running(tmp_path) as here:
+        for words in ("one", "two", "one", "three"):
+            headers: Any = {"x-claude-code-session-id": words}
+            await here.ask(words, **headers)
+            names[words] = here.conversation
+        assert list(here.app._last_requests) == [names["one"], names["three"]], "the second was asked longest ago"
+
+
 # --- the agent's own model --------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 from helix_desktop.gateway.registration import (
     GatewayRegistration,
@@ -21,7 +22,9 @@ def test_only_the_addresses_of_now_answer_and_none_without_a_token() -> None:
     known.replace_all([two])
     assert (known.find_by_token("one"), known.find_by_token("two")) == (None, two)
     assert new_token() != new_token()
-    assert "/" not in new_token()
+    token = new_token()
+    assert len(token) == 32, "24 bytes that nobody guesses"
+    assert token == quote(token, safe=""), "a part of a path as it stands"
 
 
 def test_a_key_goes_to_no_other_process_and_into_no_text() -> None:
@@ -54,7 +57,7 @@ def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_ar
     assert sorted(one.name for one in tmp_path.iterdir()) == ["conversations.json"]
     file.unlink()
     file.mkdir()
-    expect("was not kept")
+    expect("what a registration's conversations are was not kept: ")
     known.remember_conversation_of_token("three", "c4", "w1")
     assert known.find_conversations("three") == {"c4": "w1"}, "the agent gets its answer though the disk is full"
     file.rmdir()

@@ -1,8 +1,13 @@
-"""A long history of a new conversation goes on before its messages are read, and all of it is recorded behind."""
+"""What is sent to the provider, and again when it refuses. A long history goes on before it is read, and is recorded behind."""
+
+from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +15,27 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned
+from helix_desktop.gateway import request_handling
+from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
+from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
+from helix_desktop.gateway.folded_request import NO_RESULT
+from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.local_conversations import known_messages_from_facts
-from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder
+from helix_desktop.gateway.request_handling import TOO_LONG_PHRASES, UNREAD_TICKET, AgentRequestHandler
+from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
+from helix_desktop.gateway.request_routes import parse_route
+from helix_desktop.gateway.view_entries import As, Changed, Entry, Part, Says
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
 from tests.gateway.running import WIRES, Agent, running
-from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Raw
+from tests.peers.agent_provider import Says as Said
 
 UNREAD = ("anthropic", "openai-chat", "openai-responses")
 FILLING = "as long as a body must be to be read in a thread " * (2 * LARGE_BODY_BYTES // FIRST_VALUES // 50)
@@ -94,7 +112,7 @@ def test_a_long_history_is_answered_before_it_is_read_and_recorded_once(
 ) -> None:
     reading = HeldReading(monkeypatch)
     answers = iter(("first answer", "second answer"))
-    with Provider(lambda _: [Says(next(answers))]) as provider, running(tmp_path, provider.url) as url:
+    with Provider(lambda _: [Said(next(answers))]) as provider, running(tmp_path, provider.url) as url:
         agent = long_history(protocol, url, "s")
         sent = []
         for _ in range(2):  # The second request comes before the first one is read.
@@ -120,7 +138,7 @@ def test_a_recall_in_the_first_reply_to_a_long_history_is_answered(tmp_path: Pat
         asked_before.append(asked)
         if len(asked_before) == 1:
             return [Calls("search_cached_content", {"query": "nothing"})]
-        return [Says("that is all")]
+        return [Said("that is all")]
 
     with Provider(script) as provider, running(tmp_path, provider.url) as url:
         agent = long_history("anthropic", url, "s")
@@ -133,7 +151,7 @@ def test_a_recall_in_the_first_reply_to_a_long_history_is_answered(tmp_path: Pat
 
 
 def test_a_long_history_that_names_its_tools_among_its_items_goes_on_whole(tmp_path: Path) -> None:
-    with Provider(lambda _: [Says("an answer")]) as provider, running(tmp_path, provider.url) as url:
+    with Provider(lambda _: [Said("an answer")]) as provider, running(tmp_path, provider.url) as url:
         agent = long_history("openai-responses", url, "s")
         tools = [{"type": "function", "name": "Bash", "parameters": {"type": "object", "properties": {}}}]
         agent.units.insert(0, {"type": "additional_tools", "role": "developer", "tools": tools})
@@ -146,7 +164,7 @@ def test_a_long_history_that_names_its_tools_among_its_items_goes_on_whole(tmp_p
 
 
 def test_instructions_far_behind_the_beginning_of_a_long_history_are_recorded(tmp_path: Path) -> None:
-    with Provider(lambda _: [Says("an answer")]) as provider, running(tmp_path, provider.url) as url:
+    with Provider(lambda _: [Said("an answer")]) as provider, running(tmp_path, provider.url) as url:
         agent = long_history("openai-chat", url, "s")
         agent.units.append({"role": "system", "content": "Keep to the plan."})
         agent.say("go on")
@@ -163,7 +181,7 @@ def test_a_long_history_that_is_refused_changed_is_asked_as_it_came(
     expect("the provider refused a changed request with 422")
 
     def script(asked: Asked) -> list[Block] | int:
-        return status if len(asked.body["tools"]) > 1 else [Says("as it came")]
+        return status if len(asked.body["tools"]) > 1 else [Said("as it came")]
 
     with Provider(script) as provider, running(tmp_path, provider.url) as url:
         agent = long_history("anthropic", url, "s")
@@ -177,7 +195,7 @@ def test_a_long_history_that_is_refused_changed_is_asked_as_it_came(
 
 
 def test_a_history_whose_beginning_is_known_is_read_first(tmp_path: Path) -> None:
-    with Provider(lambda _: [Says("an answer")]) as provider:
+    with Provider(lambda _: [Said("an answer")]) as provider:
         with running(tmp_path, provider.url) as url:
             short = Agent("anthropic", url, session="s")
             short.say("the beginning of s")
@@ -191,3 +209,451 @@ def test_a_history_whose_beginning_is_known_is_read_first(tmp_path: Path) -> Non
 
 def test_wires_that_number_their_calls_are_read_first() -> None:
     assert set(WIRES) - set(UNREAD) == {"gemini"}
+
+
+# --- What is sent, by the bodies a provider on loopback was sent
+
+Json = Any
+Exchanged = Callable[..., Awaitable[Any]]
+TOOLS = [{"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}]
+QUESTION = {"role": "user", "content": "look around"}
+CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}]}
+ANSWER = {"role": "assistant", "content": "here it is"}
+MARKED = {
+    "role": "user",
+    "content": [{"type": "text", "text": "go on", "cache_control": {"type": "ephemeral"}}],
+}
+SHORT = Says("what was done so far")
+FINE = [Said("fine")]
+
+
+def refused(status: int, why: str = "no") -> Raw:
+    return Raw(json.dumps({"error": {"message": why}}).encode(), status=status)
+
+
+def too_long(status: int = 400, words: bytes = b"too long") -> Raw:
+    return refused(status, f"It is {words.decode().upper()}.")
+
+
+@dataclass
+class Room:
+    """Conversations that answer as they are told. `told`: what they were asked for."""
+
+    entries: tuple[Entry, ...] = ()
+    shorter: tuple[Entry, ...] | None = None
+    known: int = 0
+    fails: bool = False
+    taken_out: tuple[Changed, ...] = ()
+    told: list[str] = field(default_factory=list)
+
+    async def count_known_messages(self, _arrival: Arrival) -> int:
+        self.told.append("count")
+        return self.known
+
+    async def receive_request(self, arrival: Arrival, _messages: Sequence[object]) -> Sent:
+        self.told.append("receive")
+        if self.fails:
+            raise RuntimeError("the journal is gone")
+        ticket = Ticket("talk", len(arrival.chain), arrival.chain[-1], 0, arrival.wire)
+        return Sent(ticket, self.entries, recallable=False, taken_out=self.taken_out)
+
+    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
+        self.told.append("fold")
+        return None if self.shorter is None else Sent(ticket, self.shorter, recallable=False)
+
+    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, _shown: str) -> None:
+        self.told.append(f"reply in {ticket.conversation}: {replied.pieces[0].text if replied else None}")
+
+
+@dataclass
+class Outcome:
+    """What one exchange came to. `seen`: status and body of what the agent got."""
+
+    request: ParsedRequest
+    content: bytes
+    asked: list[Asked] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
+    seen: list[Any] = field(default_factory=list)
+    sent: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+
+    def kinds(self) -> list[str]:
+        """Of each body the provider was sent, how it differs from the agent's own."""
+        return [_kind_of_body(asked, self.content) for asked in self.asked]
+
+
+def _kind_of_body(asked: Asked, own: bytes) -> str:
+    if asked.raw == own:
+        return "own"
+    said = [word for word, here in (("tools", len(asked.body["tools"]) > 1), ("short", SHORT.text in str(asked.body)), ("mended", NO_RESULT in str(asked.body))) if here]  # fmt: skip
+    return " ".join(said) or "other"
+
+
+def understood(
+    messages: Sequence[Json], *, folds: bool = True, session: str = ""
+) -> tuple[IncomingRequest, ParsedRequest]:
+    content = json.dumps({"model": "m", "max_tokens": 9, "tools": TOOLS, "messages": messages}).encode()
+    headers = {"x-claude-code-session-id": session} if session else {}
+    incoming = IncomingRequest("POST", parse_route("/v1/messages"), "", (), headers, content, GatewayRegistration("t"))
+    request = parse_incoming_request(incoming, BodyParser(), folds=folds)
+    assert request is not None
+    return incoming, request
+
+
+LEFT: list[Raw | list[Said]] = []
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    """It replies what is left, one reply after another."""
+    with Provider(lambda _: LEFT.pop(0), strict=False) as provider:
+        yield provider
+
+
+@pytest.fixture
+def exchanged(provider: Provider) -> Exchanged:
+    """One exchange with a provider that replies so."""
+
+    async def exchange_once(
+        replies: Sequence[Raw | list[Said]],
+        room: Room,
+        messages: Sequence[Json] = (QUESTION,),
+        *,
+        folds: bool = True,
+        refused_conversations: set[str] | None = None,
+        session: str = "",
+    ) -> Outcome:
+        LEFT[:] = replies
+        provider.asked.clear()
+        incoming, request = understood(messages, folds=folds, session=session)
+        known: Any = room
+        outcome = Outcome(request, bytes(incoming.content))
+
+        async def start(status: int, _headers: object) -> None:
+            outcome.seen.extend((status, b""))
+
+        async def send(piece: bytes | bytearray) -> None:
+            outcome.seen[1] += piece
+
+        clients = ProviderHttpClients()
+        client = clients.get_client_for(GatewayRegistration("t", provider.url))
+        handler = AgentRequestHandler(
+            RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send),
+            lambda conversation, _request, body: outcome.sent.append((conversation, body)),
+            set() if refused_conversations is None else refused_conversations,
+        )
+        await handler.handle_request(request, known)
+        for name, tasks in handler.behind.items():
+            outcome.behind.append(name)
+            await tasks.wait_for_all_tasks()
+        await clients.aclose()
+        assert LEFT == [], "every reply was asked for"
+        outcome.asked.extend(provider.asked)
+        return outcome
+
+    return exchange_once
+
+
+@pytest.mark.parametrize(
+    ("folds", "entries", "kinds"),
+    [
+        (True, (), ["tools"]),
+        (True, (As(0),), ["tools"]),
+        (True, (SHORT,), ["tools short"]),
+        (False, (), ["own"]),
+        (False, (As(0),), ["own"]),
+        (False, (SHORT,), ["short"]),
+    ],
+)
+async def test_what_is_sent_is_what_was_folded_with_the_tools_of_recall(
+    exchanged: Exchanged, folds: bool, entries: tuple[Entry, ...], kinds: list[str]
+) -> None:
+    room = Room(entries)
+    outcome = await exchanged([FINE], room, folds=folds)
+    assert outcome.kinds() == kinds
+    assert outcome.seen[0] == 200
+    assert json.loads(outcome.seen[1])["content"] == [{"type": "text", "text": "fine"}]
+    assert outcome.sent == [("talk", outcome.asked[0].body)]
+    assert room.told == ["receive", "reply in talk: fine"]
+
+
+OVERFLOW = ["fold"]
+RETRIES: dict[str, tuple[Any, ...]] = {
+    "too long, and shorter then": ([too_long(), FINE], (SHORT,), ["tools", "tools short"], 200, OVERFLOW),
+    "too large": ([too_long(413, b"too large"), FINE], (SHORT,), ["tools", "tools short"], 200, OVERFLOW),
+    "too long, and still": ([too_long(), refused(413)], (SHORT,), ["tools", "tools short"], 413, OVERFLOW),
+    "still too long": ([too_long(), refused(400)], (SHORT,), ["tools", "tools short"], 400, OVERFLOW),
+    "too long, and nothing to fold": ([too_long()], None, ["tools"], 400, OVERFLOW),
+    "another status": ([too_long(429)], (SHORT,), ["tools"], 429, []),
+    "too large without a word": ([refused(413)], (SHORT,), ["tools"], 413, []),
+    "the change is refused": ([refused(400), FINE], (SHORT,), ["tools", "own"], 200, []),
+    "the change is refused with 422": ([too_long(422), FINE], (SHORT,), ["tools", "own"], 200, []),
+    "so is the agent's own": ([refused(422), refused(403)], (SHORT,), ["tools", "own"], 403, []),
+    "so is the agent's own, alike": ([refused(400), refused(400)], (SHORT,), ["tools", "own"], 400, []),
+    "busy": ([refused(503)], (SHORT,), ["tools"], 503, []),
+}
+
+
+@pytest.mark.parametrize("name", RETRIES)
+async def test_a_refused_request_is_sent_again_in_the_way_that_may_help(
+    exchanged: Exchanged, name: str, expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies, shorter, kinds, status, told = RETRIES[name]
+    if kinds[-1] == "own":
+        expect("the provider refused a changed request with")
+    room, spoilt = Room((As(0),), shorter), set[str]()
+    outcome = await exchanged(replies, room, refused_conversations=spoilt)
+    assert outcome.kinds() == kinds
+    assert outcome.seen[0] == status
+    assert [words for words in caplog.messages if "refused a changed" in words] == [
+        f"the provider refused a changed request with {replies[0].status}; it was sent as it came"
+        for kind in kinds
+        if kind == "own"
+    ]
+    assert spoilt == ({"talk"} if kinds[-1] == "own" and status == 200 else set())
+    if status == 200:
+        assert room.told == ["receive", *told, "reply in talk: fine"]
+        assert outcome.sent == [("talk", outcome.asked[-1].body)]
+    else:
+        assert room.told == ["receive", *told]
+        assert outcome.seen[1] == replies[-1].content
+        assert outcome.sent == []
+
+
+@pytest.mark.parametrize("words", TOO_LONG_PHRASES)
+async def test_each_way_to_say_too_long_is_understood(exchanged: Exchanged, words: bytes) -> None:
+    outcome = await exchanged([too_long(400, words), FINE], Room((As(0),), (SHORT,)))
+    assert outcome.kinds() == ["tools", "tools short"]
+
+
+@pytest.mark.parametrize("status", [400, 413])
+async def test_what_is_not_folded_is_not_made_shorter(exchanged: Exchanged, status: int) -> None:
+    room = Room((As(0),), (SHORT,))
+    outcome = await exchanged([too_long(status)], room, folds=False)
+    assert (outcome.kinds(), outcome.seen[0], room.told) == (["own"], status, ["receive"])
+
+
+@pytest.mark.parametrize(
+    ("replies", "folds", "kinds", "status"),
+    [
+        ([refused(400), refused(400), FINE], True, ["tools", "own", "mended"], 200),
+        ([refused(422), refused(422), FINE], True, ["tools", "own", "mended"], 200),
+        ([refused(400), FINE], False, ["own", "mended"], 200),
+        ([refused(422, "first"), refused(400, "second")], False, ["own", "mended"], 422),
+        ([refused(429)], False, ["own"], 429),
+        ([refused(400), refused(404)], True, ["tools", "own"], 404),
+    ],
+)
+async def test_a_call_without_a_result_gets_one_where_the_request_is_refused(
+    exchanged: Exchanged, replies: list[Raw | list[Said]], folds: bool, kinds: list[str], status: int, expect: Expect
+) -> None:
+    if folds:
+        expect("the provider refused a changed request with")
+    room = Room()
+    outcome = await exchanged(replies, room, (QUESTION, CALL, QUESTION), folds=folds)
+    assert outcome.kinds() == kinds
+    assert outcome.seen[0] == status
+    if status == 200:
+        assert room.told == ["receive", "reply in talk: fine"]
+        assert outcome.sent == [("talk", outcome.asked[-1].body)]
+    elif not folds:
+        first = replies[0]
+        assert isinstance(first, Raw)
+        assert outcome.seen[1] == first.content, "the agent is told of its own request"
+
+
+async def test_a_conversation_whose_tools_were_refused_gets_none(exchanged: Exchanged) -> None:
+    outcome = await exchanged([FINE], Room((As(0),)), refused_conversations={"talk"})
+    assert outcome.kinds() == ["own"]
+    outcome = await exchanged([FINE], Room((As(0),)), refused_conversations={"another"})
+    assert outcome.kinds() == ["tools"]
+
+
+async def test_what_fails_goes_on_as_it_came(
+    exchanged: Exchanged, expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    expect("a request could not be recorded; it goes on unfolded, without what was taken out")
+    expect("a request could not be folded; it goes on unfolded, without what was taken out")
+    for room in (Room(fails=True), Room((As(7),))):
+        outcome = await exchanged([FINE], room)
+        assert outcome.kinds() == ["own"]
+        assert outcome.seen[0] == 200
+        assert b"fine" in outcome.seen[1]
+        assert (outcome.sent, room.told) == ([], ["receive"])
+    assert caplog.messages == [
+        f"a request could not be {what}; it goes on unfolded, without what was taken out"
+        for what in ("recorded", "folded")
+    ]
+
+
+@pytest.mark.parametrize("folds", [True, False])
+async def test_the_marks_of_what_goes_on_unchanged_are_remembered_where_it_may_be_folded(
+    exchanged: Exchanged, folds: bool
+) -> None:
+    outcome = await exchanged([FINE], Room(), (QUESTION, MARKED), folds=folds)
+    assert outcome.request.body.previous.marked_request.marks == ((2,) if folds else ())
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_long_history_goes_on_unread_if_none_of_it_is_known(known: int, more: int) -> None:
+    _, request = understood([QUESTION, CALL] * FIRST_VALUES)
+    made = request.body.messages * 2
+    body = replace(request.body, messages=made[: LONG_HISTORY_MESSAGES + 1 + more])
+    assert len(body.messages) == LONG_HISTORY_MESSAGES + 1 + more
+    room: Any = Room(known=known)
+    assert await request_handling._may_forward_unread(replace(request, body=body), room) is (more == 1 and known == 0)
+    assert room.told == ["count"] * more
+    assert (
+        await request_handling._may_forward_unread(replace(request, body=replace(body, read_rest=None)), room) is False
+    )
+    assert room.told == ["count"] * more
+
+
+def test_the_tools_of_recall_are_added_with_their_schemas() -> None:
+    added = request_handling.list_recall_tools()
+    assert {tool.name for tool in added} == set(HIDDEN_TOOLS)
+    assert all(json.loads(tool.schema)["type"] == "object" and tool.description for tool in added)
+    assert request_handling.list_recall_tools() is added
+
+
+@pytest.mark.parametrize("session", ["s", ""])
+async def test_a_long_history_is_recorded_behind_under_the_name_of_its_session(
+    exchanged: Exchanged, monkeypatch: pytest.MonkeyPatch, session: str
+) -> None:
+    monkeypatch.setattr(request_handling, "SENDING_SECONDS", 0.0)
+    room = Room()
+    outcome = await exchanged([FINE], room, (QUESTION, ANSWER) * FIRST_VALUES, session=session)
+    assert outcome.behind == [session or outcome.request.arrival.chain[0]]
+    assert (outcome.kinds(), outcome.seen[0]) == (["tools"], 200)
+    assert room.told == ["count", "receive", "reply in talk: fine"]
+    assert [(name, len(body["messages"])) for name, body in outcome.sent] == [("talk", 2 * FIRST_VALUES)]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_request_before(
+    monkeypatch: pytest.MonkeyPatch, expect: Expect, fails: bool, waits: bool
+) -> None:
+    if fails:
+        expect("a request could not be recorded; it goes on unfolded, without what was taken out")
+    monkeypatch.setattr(request_handling, "SENDING_SECONDS", 0.0)
+    incoming, request = understood([QUESTION])
+    room: Any = Room(fails=fails)
+    sending: Any = incoming
+    exchange = AgentRequestHandler(
+        sending, lambda conversation, _request, _body: room.told.append(f"sent {conversation}")
+    )
+
+    async def say(words: str, turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        room.told.append(words)
+
+    before, now = OwnedTasks("before"), OwnedTasks("now")
+    reading = now.spawn_task(exchange._record_after_forwarding(request, room, before if waits else None), name="read")
+    now.spawn_task(say("sending", 0), name="send")
+    if waits:
+        before.spawn_task(say("the request before", 20), name="before")
+    found, ticket, body = await reading
+    assert found.body.places.content == request.body.places.content
+    assert body["messages"] == found.body.value["messages"], "what went on"
+    assert (ticket == UNREAD_TICKET) is fails
+    assert room.told == [
+        "sending",
+        *(["the request before"] if waits else []),
+        "receive",
+        *([] if fails else ["sent talk"]),
+    ]
+    await before.aclose()
+    await now.aclose()
+
+
+# --- Requests beside a conversation, and those of which something was taken out
+
+
+@dataclass
+class _OneExchange:
+    """A handler of one request in front of a provider. `seen`: status and body of what the agent got."""
+
+    handler: AgentRequestHandler
+    request: ParsedRequest
+    seen: list[Any]
+
+
+@asynccontextmanager
+async def one_exchange(
+    provider: Provider, replies: Sequence[Raw | list[Said]], *messages: Json
+) -> AsyncIterator[_OneExchange]:
+    LEFT[:] = replies
+    provider.asked.clear()
+    incoming, request = understood(messages)
+    clients, seen = ProviderHttpClients(), list[Any]()
+
+    async def start(status: int, _headers: object) -> None:
+        seen.extend((status, b""))
+
+    async def send(piece: bytes | bytearray) -> None:
+        seen[1] += piece
+
+    client = clients.get_client_for(GatewayRegistration("t", provider.url))
+    sending = RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send)
+    try:
+        yield _OneExchange(AgentRequestHandler(sending), request, seen)
+    finally:
+        await clients.aclose()
+    assert LEFT == [], "every reply was asked for"
+
+
+async def test_a_request_beside_a_conversation_goes_on_as_it_came_and_its_reply_is_recorded_there(
+    provider: Provider,
+) -> None:
+    room: Any = Room()
+    async with one_exchange(provider, [FINE], QUESTION) as exchange:
+        await exchange.handler.forward_side_request(exchange.request, room, "beside")
+    assert [asked.raw for asked in provider.asked] == [bytes(exchange.request.body.places.content)]
+    assert (exchange.seen[0], b"fine" in exchange.seen[1]) == (200, True)
+    assert room.told == ["reply in beside: fine"]
+
+
+@pytest.mark.parametrize("status", [400, 529])
+async def test_a_request_beside_a_conversation_that_is_refused_is_not_asked_again(
+    provider: Provider, status: int
+) -> None:
+    room: Any = Room()
+    refusal = refused(status, "too long")
+    async with one_exchange(provider, [refusal], QUESTION) as exchange:
+        await exchange.handler.forward_side_request(exchange.request, room, "beside")
+    assert exchange.seen == [status, refusal.content]
+    assert room.told == []
+
+
+@pytest.mark.parametrize(
+    ("last", "is_told"),
+    [
+        (refused(400, "no such form"), True),
+        (refused(422, "no such form"), True),
+        (refused(403, "no such form"), False),  # Whatever was taken out had nothing to do with it.
+    ],
+)
+async def test_who_is_refused_without_what_was_taken_out_is_told_that_this_may_be_why(
+    provider: Provider, expect: Expect, last: Raw, is_told: bool
+) -> None:
+    expect("the provider refused a changed request with 400")
+    room: Any = Room((As(0), As(1), As(2)))
+    async with one_exchange(provider, [refused(400), last], QUESTION, ANSWER, QUESTION) as exchange:
+        room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
+        await exchange.handler.handle_request(exchange.request, room)
+    said = json.loads(exchange.seen[1])["error"]["message"]
+    if is_told:
+        assert (exchange.seen[0], said) == (400, f"no such form {request_handling.REFUSED_WITHOUT}")
+    else:
+        assert (exchange.seen[0], said) == (403, "no such form")
+
+
+async def test_who_is_refused_for_the_length_is_not_told_of_what_was_taken_out(provider: Provider) -> None:
+    room: Any = Room((As(0), As(1), As(2)))
+    room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
+    refusal = too_long()
+    async with one_exchange(provider, [refusal], QUESTION, ANSWER, QUESTION) as exchange:
+        await exchange.handler.handle_request(exchange.request, room)
+    assert exchange.seen == [400, refusal.content]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.histories import history_reading
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
 
 HELLO = {"role": "user", "content": "hello"}
@@ -282,3 +282,55 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path: Path) -
     for name, lines in (("s.jsonl", [HELLO, ANSWER]), ("t.json", [[HELLO, ANSWER]])):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + b"\n".join(json.dumps(line).encode() for line in lines))
         assert texts(tmp_path / name) == [["hello", "hi"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ({"type": "session", "id": "s", "cwd": "/w"}, "pi"),
+        ({"type": "user", "message": {"role": "user", "content": "hello"}}, "claude-code"),
+        ({"type": "response_item", "payload": {"type": "message", "role": "user", "content": []}}, "codex"),
+        ({"sessionId": "s", "projectHash": "p"}, "gemini-cli"),
+        ({"working_dir": "/w"}, "goose"),
+        ({"trajectory": [], "info": {}}, "trajectory"),
+        ({"steps": [], "agent": {}, "session_id": "s"}, "trajectory"),
+        ({"type": "agent.message"}, "trajectory"),
+        ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}, "anthropic"),
+        (HELLO, "openai"),
+        ({"anything": 1}, "openai"),
+    ],
+)
+def test_the_form_of_a_file_is_what_any_of_its_rows_shows(row: dict[str, object], kind: str) -> None:
+    for values in ([row], [{"unknown": True}, row]):
+        rows = [HistoryRow(value, "place") for value in values]
+        assert history_reading._choose_history_form(rows, Path("s.jsonl"), "").kind == kind
+
+
+def test_a_mark_of_the_byte_order_within_a_file_is_a_damaged_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    lines = [json.dumps(HELLO).encode(), b"\xef\xbb\xbf" + json.dumps(ANSWER).encode(), json.dumps(ANSWER).encode()]
+    path.write_bytes(b"\n".join(lines))
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello", "hi"]]
+    assert imported.complaints == (f"{path}, line 2: this is not a JSON object; the line was left out.",)
+
+
+def test_a_document_that_is_nested_too_deeply_is_told_by_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text("[\n" * 100_000)
+    with pytest.raises(InvalidInput, match="line 1: the JSON is broken here; the file was left out"):
+        history_reading.read_history_file(path)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"trajectory": [], "history": [HELLO]},
+        {"steps": [], "agent": {}, "session_id": "s", "messages": [HELLO]},
+        {"sessionId": "s", "projectHash": "p", "messages": [HELLO]},
+    ],
+)
+def test_a_session_that_has_messages_among_other_things_is_read_in_its_own_form(row: dict[str, object]) -> None:
+    rows = [HistoryRow(row, "place"), HistoryRow({"messages": [HELLO, ANSWER]}, "other")]
+    grouped = [[one.place for one in group] for group in history_reading._group_into_sessions(rows)]
+    assert grouped == [["other, message 1", "other, message 2"], ["place"]]

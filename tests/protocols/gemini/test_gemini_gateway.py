@@ -383,6 +383,6 @@ def test_results_calls_and_words_are_changed_where_they_stand_and_signatures_sta
     assert changed("s", answer) == [{"functionResponse": {"name": "n", "response": {"error": "s"}}}]
     several = {"functionResponse": {"name": "n", "response": {"output": "x", "code": 1}}}
     assert changed("s", several) == [{"functionResponse": {"name": "n", "response": {"output": "s"}}}]
-    asked = [{"functionCall": {"name": "n", "args": {}}, "thoughtSignature": "x"}, {"text": "a"}]
+    asked: list[Any] = [{"functionCall": {"name": "n", "args": {}}, "thoughtSignature": "x"}, {"text": "a"}]
     assert changed('{"a":1}', *asked) == [{**asked[0], "functionCall": {"name": "n", "args": {"a": 1}}}, asked[1]]
     assert changed("b", *asked, at=1) == [asked[0], {"text": "b"}]

@@ -81,3 +81,38 @@ def test_keys_and_names_are_derived_as_ever(monkeypatch: pytest.MonkeyPatch) -> 
     assert name.hex() == "a21da773a27b6849411b3c81d392c884f12b5196b1302dce779cc68836517ded"
     digest = "b4384fd578896215d364a5a226a201cdb4474e97b44ee4240a01331807be318e"
     assert (len(sealed), hashlib.sha256(sealed).hexdigest()) == (544, digest)
+
+
+def test_a_new_key_is_as_long_as_those_that_can_be_copied_and_never_the_same() -> None:
+    key = row_encryption.new_workspace_key()
+    assert len(key) == 32
+    assert row_encryption.parse_key_line(row_encryption.format_key_line(key)) == key
+    assert key != row_encryption.new_workspace_key()
+
+
+@pytest.mark.parametrize(
+    ("size", "padded"),
+    [
+        (1, SMALLEST),
+        (SMALLEST, SMALLEST),
+        (SMALLEST + 1, 2 * SMALLEST),
+        (1024, 1024),
+        (1025, 2048),
+        (STEP - 1, STEP),
+        (STEP, STEP),
+        (STEP + 1, 2 * STEP),
+        (2 * STEP, 2 * STEP),
+        (2 * STEP + 1, 3 * STEP),
+    ],
+)
+def test_sizes_grow_at_powers_of_two_and_then_by_steps(size: int, padded: int) -> None:
+    assert padded_size(size) == padded
+
+
+@pytest.mark.parametrize("room_left", [0, 1, -1])
+def test_the_tag_and_the_length_are_within_what_is_padded(room_left: int) -> None:
+    """A row whose content just fits is no larger than it must be, and one byte more is the next size."""
+    seal = RowCipher(bytes(32))
+    name = seal.keyed_row_name("entry", b"x")
+    sealed = seal.encrypt_row(name, b"x" * (SMALLEST - 16 - 8 - room_left))
+    assert len(sealed) - ROW_KEY_BYTES == (SMALLEST if room_left >= 0 else 2 * SMALLEST)

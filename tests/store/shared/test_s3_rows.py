@@ -355,3 +355,38 @@ def test_what_is_outside_the_own_network_must_prove_who_it_is(host: str, refused
     with pytest.raises(InvalidInput, match="begins with http") if refused else nullcontext():
         S3RowStore(f"s3://shared?endpoint=http://{host}:9000", SPACE, login="key:secret")
     S3RowStore(f"s3://shared?endpoint=https://{host}", SPACE, login="key:secret")
+
+
+class AsksForTime(S3RowStore):
+    """Counts how often it asks what time it is there."""
+
+    asked = 0
+
+    def _call_object_store(self, call: str, path: str, *more: Any, **options: Any) -> Any:
+        self.asked += call == "put" and path.startswith("clock/")
+        return super()._call_object_store(call, path, *more, **options)
+
+
+def test_the_time_there_is_asked_for_again_when_the_clocks_here_have_come_apart_by_more_than_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket = MemoryStore()
+    here = machine(bucket, AsksForTime)
+    now, since_start = [1_000_000.0], [5_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(s3_rows, "seconds_since_start_of_computer", lambda: since_start[0])
+    there = here._store_time_ms()
+    assert here.asked == 1
+    now[0], since_start[0] = now[0] + 7.0, since_start[0] + 7.0
+    assert here._store_time_ms() == pytest.approx(there + 7_000)
+    now[0] += 60.0  # Somebody set the clock by just a minute.
+    assert here._store_time_ms() == pytest.approx(there + 7_000)
+    now[0] -= 120.0
+    here._store_time_ms()
+    assert here.asked == 1
+    for jump, asked in ((-0.5, 2), (60.5, 3), (-60.5, 4)):
+        now[0] += jump
+        here._store_time_ms()
+        here._store_time_ms()
+        assert here.asked == asked
+    assert "clock" not in objects(bucket)

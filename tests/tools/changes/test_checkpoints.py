@@ -520,3 +520,14 @@ async def test_a_step_in_the_background_takes_nothing_of_calls_that_run_beside_i
     (net.folder / "call").write_text("2")
     assert await names(net, await net.checkpoints.end_step(behind)) == ["0/behind"]
     assert await names(net, await net.checkpoints.end_step(call)) == ["0/call"]
+
+
+async def test_what_an_undo_that_was_cut_short_left_is_known_from_the_first_check_alone(net: Net) -> None:
+    left = net.folder / f".helix-undo-{'0' * 16}"
+    left.write_text("the text of a file")
+    await net.checkpoints.ensure_first_check()
+    assert net.checkpoints.leftovers == [f"0/{left.name}"]
+    (net.folder / f".helix-undo-{'1' * 16}").write_text("of an undo that runs now")
+    await net.checkpoints.check_for_changes(thorough=True)
+    assert net.checkpoints.leftovers == [f"0/{left.name}"]
+    assert list(net.checkpoints.folders.known_items()) == [], "they are no files of the user"
