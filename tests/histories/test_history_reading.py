@@ -301,7 +301,8 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path: Path) -
     ],
 )
 def test_the_form_of_a_file_is_what_any_of_its_rows_shows(row: dict[str, object], kind: str) -> None:
-    for values in ([row], [{"unknown": True}, row]):
+    unknown: dict[str, object] = {"unknown": True}
+    for values in ([row], [unknown, row]):
         rows = [HistoryRow(value, "place") for value in values]
         assert history_reading._choose_history_form(rows, Path("s.jsonl"), "").kind == kind
 
