@@ -369,12 +369,16 @@ def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, 
 
 def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_check: bool = False) -> None:
     """Move the user's branch forward if HEAD is still what was merged, or only check that it can be."""
-    if only_check:
-        with suppress(ActionRefused):  # It also fails for files that are no obstacle.
-            source.run("update-index", "-q", "--refresh")
+    with suppress(ActionRefused):  # It also fails for files that are no obstacle.
+        source.run("update-index", "-q", "--refresh")
     words = ("read-tree", "-n", "-u", "-m", "HEAD") if only_check else ("merge", "--ff-only", "--quiet")
     remedy = f"Your files are as they were. The commits are in your repository as refs/helix/{name}."
-    source.run(*words, commit, remedy=remedy)
+    staged = source.git_line("write-tree")
+    try:
+        source.run(*words, commit, remedy=remedy)
+    except ActionRefused:  # git changes the files before the branch, which may be locked.
+        source.run("read-tree", "-m", "-u", source.git_line("write-tree"), staged)
+        raise
 
 
 def merge_versions(ours: bytes, base: bytes, theirs: bytes) -> bytes:

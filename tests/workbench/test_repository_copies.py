@@ -807,6 +807,7 @@ async def test_if_the_second_repository_cannot_be_moved_it_is_said_that_the_firs
     with pytest.raises(ActionRefused, match="cannot lock ref") as refused:
         await copy.bench.copies.bring_back(copy.folders, "merge", "theirs")
     assert f"in {project} is now at" in refused.value.what
+    assert ((second / "a").read_text(), git(second, "status", "--porcelain")) == ("one\n", "")
     assert refused.value.remedy == f"To go back, run `git reset --keep {before}` in {project}."
     git(project, "reset", "--keep", before)
     assert (project / "a").read_text() == "one\n"
