@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.commented_json import parse_commented_json, set_commented_json
-from helix_desktop.errors import ActionRefused
+from helix_desktop.errors import ActionRefused, NotFound, StoreFailed
 from helix_desktop.gateway import agent_settings, known_agents
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 
@@ -168,3 +169,49 @@ def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> No
     assert URL in real.read_text("utf-8")
     agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
     assert real.read_bytes() == BEFORE["claude"]
+
+
+def settings_of_opencode(home: Path, provider: str) -> Path:
+    file = known_agents.find_known_agent("opencode").file(home, {})
+    file.parent.mkdir(parents=True)
+    file.write_text(f'{{"provider": {{"{provider}": {{"options": {{"baseURL": "https://own.example/v1"}}}}}}}}')
+    return file
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_an_agent_that_goes_elsewhere_for_a_usual_provider_keeps_its_address(tmp_path: Path, provider: str) -> None:
+    file = settings_of_opencode(tmp_path, provider)
+    before = file.read_bytes()
+    with pytest.raises(ActionRefused, match=f"already has another address for {provider}"):
+        agent_settings.plan_address_install(known_agents.find_known_agent("opencode"), 4356, tmp_path, {})
+    assert file.read_bytes() == before
+
+
+def test_a_provider_of_the_users_own_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    settings_of_opencode(tmp_path, "mine")
+    change = agent_settings.plan_address_install(known_agents.find_known_agent("opencode"), 4356, tmp_path, {})
+    assert b"https://own.example/v1" in (change.after or b"")
+
+
+def test_an_agent_is_connected_once(tmp_path: Path) -> None:
+    agent, config = known_agents.find_known_agent("gemini"), tmp_path / "config"
+    change = agent_settings.plan_address_install(agent, 4356, tmp_path, {})
+    agent_settings.install_address(change, config)
+    written = agent.file(tmp_path, {}).read_bytes()
+    with pytest.raises(ActionRefused, match="gemini is already connected"):
+        agent_settings.install_address(change, config)
+    assert agent.file(tmp_path, {}).read_bytes() == written
+    same = replace(change, before=b"x", after=b"x")
+    agent_settings.install_address(same, config)  # There is nothing to write, so nothing is refused.
+
+
+def test_who_was_not_connected_or_whose_note_is_damaged_is_told(tmp_path: Path) -> None:
+    agent = known_agents.find_known_agent("claude")
+    with pytest.raises(NotFound, match="was not connected by Helix Desktop"):
+        agent_settings.plan_address_removal(agent, tmp_path)
+    note = tmp_path / agent_settings.FOLDER / "claude.json"
+    note.parent.mkdir()
+    for damaged in ("{broken", "[]", "{}", '{"before": null, "file": "f", "after": 5}', '{"before": "x", "file": "f"}'):
+        note.write_text(damaged)
+        with pytest.raises(StoreFailed, match="could not be read, so the previous settings are unknown"):
+            agent_settings.plan_address_removal(agent, tmp_path)

@@ -117,3 +117,31 @@ def test_of_many_names_the_one_told_longest_ago_is_told_whole_again() -> None:
     assert tell("0") == 2
     assert tell("one more") == 0
     assert [tell(name) for name in ("0", "2", "1")] == [2, 2, 0]
+
+
+async def test_a_bug_is_logged_where_it_is_and_a_refusal_is_not(
+    expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    expect("a question of another process failed")
+    ends = _TwoEnds()
+    with pytest.raises(HelixError, match=r"No\."):
+        await ends.right.ask("refuse", ())
+    assert caplog.messages == []
+    with pytest.raises(HelixError, match="KeyError"):
+        await ends.right.ask("unknown", ())
+    (record,) = caplog.records
+    assert (record.getMessage(), record.exc_info is not None) == ("a question of another process failed", True)
+    await ends.aclose()
+
+
+async def test_an_answer_that_comes_after_the_question_was_given_up_changes_nothing() -> None:
+    ends = _TwoEnds()
+    waiting = ends.left.tasks.spawn_task(ends.left.ask("never", ()), name="ask")
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    ends.left.handle_message("answer", 1, "late")
+    ends.left.fail_all_questions(StoppedByUser("It has closed."))
+    assert await ends.left.ask("sum", (1, 2)) == 3
+    await ends.aclose()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.histories import history_finding
+from helix_desktop.histories import gemini_cli_history, history_finding
 from tests.histories import written
 
 
@@ -210,3 +210,13 @@ def test_a_file_of_opencode_that_cannot_be_read_hides_no_other_history(tmp_path:
     with (folder / "ses_b.json").open("r+b") as file:
         file.truncate(1 << 40)
     assert {found.folder for found in history_finding.find_histories(places)} == {"/a", "/c"}
+
+
+def test_the_folder_of_a_gemini_project_is_cut_to_the_longest_path(tmp_path: Path) -> None:
+    file = tmp_path / "chats" / "session.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    for count, length in ((4_096, 4_096), (4_097, 4_096), (10, 10)):
+        (tmp_path / ".project_root").write_text("/" + "w" * (count - 1) + "\n")
+        folder, time = history_finding._folder_and_time_of(gemini_cli_history.KIND, file)
+        assert (len(folder), time) == (length, 0.0)

@@ -178,3 +178,12 @@ def test_a_tool_result_names_its_call_and_whether_it_failed() -> None:
     for block in ({}, {"tool_use_id": ""}, {"tool_use_id": 3}):
         with pytest.raises(history_rows.UnreadableRow, match="names no call"):
             read(block, 4.0, "tool_use_id", "is_error")
+
+
+@pytest.mark.parametrize(("identity", "name"), [("", "read"), ("c1", ""), ("", "")])
+def test_a_call_without_an_id_or_a_name_is_unreadable(identity: str, name: str) -> None:
+    with pytest.raises(history_rows.UnreadableRow, match="a call has no id or no name"):
+        history_rows.build_read_call(identity, name, "{}")
+    call = history_rows.build_read_call("c1", "read", {"path": "a"})
+    assert (call.id, call.name, call.arguments) == ("c1", "read", '{"path": "a"}')
+    assert history_rows.build_read_call("c1", "read", None).arguments == "{}"

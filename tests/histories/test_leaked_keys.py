@@ -36,3 +36,22 @@ def test_ordinary_text_has_none_and_each_place_is_counted() -> None:
     for key in find_keys(f"{MADE_UP[0]} {MADE_UP[0]} {MADE_UP[0]}"):
         keys.count_key_in_conversation("a", key)
     assert keys.places == {MADE_UP[0]: {"a": 3}}
+
+
+def test_a_masked_key_shows_seven_characters_and_the_last_two() -> None:
+    assert mask_key("sk-" + "ant-api03-" + "aB3" * 10) == "sk-ant-…B3"
+    assert mask_key("-----BEGIN " + "PRIVATE KEY-----\\nQUJD") == "-----BEGIN " + "PRIVATE KEY-----…"
+
+
+def test_a_private_key_that_is_too_short_or_has_no_end_is_none() -> None:
+    begin, end = "-----BEGIN " + "PRIVATE KEY-----", "-----END " + "PRIVATE KEY-----"
+    assert list(find_keys(begin + "Q" * 39 + end)) == []
+    assert list(find_keys(begin + "Q" * 40 + end)) == [begin + "Q" * 40 + end]
+    assert list(find_keys(begin + "Q" * 40)) == []
+
+
+def test_keys_of_several_histories_are_counted_apart() -> None:
+    keys = LeakedKeyPlaces()
+    for conversation in ("a", "b", "a"):
+        keys.count_key_in_conversation(conversation, MADE_UP[1])
+    assert keys.places == {MADE_UP[1]: {"a": 2, "b": 1}}

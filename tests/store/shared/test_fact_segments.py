@@ -152,3 +152,23 @@ def test_a_segment_that_stands_for_more_than_any_has_is_refused(monkeypatch: pyt
         with pytest.raises(JournalCorrupt):
             fact_segments.unpack_segment(packed)
     assert fact_segments.unpack_segment(fact_segments.pack_segment([line(1)]))[0].fact == "{}"
+
+
+def test_the_name_of_a_machine_is_cut_and_numbers_of_segments_are_checked() -> None:
+    contents = HeadContents("c", "m" * 300, 9, b"k" * 32, (FactSegment(b"n" * 32, 1, 9),))
+    assert fact_segments.decode_head(fact_segments.encode_head(contents)).machine == "m" * 200
+    for wrong in (b",-1,9]", b",1,-9]", b",1]"):
+        with pytest.raises(JournalCorrupt):
+            fact_segments.decode_head(fact_segments.encode_head(contents).replace(b",1,9]", wrong))
+
+
+def test_a_segment_of_a_newer_program_is_left_alone() -> None:
+    for version, error in ((fact_segments.VERSION, None), (fact_segments.VERSION + 1, WrittenByNewerVersion)):
+        head = json.dumps({"segment": version, "conversation": "c", "first": 5})
+        packed = zstandard.ZstdCompressor().compress(f"{head}\n1.5\t{{}}".encode())
+        if error is None:
+            assert fact_segments.unpack_segment(packed) == (line(5),)
+        else:
+            with pytest.raises(error, match="shared by a newer version") as refused:
+                fact_segments.unpack_segment(packed)
+            assert "Nothing was changed" in refused.value.remedy
