@@ -88,7 +88,7 @@ def parse_date(text: str) -> float:
 
 async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    contents = await workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
+    contents = await workspace.cache.read_contents(session_export.digests_needed_for_export(facts))
     lines = list(session_export.export_openai_lines(facts, contents.get))
     for line in lines if not arguments.json else ():
         await console.print_line(json.dumps(line, ensure_ascii=False))

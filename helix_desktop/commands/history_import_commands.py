@@ -91,7 +91,7 @@ def _find_history_files() -> list[Path]:
     return [
         file
         for one in history_finding.find_histories(history_finding.HistoryPlaces.of_this_user())
-        for file in history_finding.files_belonging_to(one)
+        for file in history_finding.list_files_of_history(one)
     ]
 
 

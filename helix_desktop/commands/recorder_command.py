@@ -19,7 +19,7 @@ from helix_desktop.gateway import agent_run, project_workspace
 from helix_desktop.gateway.agent_settings import read_written_registrations
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
-from helix_desktop.histories.pending_copies import copied_files, path_of_copy
+from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
@@ -181,7 +181,7 @@ def _answer_import_request(
 ) -> dict[str, object]:
     """`read`: pairs of database and folder that this process has read. It reads them again only if they are in use."""
     copies = Path(request["copies"]) if "copies" in request else None
-    files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
+    files = list(original_paths_of_copies(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
     for workspace, command in _build_import_commands(where, files, copies or where.data / "no-copies", read):
         console = CollectingConsole()

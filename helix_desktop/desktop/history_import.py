@@ -126,7 +126,7 @@ class HistoryImporter:
             part = parts.setdefault(folder, _WorkspaceImport(folder))
             newest[folder] = max(newest.get(folder, 0.0), group.last)
             found = self._found.get((group.path, group.folder))
-            for file in history_finding.files_belonging_to(found) if found is not None else ():
+            for file in history_finding.list_files_of_history(found) if found is not None else ():
                 part.files.setdefault(file, set()).add(group.folder)
             part.size += group.size
         return sorted(parts.values(), key=lambda part: -newest[part.folder])

@@ -18,7 +18,7 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories.session_export import Line, entries_needed_for_export, export_openai_lines
+from helix_desktop.histories.session_export import Line, digests_needed_for_export, export_openai_lines
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
@@ -76,7 +76,7 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
 
 async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[Line]:
     contents: dict[Digest, bytes] = {}
-    for digest in entries_needed_for_export(facts):
+    for digest in digests_needed_for_export(facts):
         # If an output can no longer be read, the replay uses what the fact says about it.
         with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)

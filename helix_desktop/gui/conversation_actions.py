@@ -251,7 +251,7 @@ class ConversationActions:
         facts = list((await bench.open_session(row.id)).conversation.state.facts)
         named = [] if form == "json" else conversation_export.outputs_to_export(facts)
         if form == "openai":
-            named = session_export.entries_needed_for_export(facts)
+            named = session_export.digests_needed_for_export(facts)
         contents = await bench.workspace.cache.read_contents(named)
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
         makers: dict[str, Callable[[], str]] = {
@@ -267,7 +267,7 @@ async def _count_compactions(bench: Workbench, row: ConversationListRow) -> int:
     from helix_desktop.histories import session_from_facts
 
     facts = (await bench.open_session(row.id)).conversation.state.facts
-    return len(await asyncio.to_thread(session_from_facts.list_compactions, list(facts)))
+    return len(await asyncio.to_thread(session_from_facts.list_active_compactions, list(facts)))
 
 
 def _format_json_lines(values: Iterable[object]) -> str:

@@ -21,9 +21,9 @@ def is_anthropic_message(value: Mapping[str, object]) -> bool:
 
 
 def read_anthropic_recordings(
-    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    return [RecordedSession(str(path), tuple(AnthropicMessages(told).read_rows(rows).made), KIND, path.stem)]
+    return [RecordedSession(str(path), tuple(AnthropicMessages(report).read_rows(rows).made), KIND, path.stem)]
 
 
 class AnthropicMessages(history_rows.HistoryMessages):
@@ -36,7 +36,7 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
     time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
     if role == "assistant":
         model, usage = text_at(value, "model"), anthropic_gateway.parse_usage(object_at(value, "usage"))
-        return [build_recorded_reply(_anthropic_reply_parts(content), model=model, time=time, usage=usage)]
+        return [build_recorded_reply(_unsigned_reply_parts(content), model=model, time=time, usage=usage)]
     if role == "system":
         return [RecordedMessage("system", history_rows.text_of_message_content(content), time=time)]
     if role != "user":
@@ -53,7 +53,7 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
     return made
 
 
-def _anthropic_reply_parts(content: object) -> list[ReplyPart]:
+def _unsigned_reply_parts(content: object) -> list[ReplyPart]:
     """Return a reply's parts without signatures, as it is unknown which provider could read these."""
     parts = claude_code_history.read_claude_reply_parts(content, "")
     return [Reasoning(part.text) if isinstance(part, Reasoning) else part for part in parts]

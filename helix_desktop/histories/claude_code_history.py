@@ -22,8 +22,8 @@ from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import (
     HistoryMessages,
     HistoryRow,
-    ReadingComplaints,
-    build_read_call,
+    ReadingReport,
+    checked_tool_call,
     parse_time,
     pictures_in_content,
     read_tool_result,
@@ -56,25 +56,23 @@ def is_claude_code_row(value: Mapping[str, object]) -> bool:
     return known and "payload" not in value and "parentId" not in value
 
 
-def read_claude_code_recordings(
-    rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
-) -> list[RecordedSession]:
+def read_claude_code_recordings(rows: Sequence[HistoryRow], report: ReadingReport, path: Path) -> list[RecordedSession]:
     """Return the session of these lines and its sub-agents."""
     main = [row for row in rows if not row.value.get("isSidechain")]
     aside = [row for row in rows if row.value.get("isSidechain")]
     alone = not main or path.parent.name == "subagents"
-    session = path.stem if alone else _session_of_rows(main) or path.stem
-    made = _ClaudeCodeFile(told, path.parent / path.stem).read_recordings(main or aside, session, str(path))
+    session = path.stem if alone else _first_session_id(main) or path.stem
+    sessions = _ClaudeCodeFile(report, path.parent / path.stem).read_recordings(main or aside, session, str(path))
     if alone:
-        return _mark_as_subagent(made, path, rows)
+        return _mark_as_subagent(sessions, path, rows)
     children = [
-        child for group in _group_by_subagent(aside) for child in _read_subagent(group, told, path, session, made)
+        child for group in _group_by_subagent(aside) for child in _read_subagent(group, report, path, session, sessions)
     ]
-    beside = _link_results_to_subagents(made, path)
+    beside = _link_results_to_subagents(sessions, path)
     return [*beside, *children]
 
 
-def _session_of_rows(rows: Sequence[HistoryRow]) -> str:
+def _first_session_id(rows: Sequence[HistoryRow]) -> str:
     return next((text_at(row.value, "sessionId") for row in rows if text_at(row.value, "sessionId")), "")
 
 
@@ -82,41 +80,41 @@ def _session_of_rows(rows: Sequence[HistoryRow]) -> str:
 class _ClaudeCodeFile:
     """The content of one file. `beside`: the folder of what belongs to the session."""
 
-    told: ReadingComplaints
+    report: ReadingReport
     beside: Path
 
-    def read_recordings(self, rows: Sequence[HistoryRow], session: str, name: str) -> list[RecordedSession]:
+    def read_recordings(self, rows: Sequence[HistoryRow], session_id: str, name: str) -> list[RecordedSession]:
         tree, title = HistoryTree(), ""
         kept: list[str] = []
         for index, row in enumerate(rows):
-            self.told.row, value = row, row.value
+            self.report.row, value = row, row.value
             kind = text_at(value, "type")
             if kind in _TITLES:
                 title = text_at(value, _TITLES[kind]) or title
             node = _node_of_event(value)
             if node is None:
                 if kind not in _TITLES:
-                    self.told.report_left_out("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
+                    self.report.add_left_out_row("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
                 continue
             tree.add_node(index, node)
             if kind == "system":
-                kept = _rows_kept_by_compaction(value)
+                kept = _row_ids_kept_by_compaction(value)
             elif value.get("isCompactSummary"):
-                tree.move_to_end(kept)
-        return self._build_claude_recordings(rows, tree, session, name, title)
+                tree.redirect_followers_to_newest_row(kept)
+        return self._build_claude_recordings(rows, tree, session_id, name, title)
 
     def _build_claude_recordings(
-        self, rows: Sequence[HistoryRow], tree: HistoryTree, session: str, name: str, title: str
+        self, rows: Sequence[HistoryRow], tree: HistoryTree, session_id: str, name: str, title: str
     ) -> list[RecordedSession]:
         first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
 
-        def read(indices: Sequence[int], told: ReadingComplaints) -> _ClaudeCodeMessages:
-            messages = _ClaudeCodeMessages(told, beside=self.beside).read_rows(rows[i] for i in indices)
-            messages.correct_times()
+        def read(indices: Sequence[int], report: ReadingReport) -> _ClaudeCodeMessages:
+            messages = _ClaudeCodeMessages(report, beside=self.beside).read_rows(rows[i] for i in indices)
+            messages.correct_message_times()
             return messages
 
-        whole = RecordedSession(name, (), KIND, session, title, text_at(first, "cwd"), text_at(first, "version"))
-        return build_branch_sessions(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.told)
+        whole = RecordedSession(name, (), KIND, session_id, title, text_at(first, "cwd"), text_at(first, "version"))
+        return build_branch_sessions(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.report)
 
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
@@ -130,10 +128,10 @@ def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
     if not parent and "parentUuid" in value and not boundary:
         parent = ROOT
     step = text_at(message, "id") or text_at(value, "uuid") if kind == "assistant" else ""
-    return HistoryNode(text_at(value, "uuid"), parent, kind == "user" and _is_person_speaking(value, message), step)
+    return HistoryNode(text_at(value, "uuid"), parent, kind == "user" and _is_typed_by_person(value, message), step)
 
 
-def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
+def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
     """Whether a person speaks: no result, no summary, nothing that the program inserted."""
     if value.get("isMeta") or value.get("isCompactSummary") or "toolUseResult" in value:
         return False
@@ -145,7 +143,7 @@ def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, objec
     return all(block.get("type") != "tool_result" for block in blocks) and not first.startswith("[Request interrupted")
 
 
-def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
+def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     details = object_at(boundary, "compactMetadata")
     segment = object_at(details, "preservedSegment")
     names = [name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)]
@@ -167,7 +165,7 @@ class _ClaudeCodeMessages(HistoryMessages):
     of: dict[str, str] = field(default_factory=dict)  # A reply's message id, by the line's id.
     received: dict[int, float] = field(default_factory=dict)  # When Anthropic got a reply's request, by its position.
 
-    def correct_times(self) -> None:
+    def correct_message_times(self) -> None:
         """Correct times by those of requests: nothing sent in a request is later than it. Rewritten lines are later."""
         bound = math.inf
         for at in range(len(self.made) - 1, -1, -1):
@@ -194,7 +192,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         elif kind == "assistant":
             self._read_claude_reply(value, message)
         else:
-            self._read_claude_user(value, message)
+            self._read_claude_user_message(value, message)
         self.places.setdefault(text_at(value, "uuid"), min(at, max(0, len(self.made) - 1)))
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
@@ -216,45 +214,45 @@ class _ClaudeCodeMessages(HistoryMessages):
             return
         self._add_recorded_message(found)
         self.steps[name] = len(self.made) - 1
-        if received := time_of_request(text_at(value, "requestId")):
+        if received := parse_time_of_request_id(text_at(value, "requestId")):
             self.received[len(self.made) - 1] = received
 
-    def _read_claude_user(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
+    def _read_claude_user_message(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
         time, content = parse_time(value.get("timestamp")), message.get("content")
         for block in objects_at(content):
             if block.get("type") == "tool_result":
-                self._add_recorded_message(self._read_claude_result(value, block, time))
+                self._add_recorded_message(self._read_claude_tool_result(value, block, time))
         words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
         text, pictures = text_and_pictures(words if isinstance(content, list) else content)
         if text.strip() or pictures:
-            beside = bool(value.get("isMeta")) or not _is_person_speaking(value, message)
+            beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
             self._add_recorded_message(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
-    def _read_claude_result(
+    def _read_claude_tool_result(
         self, value: Mapping[str, object], block: Mapping[str, object], time: float
     ) -> RecordedMessage:
         found = read_tool_result(block, time, "tool_use_id", "is_error")
-        whole = self._find_whole_result(found.text, value.get("toolUseResult"))
+        whole = self._find_untruncated_result(found.text, value.get("toolUseResult"))
         child, shown = text_at(value, "toolUseResult", "agentId"), found.text if whole else ""
         return replace(found, text=whole or found.text, shown=shown, child=child) if whole or child else found
 
-    def _find_whole_result(self, text: str, result: object) -> str:
+    def _find_untruncated_result(self, shown_text: str, stored_result: object) -> str:
         """Return the whole of a result of which the model saw the beginning, from its file or its line."""
-        if not text.startswith("<persisted-output>"):
+        if not shown_text.startswith("<persisted-output>"):
             return ""
-        if (found := _SAVED.search(text)) is not None:
+        if (found := _SAVED.search(shown_text)) is not None:
             with suppress(OSError):
                 name = f"{self.beside.name}/tool-results/{found[1]}"
                 return read_file_below(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
-        there = text_at(result, "stdout")
-        return there if len(there) > len(text) else ""
+        there = text_at(stored_result, "stdout")
+        return there if len(there) > len(shown_text) else ""
 
     def _read_claude_attachment(self, value: Mapping[str, object]) -> None:
         """Read what the program showed the model besides the messages."""
         found = object_at(value, "attachment")
         kind = text_at(found, "type") or "attachment"
         if kind in _NOT_SHOWN:
-            self.told.report_left_out(f"attachment/{kind}")
+            self.report.add_left_out_row(f"attachment/{kind}")
             return
         text = text_of_message_content(found.get("prompt"))
         if kind != "queued_command":
@@ -280,9 +278,9 @@ class _ClaudeCodeMessages(HistoryMessages):
         self.steps.clear()
 
 
-def time_of_request(name: str) -> float:
+def parse_time_of_request_id(request_id: str) -> float:
     """Return when Anthropic received a request, in seconds since 1970, by its id (a version 7 UUID in base 58), or 0."""
-    digits = name.removeprefix("req_01")
+    digits = request_id.removeprefix("req_01")
     if len(digits) != 22 or not set(digits) <= set(BASE_58):
         return 0.0
     number = sum(BASE_58.index(digit) * 58**place for place, digit in enumerate(reversed(digits)))
@@ -301,7 +299,7 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
         elif kind in ("thinking", "redacted_thinking"):
             parts.append(read_claude_thinking(block, TAG, model))
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            parts.append(build_read_call(text_at(block, "id"), text_at(block, "name"), block.get("input")))
+            parts.append(checked_tool_call(text_at(block, "id"), text_at(block, "name"), block.get("input")))
         else:
             parts.append(Text(text_of_message_content([block])))
     return parts
@@ -317,16 +315,16 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
     return Reasoning(text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else "")
 
 
-def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
+def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
     """Return an attachment's text: the field with it, or everything."""
     for name in _TEXTS:
-        value = found.get(name)
+        value = attachment.get(name)
         if isinstance(value, str) and value.strip():
-            names = first_text(found, "filename", "path")
+            names = first_text(attachment, "filename", "path")
             return f"{names}\n{value}" if names else value
-    if isinstance(lines := found.get("addedLines"), list):
+    if isinstance(lines := attachment.get("addedLines"), list):
         return "\n".join(map(str, lines))
-    return json.dumps({name: value for name, value in found.items() if name != "type"}, ensure_ascii=False)
+    return json.dumps({name: value for name, value in attachment.items() if name != "type"}, ensure_ascii=False)
 
 
 # --- Sub-agents and their conversations
@@ -345,17 +343,17 @@ def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
 
 
 def _read_subagent(
-    rows: list[HistoryRow], told: ReadingComplaints, path: Path, session: str, main: Sequence[RecordedSession]
+    rows: list[HistoryRow], report: ReadingReport, path: Path, parent: str, main: Sequence[RecordedSession]
 ) -> Iterator[RecordedSession]:
-    name = text_at(rows[0].value, "agentId") or text_at(rows[0].value, "uuid")
-    made = _ClaudeCodeFile(told, path.parent / path.stem).read_recordings(rows, f"agent-{name}", f"{path}#agent-{name}")
+    name = f"agent-{first_text(rows[0].value, 'agentId', 'uuid')}"
+    made = _ClaudeCodeFile(report, path.parent / path.stem).read_recordings(rows, name, f"{path}#{name}")
     task = made[0].messages[0].text if made[0].messages else ""
     yield replace(
-        made[0], parent=session, parent_call=_call_that_started(main, task), title=" ".join(task.split())[:60]
+        made[0], parent=parent, parent_call=_find_call_with_task(main, task), title=" ".join(task.split())[:60]
     )
 
 
-def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
+def _find_call_with_task(main: Sequence[RecordedSession], task: str) -> str:
     """Return the call that gave a sub-agent this task."""
     for call in (call for one in main for message in one.messages for call in message.calls):
         given = text_at(parse_json_or_none(call.arguments), "prompt") if call.name in ("Task", "Agent") else ""
@@ -364,24 +362,24 @@ def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
     return ""
 
 
-def _mark_as_subagent(made: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:
+def _mark_as_subagent(sessions: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:
     """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
-    parent = _session_of_rows(rows) or path.parent.parent.name
-    task = made[0].messages[0].text if made and made[0].messages else ""
+    parent = _first_session_id(rows) or path.parent.parent.name
+    task = sessions[0].messages[0].text if sessions and sessions[0].messages else ""
     return [
-        replace(one, parent=parent, title=" ".join(task.split())[:60]) if not one.forked_from else one for one in made
+        one if one.forked_from else replace(one, parent=parent, title=" ".join(task.split())[:60]) for one in sessions
     ]
 
 
-def _link_results_to_subagents(made: list[RecordedSession], path: Path) -> list[RecordedSession]:
+def _link_results_to_subagents(sessions: list[RecordedSession], path: Path) -> list[RecordedSession]:
     """Set, in results of sub-agents' calls, the conversation from which they came."""
     folder = path.parent / path.stem / "subagents"
 
-    def named(message: RecordedMessage) -> RecordedMessage:
+    def with_existing_child(message: RecordedMessage) -> RecordedMessage:
         if not message.child:
             return message
         name = f"agent-{message.child}"
         is_there = any((place / f"{name}.jsonl").is_file() for place in (folder, path.parent))
         return replace(message, child=name if is_there else "")
 
-    return [replace(one, messages=tuple(map(named, one.messages))) for one in made]
+    return [replace(one, messages=tuple(map(with_existing_child, one.messages))) for one in sessions]

@@ -13,7 +13,7 @@ from typing import Any
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import recorded_session, session_writing
-from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.197"
@@ -21,13 +21,13 @@ _LONGEST_NAME = 200  # In characters. Claude Code shortens longer names of proje
 Block = dict[str, Any]
 
 
-def encode_project_folder(folder: str) -> str:
+def project_folder_name(folder: str) -> str:
     """Return the name of the folder for a working folder's sessions, or an empty string if it is too long."""
     name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
     return name if len(name) <= _LONGEST_NAME else ""
 
 
-def write_claude_code_session(session: recorded_session.RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
+def build_claude_code_lines(session: recorded_session.RecordedSession, new_id: str) -> Iterator[Mapping[str, Any]]:
     before: str | None = None
     for at, item in enumerate(session_writing.list_session_items(session)):
         if isinstance(item, recorded_session.RecordedCompaction):
@@ -35,17 +35,17 @@ def write_claude_code_session(session: recorded_session.RecordedSession, name: s
         else:
             lines = _message_lines(item)
         for number, line in enumerate(lines):
-            identity = str(uuid.uuid5(uuid.UUID(name), f"{at} {number}"))
+            identity = str(uuid.uuid5(uuid.UUID(new_id), f"{at} {number}"))
             parent = None if line.get("subtype") == "compact_boundary" else before
-            about = {"isSidechain": False, "userType": "external", "cwd": session.folder, "sessionId": name}
+            about = {"isSidechain": False, "userType": "external", "cwd": session.folder, "sessionId": new_id}
             yield {"parentUuid": parent, **about, "version": SEEN_VERSION, **line, "uuid": identity}
             before = identity
 
 
-def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]:
+def _compaction_lines(text: str, time: float, parent: str | None) -> list[Block]:
     when, about = format_iso_time(time), {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
     boundary = {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False}
-    details = {"logicalParentUuid": before, "level": "info", "compactMetadata": {"trigger": "manual", "preTokens": 0}}
+    details = {"logicalParentUuid": parent, "level": "info", "compactMetadata": {"trigger": "manual", "preTokens": 0}}
     summary = {"type": "user", "message": {"role": "user", "content": text}, **about, "timestamp": when}
     return [{**boundary, **details, "timestamp": when}, summary]
 
@@ -82,7 +82,7 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
             call = {"type": "tool_use", "id": plain_call_id(part.id), "name": with_plain_name(part).name}
-            blocks.append({**call, "input": arguments_object(part.arguments)})
+            blocks.append({**call, "input": parse_arguments_object(part.arguments)})
     usage = message.usage
     figures = {
         "input_tokens": max(0, usage.input - usage.cache_read - usage.cache_write),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from helix_desktop.histories.anthropic_history import AnthropicMessages
 from helix_desktop.histories.companion_files import read_file_below
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, parse_time, text_of_message_content
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, parse_time, text_of_message_content
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.json_values import number_at, object_at, objects_at, parse_json_or_none, text_at
 
@@ -32,20 +32,20 @@ _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
-def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
-    read = [list(_read_cline_row(row, told)) for row in _tagged_calls_as_blocks(rows)]
+def read_cline_recordings(rows: Sequence[HistoryRow], report: ReadingReport, path: Path) -> list[RecordedSession]:
+    read = [list(_read_cline_row(row, report)) for row in _convert_tagged_calls_to_blocks(rows)]
     made = [message for each in read for message in each]
-    beside = objects_at(_load_json_beside(path, "ui_messages.json"))
+    beside = objects_at(_read_json_beside(path, "ui_messages.json"))
     begun = parse_time(int(path.parent.name)) if path.parent.name.isdecimal() else 0.0
     times = _build_time_spreader(beside, begun)
     timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
     title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")
-    folder = next(filter(None, (folder_in_cline_text(message.text) for message in made)), "")
-    recording = RecordedSession(str(path), tuple(timed), KIND, path.parent.name, " ".join(title.split())[:60], folder)
-    return [replace(recording, version=_cline_version(path), compactions=_compactions_from_cuts(beside, read, timed))]
+    folder = next(filter(None, (working_folder_in_cline_text(message.text) for message in made)), "")
+    about = path.parent.name, " ".join(title.split())[:60], folder, _read_cline_version(path)
+    return [RecordedSession(str(path), tuple(timed), KIND, *about, _compactions_from_cuts(beside, read, timed))]
 
 
-def folder_in_cline_text(text: str) -> str:
+def working_folder_in_cline_text(text: str) -> str:
     found = _FOLDER.search(text)
     return found[1] if found else ""
 
@@ -59,7 +59,7 @@ def _call_at_end(text: str) -> tuple[str, str, str] | None:
     return text[:begin], closing[1], text[begin + len(closing[1]) + 3 : closing.start()]
 
 
-def _fields_of_call(text: str) -> dict[str, str]:
+def _fields_between_tags(text: str) -> dict[str, str]:
     """Return the content of each outermost pair of tags, in one pass, however many tags there are."""
     tags = list(_TAG.finditer(text))
     closings: dict[str, deque[re.Match[str]]] = {}
@@ -77,7 +77,7 @@ def _fields_of_call(text: str) -> dict[str, str]:
     return fields
 
 
-def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     """Return the rows with calls that are written as tags, and results in the next row, as separate blocks."""
     values = [dict(row.value) for row in rows]
     for at, (asked, answered) in enumerate(pairwise(values)):
@@ -89,7 +89,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         if asked.get("role") != "assistant" or call is None or result is None or call[1][1] != result[1][1]:
             continue
         (place_of_call, (said, name, inside)), (place, begins) = call, result
-        use = {"type": "tool_use", "id": f"cline_{at}", "name": name, "input": _fields_of_call(inside)}
+        use = {"type": "tool_use", "id": f"cline_{at}", "name": name, "input": _fields_between_tags(inside)}
         words = {**blocks[place_of_call], "text": said}
         before = [words] if words["text"].strip() else []
         asked["content"] = [*blocks[:place_of_call], *before, use, *blocks[place_of_call + 1 :]]
@@ -102,7 +102,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     return [HistoryRow(value, row.place) for value, row in zip(values, rows, strict=True)]
 
 
-def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[RecordedMessage]:
+def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
     """Read what was said, and then what Cline adds."""
     info, tokens = object_at(row.value, "modelInfo"), object_at(row.value, "metrics", "tokens")
     value = dict(row.value)
@@ -115,40 +115,40 @@ def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[Record
     added = [block for block in blocks if text_at(block, "text").lstrip().startswith(_NOT_SAID)]
     if added:
         value["content"] = [block for block in blocks if block not in added]
-    yield from AnthropicMessages(told).read_rows([replace(row, value=value)]).made
+    yield from AnthropicMessages(report).read_rows([replace(row, value=value)]).made
     for block in added:
         text = text_at(block, "text").strip()
         yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)
 
 
-def _cline_version(path: Path) -> str:
+def _read_cline_version(path: Path) -> str:
     """Return the version of Cline that last worked on the task."""
-    environments = objects_at(_load_json_beside(path, "task_metadata.json"), "environment_history")
+    environments = objects_at(_read_json_beside(path, "task_metadata.json"), "environment_history")
     return text_at(environments[-1], "cline_version") if environments else ""
 
 
-def _load_json_beside(path: Path, name: str) -> object:
+def _read_json_beside(path: Path, name: str) -> object:
     with suppress(OSError):
         return parse_json_or_none(read_file_below(path.parent, name).decode("utf-8", "replace"))
     return None
 
 
-def _build_time_spreader(beside: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
+def _build_time_spreader(ui_messages: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
     """Spread times between the first and the last that Cline shows, since it records none in the history."""
-    shown = [time for one in beside if (time := parse_time(one.get("ts")))]
+    shown = [time for one in ui_messages if (time := parse_time(one.get("ts")))]
     first = shown[0] if shown else begun
     last = max(shown[-1] if shown else begun, first)
     return lambda at, count: first + (last - first) * at / max(1, count - 1)
 
 
 def _compactions_from_cuts(
-    beside: Sequence[Mapping[str, object]], read: Sequence[Sequence[RecordedMessage]], made: Sequence[RecordedMessage]
+    shown: Sequence[Mapping[str, object]], by_row: Sequence[Sequence[RecordedMessage]], made: Sequence[RecordedMessage]
 ) -> tuple[RecordedCompaction, ...]:
-    ranges = [one.get("conversationHistoryDeletedRange") for one in beside]
+    ranges = [one.get("conversationHistoryDeletedRange") for one in shown]
     found = [
         one for one in ranges if isinstance(one, list) and len(one) == 2 and all(isinstance(at, int) for at in one)
     ]
-    if not found or not all(read):
+    if not found or not all(by_row):
         return ()
-    kept = sum(map(len, read[: int(found[-1][1]) + 1]))
+    kept = sum(map(len, by_row[: int(found[-1][1]) + 1]))
     return (RecordedCompaction(len(made), kept, CUT, made[-1].time if made else 0.0, "Cline cut here"),)

@@ -42,10 +42,10 @@ def is_codex_row(value: Mapping[str, object]) -> bool:
 
 
 def read_codex_recordings(
-    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return a rollout's session. A fork begins with a copy of its original."""
-    writing = _read_rollout(rows, told)
+    writing = _read_rollout(rows, report)
     about = writing.about
     source = object_at(about, "source", "subagent", "thread_spawn")
     parent, left = text_at(source, "parent_thread_id"), text_at(about, "forked_from_id")
@@ -66,16 +66,16 @@ def read_codex_recordings(
     ]
 
 
-def _read_rollout(rows: Iterable[history_rows.HistoryRow], told: history_rows.ReadingComplaints) -> "_CodexMessages":
-    writing = _CodexMessages(told).read_rows(rows)
-    writing.close()
+def _read_rollout(rows: Iterable[history_rows.HistoryRow], report: history_rows.ReadingReport) -> "_CodexMessages":
+    writing = _CodexMessages(report).read_rows(rows)
+    writing.finish_reply()
     return writing
 
 
-def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: str) -> int:
+def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: str) -> int:
     """Return how many messages are copied from the original rollout: all equal ones, at any time."""
     root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
-    file = next((one for one, _ in list_tree_files(root, f"rollout-*{glob.escape(left)}.jsonl") if one != path), None)
+    file = next((one for one, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl") if one != path), None)
     if file is None:
         return 0
     try:
@@ -84,9 +84,9 @@ def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: st
         return 0
     values = (object_at(parse_json_or_none(line)) for line in lines)
     before = _read_rollout(
-        (history_rows.HistoryRow(value, "") for value in values if value), history_rows.ReadingComplaints()
+        (history_rows.HistoryRow(value, "") for value in values if value), history_rows.ReadingReport()
     ).made
-    same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(made, before, strict=False))
+    same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(own, before, strict=False))
     return sum(itertools.takewhile(bool, same))
 
 
@@ -123,11 +123,11 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif kind == "event_msg":
             self._read_codex_event(payload)
         elif kind == "token_usage_record":
-            self._set_usage_of_reply(object_at(payload, "usage"))
+            self._set_usage_of_last_reply(object_at(payload, "usage"))
         elif "id" in value and "instructions" in value and not self.about:  # The first line of older files has no type.
             self._read_session_meta(value)
         else:
-            self.told.report_left_out(first_text(value, "type", "record_type") or "no type")
+            self.report.add_left_out_row(first_text(value, "type", "record_type") or "no type")
 
     def _read_session_meta(self, about: Mapping[str, object]) -> None:
         if not self.about:
@@ -150,23 +150,23 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif kind in _HOSTED:
             self._read_hosted_call(item)
         elif kind == "agent_message":
-            self.close()
+            self.finish_reply()
             who = first_text(item, "author", "sender")
             text = history_rows.text_of_message_content(item.get("content", item.get("message")))
             text = f"[Message of the agent {who}]\n{text}"
             self.made.append(RecordedMessage("user", text, time=self.time, beside=True))
         else:
-            self.told.report_left_out(f"item {kind}")
+            self.report.add_left_out_row(f"item {kind}")
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role, content = item.get("role"), item.get("content")
         text, pictures = history_rows.text_and_pictures(content)
         if role == "assistant":
             if any(isinstance(part, Text | ToolCall) for part in self.parts):
-                self.close()
+                self.finish_reply()
             self._add_reply_part_to_draft(Text(text))
         elif role in ("user", "system", "developer"):
-            self.close()
+            self.finish_reply()
             beside = text.startswith(("<environment_context>", "<user_instructions>", "# AGENTS.md"))
             speaker: Speaker = "user" if role == "user" else "system"
             self.made.append(RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside))
@@ -175,7 +175,7 @@ class _CodexMessages(history_rows.HistoryMessages):
 
     def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
         if any(isinstance(part, Text | ToolCall) for part in self.parts):
-            self.close()
+            self.finish_reply()
         text = history_rows.text_of_message_content(item.get("summary")) or history_rows.text_of_message_content(
             item.get("content")
         )
@@ -193,7 +193,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif item.get("type") == "tool_search_call":
             name = name or "tool_search"
         written = arguments if item.get("type") != "custom_tool_call" else {"input": arguments}
-        self._add_reply_part_to_draft(history_rows.build_read_call(call, name, written))
+        self._add_reply_part_to_draft(history_rows.checked_tool_call(call, name, written))
 
     def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
         self.begun = self.begun if self.parts else self.time
@@ -203,7 +203,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         answers, output = first_text(item, "call_id", "id"), item.get("output", item.get("tools"))
         if not answers:
             raise history_rows.UnreadableRow("an output names no call")
-        self.close()
+        self.finish_reply()
         inner = object_at(output)
         content = inner.get("content") or inner.get("body") if inner else output
         if item.get("type") == "tool_search_output":
@@ -222,9 +222,9 @@ class _CodexMessages(history_rows.HistoryMessages):
         call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
         about = ("type", "id", "call_id", "status", "result")
         action = {name: value for name, value in item.items() if name not in about}
-        self._add_reply_part_to_draft(ToolCall(call, kind, history_rows.arguments_json(action.get("action", action))))
+        self._add_reply_part_to_draft(ToolCall(call, kind, history_rows.format_arguments(action.get("action", action))))
         drawn = history_rows.decode_picture("image/png", item.get("result"))
-        self.close()
+        self.finish_reply()
         text, pictures = (NOT_RECORDED, ()) if drawn is None else ("(a picture)", (drawn,))
         self.made.append(RecordedMessage("tool", text, answers=call, time=self.time, pictures=pictures))
 
@@ -232,20 +232,20 @@ class _CodexMessages(history_rows.HistoryMessages):
         kind = text_at(payload, "type")
         item = object_at(payload, "item")
         if kind == "token_count":
-            self._set_usage_of_reply(object_at(payload, "info", "last_token_usage"))
+            self._set_usage_of_last_reply(object_at(payload, "info", "last_token_usage"))
         elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {**payload, **item}:
             call = text_at(payload, "call_id") or text_at(item, "id")
             self.whole[call] = text_at({**payload, **item}, "aggregated_output")
         elif kind in ("error", "stream_error", "turn_aborted"):
-            self.close()
+            self.finish_reply()
             why = first_text(payload, "message", "reason") or kind
             self.made.append(RecordedMessage("failure", why, time=self.time))
         else:
-            self.told.report_left_out(f"event {kind}")
+            self.report.add_left_out_row(f"event {kind}")
 
-    def _set_usage_of_reply(self, usage: Mapping[str, object]) -> None:
+    def _set_usage_of_last_reply(self, usage: Mapping[str, object]) -> None:
         """Set the usage of the last request, which follows the reply or its calls' results."""
-        self.close()
+        self.finish_reply()
         if usage and self.last_reply >= 0:
             figures = Usage(
                 number_at(usage, "input_tokens"),
@@ -257,7 +257,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
-        self.close()
+        self.finish_reply()
         text = text_at(payload, "message")
         kept = objects_at(payload, "replacement_history")
         sealed_away = any(text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning")
@@ -271,7 +271,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif text.strip():
             self.add_compaction(text, self.time, "Codex compacted the conversation here")
 
-    def close(self) -> None:
+    def finish_reply(self) -> None:
         """Finish the reply that was being assembled."""
         if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
             self.made.append(recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun))

@@ -11,7 +11,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import (
     format_iso_time,
     format_picture_url,
@@ -23,16 +23,16 @@ SEEN_VERSION = "0.169.0"
 Item = dict[str, Any]
 
 
-def name_rollout_file(name: str, time: float) -> str:
+def rollout_path_below_sessions(new_id: str, time: float) -> str:
     """Return where, in `sessions`, a rollout begun at that time is stored."""
     when = datetime.fromtimestamp(time).astimezone()
-    return f"{when:%Y/%m/%d}/rollout-{when:%Y-%m-%dT%H-%M-%S}-{name}.jsonl"
+    return f"{when:%Y/%m/%d}/rollout-{when:%Y-%m-%dT%H-%M-%S}-{new_id}.jsonl"
 
 
-def write_codex_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of the rollout with the id `name`."""
+def build_codex_lines(session: RecordedSession, new_id: str, begun: float) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the rollout with the id `new_id`."""
     items = list(list_session_items(session))
-    about: Item = {"id": name, "session_id": name, "timestamp": format_iso_time(begun), "cwd": session.folder}
+    about: Item = {"id": new_id, "session_id": new_id, "timestamp": format_iso_time(begun), "cwd": session.folder}
     about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec"}
     first = items[0] if items else None
     if isinstance(first, RecordedMessage) and first.role == "system" and not first.beside:
@@ -54,39 +54,39 @@ def _compaction_line(text: str, time: float) -> Item:
     return {"timestamp": format_iso_time(time), "type": "compacted", "payload": payload}
 
 
-def _message_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]:
-    """`custom`: calls that take text instead of arguments. Replies add to it, results read it."""
+def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
+    """`custom_calls`: calls that take text instead of arguments. Replies add to it, results read it."""
     if message.role == "assistant":
-        yield from _reply_items(message, custom)
+        yield from _reply_items(message, custom_calls)
         return
     pictures = [{"type": "input_image", "image_url": format_picture_url(picture)} for picture in message.pictures]
     words: list[Item] = [{"type": "input_text", "text": message.text}] if message.text.strip() else []
     if message.role == "tool":
         output: object = [*words, *pictures] if pictures else message.text
-        kind = "custom_tool_call_output" if message.answers in custom else "function_call_output"
+        kind = "custom_tool_call_output" if message.answers in custom_calls else "function_call_output"
         yield {"type": kind, "call_id": plain_call_id(message.answers), "output": output}
     elif message.role in ("user", "system") and (words or pictures):
         role = "user" if message.role == "user" else "developer"
         yield {"type": "message", "role": role, "content": [*words, *pictures]}
 
 
-def _reply_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]:
+def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque:
             yield {"summary": [], **json.loads(part.opaque)}
         elif isinstance(part, Text) and part.text.strip():
             content = [{"type": "output_text", "text": part.text}]
             yield {"type": "message", "role": "assistant", "content": content}
-        elif isinstance(part, ToolCall) and part.name == "apply_patch" and _text_input(part):
-            custom.add(part.id)
+        elif isinstance(part, ToolCall) and part.name == "apply_patch" and _text_given_to_custom_tool(part):
+            custom_calls.add(part.id)
             call = {"type": "custom_tool_call", "call_id": plain_call_id(part.id), "name": part.name}
-            yield {**call, "input": _text_input(part)}
+            yield {**call, "input": _text_given_to_custom_tool(part)}
         elif isinstance(part, ToolCall):
             call = {"type": "function_call", "call_id": plain_call_id(part.id), "name": part.name}
             yield {**call, "arguments": part.arguments}
 
 
-def _text_input(call: ToolCall) -> str:
+def _text_given_to_custom_tool(call: ToolCall) -> str:
     """Return the text given to a custom tool, or an empty string for a function."""
-    given = arguments_object(call.arguments)
+    given = parse_arguments_object(call.arguments)
     return str(given["input"]) if set(given) == {"input"} and isinstance(given["input"], str) else ""

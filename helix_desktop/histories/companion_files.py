@@ -14,7 +14,7 @@ LARGEST = 256 << 20
 def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
     """Read a regular file in the folder. Raises OSError if it is outside, too large or another kind of entry."""
     if sys.platform == "win32":
-        return _read_resolved(folder, path, limit_bytes)
+        return _read_file_by_resolved_path(folder, path, limit_bytes)
     with closing_handle(os.open(folder, DIRECTORY)) as inside:
         handle = choose_opener()(inside, path, os.O_RDONLY)
     with os.fdopen(handle, "rb") as file:
@@ -24,7 +24,7 @@ def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> byte
         return file.read(limit_bytes)
 
 
-def _read_resolved(folder: Path, path: str, limit_bytes: int) -> bytes:
+def _read_file_by_resolved_path(folder: Path, path: str, limit_bytes: int) -> bytes:
     file = (folder / path).resolve(strict=True)
     if not file.is_relative_to(folder.resolve()) or not file.is_file() or file.stat().st_size > limit_bytes:
         raise OSError(errno.EXDEV, "leads out of the folder, or is too large", path)

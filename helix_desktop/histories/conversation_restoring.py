@@ -38,12 +38,12 @@ from helix_desktop.histories import (
 )
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_finding import HistoryPlaces
-from helix_desktop.histories.history_rows import ReadingComplaints, UnreadableRow
+from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
-from helix_desktop.histories.session_export import Content
+from helix_desktop.histories.session_export import ReadContent
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
-    list_compactions,
+    list_active_compactions,
     origin_of_conversation,
 )
 from helix_desktop.histories.tool_translation import MessageTranslation
@@ -67,7 +67,7 @@ class AgentFormat:
     kind: str
     seen_version: str
     provider: str
-    write_session: Callable[[RecordedSession, str, float], Iterator[Mapping[str, Any]]]
+    build_lines: Callable[[RecordedSession, str, float], Iterator[Mapping[str, Any]]]
     resume: str
     variable: str
     usual: str
@@ -79,23 +79,23 @@ class AgentFormat:
 FORMATS = {
     "claude": AgentFormat(
         claude_reader.KIND, claude_writer.SEEN_VERSION, claude_reader.TAG,
-        lambda session, name, _: claude_writer.write_claude_code_session(session, name),
+        lambda session, name, _: claude_writer.build_claude_code_lines(session, name),
         "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude", 200_000, "sessionId", ("subtype", "compact_boundary"),
     ),
     "codex": AgentFormat(
-        codex_reader.KIND, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.write_codex_session,
+        codex_reader.KIND, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.build_codex_lines,
         "codex resume {}", "CODEX_HOME", ".codex", 272_000, "id|session_id|thread_id", ("type", "compacted"),
     ),
     "opencode": AgentFormat(
-        opencode_history.KIND, opencode_writer.SEEN_VERSION, "", opencode_writer.write_opencode_session,
+        opencode_history.KIND, opencode_writer.SEEN_VERSION, "", opencode_writer.build_opencode_lines,
         "opencode --session {}", "XDG_DATA_HOME", ".local/share", 200_000,
     ),
     "gemini": AgentFormat(
-        gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.write_gemini_session,
+        gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.build_gemini_lines,
         "gemini --resume {}", "GEMINI_CLI_HOME", "", 1_000_000,
     ),
     "pi": AgentFormat(
-        pi_history.KIND, pi_writer.SEEN_VERSION, "", pi_writer.write_pi_session,
+        pi_history.KIND, pi_writer.SEEN_VERSION, "", pi_writer.build_pi_lines,
         "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", 200_000, "id", ("type", "compaction"),
     ),
 }  # fmt: skip
@@ -143,29 +143,29 @@ def agent_of_origin(facts: Sequence[Recorded]) -> str:
     return next((name for name, one in FORMATS.items() if one.kind == kind), "")
 
 
-def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreRequest) -> RestoredSession:
+def build_restored_session(facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest) -> RestoredSession:
     """Return the conversation for the agent, under a new id."""
-    compactions, before = list_compactions(facts), asked.before_compaction
+    compactions, before = list_active_compactions(facts), request.before_compaction
     if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
-    name = opencode_writer.create_opencode_id("ses") if asked.agent == "opencode" else str(uuid.uuid4())
-    if (original := _restore_original_lines(facts, content, asked, name)) is not None:
+    name = opencode_writer.create_opencode_id("ses") if request.agent == "opencode" else str(uuid.uuid4())
+    if (original := _build_from_original_lines(facts, content, request, name)) is not None:
         return original
     origin = origin_of_conversation(facts)
     if before:
         facts = [one for one in facts if one.seq < compactions[before - 1].seq]
-    session = build_session_from_facts(facts, content, asked.folder, origin, is_folded=asked.is_folded)
-    return replace(_write_translated_session(session, asked.agent, name), is_folded=asked.is_folded)
+    session = build_session_from_facts(facts, content, request.folder, origin, is_folded=request.is_folded)
+    return replace(_build_translated_session(session, request.agent, name), is_folded=request.is_folded)
 
 
-def _restore_original_lines(
-    facts: Sequence[Recorded], content: Content, asked: RestoreRequest, name: str
+def _build_from_original_lines(
+    facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest, session_id: str
 ) -> RestoredSession | None:
     """Return the agent's own lines if its file still exists and matches the conversation, or None."""
-    origin, form, before_compaction = origin_of_conversation(facts), FORMATS[asked.agent], asked.before_compaction
+    origin, form, before_compaction = origin_of_conversation(facts), FORMATS[request.agent], request.before_compaction
     path = Path(origin.path)
     if (
-        asked.is_folded
+        request.is_folded
         or not form.id_fields
         or origin.kind != form.kind
         or "#" in origin.path
@@ -174,11 +174,11 @@ def _restore_original_lines(
         return None
     try:
         lines = read_file_below(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
-        sessions = list(history_reading.read_sessions(path, ReadingComplaints(), form.kind))
+        sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
     found = next((one for one in sessions if one.session == origin.session and not one.parent), None)
-    ours = build_session_from_facts(facts, content, "", origin)
+    ours = build_session_from_facts(facts, read_content, "", origin)
     if found is None or _comparable_messages(found) != _comparable_messages(ours):
         return None
     if (cut := _lines_before_compaction(lines, form, before_compaction)) is None:
@@ -186,17 +186,17 @@ def _restore_original_lines(
     if before_compaction:
         end, kept = ours.compactions[before_compaction - 1].at, ours.compactions[: before_compaction - 1]
         ours = replace(ours, messages=ours.messages[:end], compactions=kept)
-    whole = _rename_session(b"".join(cut), form.id_fields, origin.session, name)
+    whole = _replace_session_id(b"".join(cut), form.id_fields, origin.session, session_id)
     texts = tuple(texts_in_context(ours))
     version = found.version or origin.version
     return RestoredSession(
-        asked.agent, name, found.folder, whole, True, len(ours.messages), len(ours.compactions), texts, version
+        request.agent, session_id, found.folder, whole, True, len(ours.messages), len(ours.compactions), texts, version
     )
 
 
-def _rename_session(content: bytes, fields: str, old: str, new: str) -> bytes:
+def _replace_session_id(content: bytes, id_fields: str, old: str, new: str) -> bytes:
     """Return the lines with another session id. Messages are safe, as quotation marks in them are escaped."""
-    pattern = rb'("(?:%b)"\s*:\s*")%b"' % (fields.encode(), re.escape(old.encode()))
+    pattern = rb'("(?:%b)"\s*:\s*")%b"' % (id_fields.encode(), re.escape(old.encode()))
     return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
 
 
@@ -223,7 +223,7 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
     return None
 
 
-def _write_translated_session(session: RecordedSession, agent: str, name: str) -> RestoredSession:
+def _build_translated_session(session: RecordedSession, agent: str, session_id: str) -> RestoredSession:
     form = FORMATS[agent]
     own = session.kind == form.kind
     translation = MessageTranslation(form.kind, same_agent=own, provider=form.provider)
@@ -232,10 +232,10 @@ def _write_translated_session(session: RecordedSession, agent: str, name: str) -
     compactions = tuple(replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True))
     messages = tuple(one for one in translated if one is not None)
     written = replace(session, messages=messages, compactions=compactions)
-    lines = form.write_session(written, name, time.time())
+    lines = form.build_lines(written, session_id, time.time())
     content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
     return RestoredSession(
-        agent, name, session.folder, content, False, len(messages), len(compactions), tuple(texts_in_context(written)),
+        agent, session_id, session.folder, content, False, len(messages), len(compactions), tuple(texts_in_context(written)),
         session.version if own else "",
         translation.left_out_reasoning, translation.left_out_context, translation.as_text,
     )  # fmt: skip
@@ -276,7 +276,7 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
         database = root / f"{begin}opencode/opencode.db"
         opencode_writer.insert_opencode_session(database, restored.content)
         return database
-    inside = begin + _place_below_agent_folder(restored, root / begin)
+    inside = begin + _session_path_below_agent_folder(restored, root / begin)
     if restored.agent == "gemini":
         project = inside.partition("/chats/")[0]
         with suppress(FileExistsError):
@@ -284,58 +284,58 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
     return write_new_session_file(root, inside, restored.content)
 
 
-def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> str:
+def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> str:
     if restored.agent == "codex":
-        return f"sessions/{codex_writer.name_rollout_file(restored.session, time.time())}"
+        return f"sessions/{codex_writer.rollout_path_below_sessions(restored.session, time.time())}"
     if restored.agent == "pi":
         return f"sessions/{pi_writer.build_relative_pi_session_path(restored.folder, restored.session, time.time())}"
     if restored.agent == "gemini":
-        project = gemini_cli_writer.gemini_project_name(agent_folder / ".gemini" / "tmp", restored.folder)
-        return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"
-    project = claude_writer.encode_project_folder(restored.folder)
+        project = gemini_cli_writer.choose_gemini_project_name(agent_folder / ".gemini" / "tmp", restored.folder)
+        return f".gemini/tmp/{project}/chats/{gemini_cli_writer.gemini_file_name(restored.session, time.time())}"
+    project = claude_writer.project_folder_name(restored.folder)
     if not project:
         raise InvalidInput(f"The path of the folder {restored.folder} is too long. Claude Code names the folder for its sessions after this path.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
     return f"projects/{project}/{restored.session}.jsonl"
 
 
-def write_new_session_file(root: Path, inside: str, content: bytes) -> Path:
+def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Path:
     """Write a file so that it appears completely. Refuses if it exists, or if there is a link on the way."""
     try:
-        _write_new_file(root, inside, content)
+        _write_new_file(root, relative_path, content)
     except FileExistsError as error:
-        raise InvalidInput(f"{root / inside} already exists.", remedy="Nothing was changed. Choose another name.") from error  # fmt: skip
+        raise InvalidInput(f"{root / relative_path} already exists.", remedy="Nothing was changed. Choose another name.") from error  # fmt: skip
     except OSError as error:
-        raise InvalidInput(f"{root / inside} could not be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
-    return root / inside
+        raise InvalidInput(f"{root / relative_path} could not be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
+    return root / relative_path
 
 
-def _write_new_file(root: Path, inside: str, content: bytes) -> None:
-    folder, _, name = inside.rpartition("/")
+def _write_new_file(root: Path, relative_path: str, content: bytes) -> None:
+    folder, _, name = relative_path.rpartition("/")
     for part in accumulate(folder.split("/") if folder else (), "{}/{}".format):
-        _ensure_real_folder(root, part)
+        _create_folder_or_refuse_link(root, part)
     with folders.open_folder(root, folder) as place:
-        _write_whole_file(place, name, content)
+        _write_file_atomically(place, name, content)
 
 
-def _ensure_real_folder(root: Path, inside: str) -> None:
-    above, _, name = inside.rpartition("/")
+def _create_folder_or_refuse_link(root: Path, relative_path: str) -> None:
+    above, _, name = relative_path.rpartition("/")
     with folders.open_folder(root, above) as place:
         with suppress(FileExistsError):
             place.create_folder(name)
         if stat.S_ISLNK(place.stat_entry(name).st_mode):
-            raise OSError(errno.ELOOP, f"{name} is a link", inside)
+            raise OSError(errno.ELOOP, f"{name} is a link", relative_path)
 
 
-def _write_whole_file(place: folders.OpenFolder, name: str, content: bytes) -> None:
+def _write_file_atomically(folder: folders.OpenFolder, name: str, content: bytes) -> None:
     draft = f".{name[:200]}-{os.urandom(4).hex()}"
     try:
-        with os.fdopen(place.create_file(draft), "wb") as file:
+        with os.fdopen(folder.create_file(draft), "wb") as file:
             if sys.platform != "win32":
                 os.fchmod(file.fileno(), 0o600)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        place.move_to_new_name(draft, name)
+        folder.move_to_new_name(draft, name)
     finally:
         with suppress(FileNotFoundError):
-            place.delete_entry(draft)
+            folder.delete_entry(draft)

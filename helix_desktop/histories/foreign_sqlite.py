@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
@@ -36,7 +36,7 @@ class ForeignConnection(sqlite3.Connection):
     seconds_left: float
     bytes_left: int
 
-    def limit_next_statement(self) -> float:
+    def limit_time_of_next_statement(self) -> float:
         """Limit the next statement. Return this thread's processor time."""
         began = time.thread_time()
         ends = began + self.seconds_left
@@ -76,7 +76,7 @@ def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0)
     return connection
 
 
-def refuse_triggers(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
+def deny_triggers_and_views(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
     """Deny what a trigger or view (`inside`) wants, because it may never end."""
     return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
 
@@ -89,39 +89,39 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for setting in ("query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
             connection.execute(f"PRAGMA {setting}")
-        real = table_names(connection)
+        real = ordinary_table_names(connection)
         calculated = {tuple(row) for row in connection.execute(_CALCULATED)}
 
-        def judge(action: int, table: str | None, column: str | None, _database: str | None, inside: str | None) -> int:
-            """`inside`: the view or trigger that wants this."""
+        def authorize(action: int, table: str | None, column: str | None, _schema: str | None, view: str | None) -> int:
+            """`view`: the view or trigger that wants this."""
             if action == sqlite3.SQLITE_READ and (table, column) in calculated:
                 return sqlite3.SQLITE_IGNORE  # The column reads as NULL.
             is_known = action != sqlite3.SQLITE_READ or table in real or table in _CATALOGUE
-            return sqlite3.SQLITE_OK if action in _ALLOWED and is_known and inside is None else sqlite3.SQLITE_DENY
+            return sqlite3.SQLITE_OK if action in _ALLOWED and is_known and view is None else sqlite3.SQLITE_DENY
 
-        connection.set_authorizer(judge)
+        connection.set_authorizer(authorize)
         yield connection
 
 
-def copy_foreign_database(path: Path, target: Path, largest: int) -> None:
-    """Copy a database at one moment, even while it is in use. Raises sqlite3.Error above `largest` bytes."""
+def copy_foreign_database(path: Path, target: Path, limit_bytes: int) -> None:
+    """Copy a database at one moment, even while it is in use. Raises sqlite3.Error above `limit_bytes` bytes."""
     with closing(connect_foreign_database(path)) as source, closing(connect_foreign_database(target, "rwc")) as copy:
         source.execute("BEGIN")
         pages, page_size = (source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        if pages * page_size > largest:
+        if pages * page_size > limit_bytes:
             raise sqlite3.DatabaseError("it is too large to be copied")
         source.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # Without WAL, the copy is a single file.
 
 
-def table_names(connection: sqlite3.Connection) -> frozenset[str]:
+def ordinary_table_names(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(row[0] for row in connection.execute(_TABLES))
 
 
 def count_table_rows(path: Path) -> Mapping[str, int]:
     counted = {}
     with open_foreign_database(path) as connection:
-        for name in table_names(connection):
+        for name in ordinary_table_names(connection):
             named = name.replace('"', '""')
             (row,) = query_rows(connection, f'SELECT count(*) AS count FROM "{named}"')  # noqa: S608 -- a quoted name
             counted[name] = int(str(row["count"]))
@@ -131,7 +131,7 @@ def count_table_rows(path: Path) -> Mapping[str, int]:
 def query_rows(
     connection: ForeignConnection, query: str, values: Sequence[object] = ()
 ) -> Iterator[Mapping[str, object]]:
-    began = connection.limit_next_statement()
+    began = connection.limit_time_of_next_statement()
     try:
         for row in connection.execute(query, tuple(values)):
             connection.bytes_left -= sum(len(one) for one in row if isinstance(one, str | bytes))
@@ -143,14 +143,14 @@ def query_rows(
 
 
 def query_until_damage(
-    connection: ForeignConnection, query: str, values: Sequence[object], told: ReadingComplaints, order: Sequence[str]
+    connection: ForeignConnection, query: str, values: Sequence[object], report: ReadingReport, order: Sequence[str]
 ) -> list[Mapping[str, object]]:
     """Query as far as the database is intact, in the order of these columns. Complains about damage."""
     found: list[Mapping[str, object]] = []
     try:
         found.extend(query_rows(connection, query, values))
     except (sqlite3.Error, OverflowError) as error:
-        told.complaints.append(f"The database is damaged: {error}; what was read before it was taken.")
+        report.complaints.append(f"The database is damaged: {error}; what was read before it was taken.")
     return sorted(found, key=lambda row: [_sort_key(row.get(name)) for name in order])
 
 
@@ -161,10 +161,10 @@ def _sort_key(value: object) -> tuple[int, object]:
     return (1 if isinstance(value, int | float) else 2 if isinstance(value, str) else 3), value
 
 
-def parse_json_column(text: object, place: str, told: ReadingComplaints) -> HistoryRow | None:
+def parse_json_column(value_text: object, place: str, report: ReadingReport) -> HistoryRow | None:
     """Return the JSON object in a column. If it is none, complain and return None."""
-    value = parse_json_or_none(text) if isinstance(text, str | bytes) else text
+    value = parse_json_or_none(value_text) if isinstance(value_text, str | bytes) else value_text
     if isinstance(value, Mapping):
         return HistoryRow(value, place)
-    told.complaints.append(f"{place}: this is not a JSON object; it was left out.")
+    report.complaints.append(f"{place}: this is not a JSON object; it was left out.")
     return None

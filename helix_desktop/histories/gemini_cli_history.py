@@ -28,23 +28,23 @@ def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
 
 
 def read_gemini_cli_recordings(
-    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)
 
-    def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _GeminiMessages:
-        return _GeminiMessages(told).read_gemini_records([(i, log.records[i]) for i in indices], log.compacted)
+    def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _GeminiMessages:
+        return _GeminiMessages(report).read_gemini_records([(i, log.records[i]) for i in indices], log.compacted)
 
     session, title = text_at(log.about, "sessionId") or path.stem, text_at(log.about, "summary")
     parent = path.parent.name if path.parent.parent.name == "chats" else ""
-    folder = _project_folder_of(path, log.about)
+    folder = _read_gemini_project_folder(path, log.about)
     first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
-    return build_branch_sessions(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, told)
+    return build_branch_sessions(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, report)
 
 
-def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
+def _read_gemini_project_folder(path: Path, about: Mapping[str, object]) -> str:
     """Return the project's folder, which the program writes beside the chats."""
     if isinstance(listed := value_at(about, "directories", 0), str):
         return listed
@@ -134,7 +134,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         elif kind == "user":
             self._read_gemini_user(value.get("content"), time)
         elif kind in _NOTES:
-            self.told.report_left_out(str(kind))
+            self.report.add_left_out_row(str(kind))
         else:
             raise history_rows.UnreadableRow(f"there is no record of type {kind!r}")
 
@@ -168,7 +168,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         parts.append(Text(history_rows.text_of_message_content(said)))
         # In a resumed session, calls are only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
-        read_call = history_rows.build_read_call
+        read_call = history_rows.checked_tool_call
         parts += [read_call(text_at(call, "id"), text_at(call, "name"), call.get("args")) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
             used = object_at(value, "tokens")

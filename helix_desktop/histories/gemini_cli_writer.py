@@ -17,7 +17,7 @@ from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import session_writing
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import Line, format_iso_time, format_picture_data
 from helix_desktop.json_values import object_at, text_at
 
@@ -26,37 +26,37 @@ MARKER = ".project_root"
 _UNHEARD = ("/", "?", "<session_context>", "<hook_context>")  # Gemini CLI hides messages that begin like this.
 
 
-def gemini_project_name(folders: Path, folder: str) -> str:
+def choose_gemini_project_name(folders: Path, working_folder: str) -> str:
     """Return the name of the project's folder: the one marked as this folder's, or an unused one."""
     listed: Mapping[str, object] = {}
     with suppress(OSError, ValueError):
         listed = object_at(json.loads(read_file_below(folders.parent, "projects.json")), "projects")
-    known = text_at(listed, folder)
-    owners = {one.name: _owner_of_project(one) for one in (folders.iterdir() if folders.is_dir() else ())}
-    if known and owners.get(known, folder) in ("", folder):
+    known = text_at(listed, working_folder)
+    owners = {one.name: _read_project_marker(one) for one in (folders.iterdir() if folders.is_dir() else ())}
+    if known and owners.get(known, working_folder) in ("", working_folder):
         return known
-    if found := next((name for name, owner in owners.items() if owner == folder), ""):
+    if found := next((name for name, owner in owners.items() if owner == working_folder), ""):
         return found
-    begins = re.sub(r"[^a-z0-9]+", "-", Path(folder).name.lower()).strip("-") or "project"
+    begins = re.sub(r"[^a-z0-9]+", "-", Path(working_folder).name.lower()).strip("-") or "project"
     taken = {*owners, *map(str, listed.values())}
     return next(name for name in (begins, *(f"{begins}-{n}" for n in range(1, len(taken) + 2))) if name not in taken)
 
 
-def _owner_of_project(place: Path) -> str:
+def _read_project_marker(place: Path) -> str:
     with suppress(OSError, ValueError):
         return read_file_below(place, MARKER).decode("utf-8").strip()
     return ""
 
 
-def name_gemini_file(name: str, begun: float) -> str:
-    return f"session-{format_iso_time(begun)[:16].replace(':', '-')}-{name[:8]}.jsonl"
+def gemini_file_name(new_id: str, begun: float) -> str:
+    return f"session-{format_iso_time(begun)[:16].replace(':', '-')}-{new_id[:8]}.jsonl"
 
 
-def write_gemini_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
+def build_gemini_lines(session: RecordedSession, new_id: str, begun: float) -> Iterator[Mapping[str, Any]]:
     when = {"startTime": format_iso_time(begun), "lastUpdated": format_iso_time(begun), "kind": "main"}
-    yield {"sessionId": name, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
+    yield {"sessionId": new_id, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
     for number, (item, results) in enumerate(session_writing.list_items_with_results(session)):
-        about: Line = {"id": f"{name}-{number}", "timestamp": format_iso_time(item.time)}
+        about: Line = {"id": f"{new_id}-{number}", "timestamp": format_iso_time(item.time)}
         if isinstance(item, RecordedCompaction):
             yield {"$set": {"messages": [{**about, "type": "user", "content": [{"text": item.text}]}]}}
         elif item.role == "assistant":
@@ -84,7 +84,7 @@ def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessag
 
 def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
     identity, name = session_writing.plain_call_id(call.id), with_plain_name(call).name
-    about = {"id": identity, "name": name, "args": arguments_object(call.arguments), "displayName": name}
+    about = {"id": identity, "name": name, "args": parse_arguments_object(call.arguments), "displayName": name}
     if result is None:
         return {**about, "status": "cancelled"}
     said = {"output" if result.ok else "error": result.text}

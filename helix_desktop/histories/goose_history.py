@@ -29,40 +29,40 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 
 
 def read_goose_database(
-    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints
+    connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[RecordedSession]:
-    for session in query_until_damage(connection, "SELECT * FROM sessions", (), told, ("id",)):
+    for session in query_until_damage(connection, "SELECT * FROM sessions", (), report, ("id",)):
         query = "SELECT * FROM messages WHERE session_id = ?"
         rows = []
-        for row in query_until_damage(connection, query, [text_at(session, "id")], told, ("id",)):
+        for row in query_until_damage(connection, query, [text_at(session, "id")], report, ("id",)):
             place = f"{path}, message {row.get('id')}"
-            content = parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, told)
-            about = parse_json_column(row.get("metadata_json") or "{}", place, told)
+            content = parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, report)
+            about = parse_json_column(row.get("metadata_json") or "{}", place, report)
             if content is not None:
                 value = {**row, **content.value, "metadata": about.value if about else {}}
                 rows.append(history_rows.HistoryRow({**value, "created": row.get("created_timestamp")}, place))
-        yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", told)
+        yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", report)
 
 
 def read_goose_recordings(
-    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the session of an older file."""
     head = next((row.value for row in rows if "working_dir" in row.value), {})
     messages = [row for row in rows if "working_dir" not in row.value]
-    return [_build_goose_recording({**head, "id": path.stem}, messages, str(path), told)]
+    return [_build_goose_recording({**head, "id": path.stem}, messages, str(path), report)]
 
 
 def _build_goose_recording(
     session: Mapping[str, object],
     rows: Sequence[history_rows.HistoryRow],
-    name: str,
-    told: history_rows.ReadingComplaints,
+    recording_name: str,
+    report: history_rows.ReadingReport,
 ) -> RecordedSession:
-    writing = _GooseMessages(told).read_rows(rows)
+    writing = _GooseMessages(report).read_rows(rows)
     identity, folder = text_at(session, "id"), text_at(session, "working_dir")
     title, compactions = first_text(session, "name", "description"), tuple(writing.compactions)
-    return RecordedSession(name, tuple(writing.made), KIND, identity, title, folder, compactions=compactions)
+    return RecordedSession(recording_name, tuple(writing.made), KIND, identity, title, folder, compactions=compactions)
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
         found = object_at(part, "toolCall")
         value = object_at(found, "value") or found
         name = text_at(value, "name") or "malformed"
-        yield ToolCall(text_at(part, "id") or "call", name, history_rows.arguments_json(value.get("arguments")))
+        yield ToolCall(text_at(part, "id") or "call", name, history_rows.format_arguments(value.get("arguments")))
     elif kind == "thinking":
         yield Reasoning(text_at(part, "thinking"))
     elif kind not in ("redactedThinking", "toolConfirmationRequest"):

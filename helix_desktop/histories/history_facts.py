@@ -43,7 +43,7 @@ class FactDraft:
     is_summary: bool = False  # True for a compaction's text if the file lacks the originals.
 
     @property
-    def was_said_or_done(self) -> bool:
+    def is_message_or_result(self) -> bool:
         """Whether it is part of what was said and done, which identifies an earlier import."""
         return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
 
@@ -61,7 +61,7 @@ def comparable_text(fact: facts.Fact) -> str:
     return fact_encoding.encode_fact(fact)
 
 
-def started_fact(
+def build_started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
 ) -> facts.ConversationStarted:
     """Return the fact with which a conversation begins, or continues as a fork."""
@@ -82,9 +82,9 @@ def origin_of_recording(recording: RecordedSession) -> facts.Origin:
     return facts.Origin(recording.kind, recording.session, recording.name, recording.version)
 
 
-def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callable[[str], str]) -> list[FactDraft]:
-    """Draft what was said and done, in order. `child`: returns a sub-agent's conversation, or an empty string."""
-    writing = _FactDrafting(tokens, child, folds=bool(recording.compactions))
+def draft_facts(recording: RecordedSession, tokens: TokenCounter, find_child: Callable[[str], str]) -> list[FactDraft]:
+    """Draft what was said and done, in order. `find_child`: returns a sub-agent's conversation, or an empty string."""
+    writing = _FactDrafting(tokens, find_child, folds=bool(recording.compactions))
     compactions = {one.at: one for one in recording.compactions}
     said = (at for at, message in enumerate(recording.messages) if message.role != "system")
     system = next(said, len(recording.messages))
@@ -162,7 +162,7 @@ class _FactDrafting:
         for number, picture in enumerate(message.pictures, 1):
             name = picture.name or f"picture {number}"
             stored = reference_to_content(picture.data, picture.media_type)
-            parts.append(facts.Attachment(name, stored, self._picture_tokens(picture)))
+            parts.append(facts.Attachment(name, stored, self._estimate_picture_tokens(picture)))
             contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
         if parts:
             said = facts.UserSaid(tuple(parts), steering=message.beside and self.talking)
@@ -171,7 +171,7 @@ class _FactDrafting:
             self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
-        parts = tuple(self._with_part_tokens(part) for part in message.parts or _parts_of_recorded(message))
+        parts = tuple(self._with_counted_tokens(part) for part in message.parts or _reply_parts_from_message(message))
         if not parts:
             return
         self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
@@ -244,11 +244,11 @@ class _FactDrafting:
         while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
-        if not numbers or not self._cuts_no_call_at(end):
+        if not numbers or not self._separates_no_call_from_result(end):
             return None
         return facts.Span(numbers[0], numbers[-1])
 
-    def _cuts_no_call_at(self, end: int) -> bool:
+    def _separates_no_call_from_result(self, end: int) -> bool:
         """Whether no later result answers an earlier call."""
         replies = (one.fact for one in self.made[: end - 1] if isinstance(one.fact, facts.ModelReplied))
         calls = {part.id for reply in replies for part in reply.parts if isinstance(part, facts.ToolCall)}
@@ -260,20 +260,20 @@ class _FactDrafting:
         self.fold_number += 1
         return f"{kind.value}-{self.fold_number}"
 
-    def _with_part_tokens(self, part: facts.ReplyPart) -> facts.ReplyPart:
+    def _with_counted_tokens(self, part: facts.ReplyPart) -> facts.ReplyPart:
         if isinstance(part, facts.ToolCall):
             tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
             return facts.ToolCall(part.id, part.name, part.arguments, tokens, part.keep, part.via)
         tokens = self.tokens.count_tokens(part.text)
         return facts.Text(part.text, tokens) if isinstance(part, facts.Text) else replace(part, tokens=tokens)
 
-    def _picture_tokens(self, picture: recorded_session.RecordedPicture) -> int:
+    def _estimate_picture_tokens(self, picture: recorded_session.RecordedPicture) -> int:
         if picture.media_type.startswith("text/"):
             return self.tokens.count_tokens(picture.data.decode("utf-8", "replace"))
         return PICTURE_TOKENS
 
 
-def _parts_of_recorded(message: RecordedMessage) -> Iterator[facts.ReplyPart]:
+def _reply_parts_from_message(message: RecordedMessage) -> Iterator[facts.ReplyPart]:
     if message.reasoning:
         yield facts.Reasoning(message.reasoning)
     if message.text:

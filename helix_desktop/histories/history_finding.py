@@ -58,9 +58,9 @@ class HistoryPlaces:
     def of_this_user(cls) -> "HistoryPlaces":
         return cls(Path.home(), os.environ)
 
-    def folder_from_variable(self, variable: str, *otherwise: str) -> Path:
+    def folder_from_variable(self, variable: str, *default_path: str) -> Path:
         named = self.variables.get(variable, "")
-        return Path(named) if named else self.home.joinpath(*otherwise)
+        return Path(named) if named else self.home.joinpath(*default_path)
 
 
 def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
@@ -86,7 +86,7 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
                 yield from _FIND[kind](folder)
 
 
-def history_file_of_change(kind: str, path: Path) -> Path | None:
+def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     """Return the history to which a changed file belongs, or None."""
     name = path.name.removesuffix("-wal")
     if name == _DATABASE_NAMES.get(kind):
@@ -100,14 +100,14 @@ def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> I
     if path.name == _DATABASE_NAMES.get(kind):
         yield from _FIND[kind]((copy or path).parent)
     else:
-        folder, _ = _folder_and_time_of(kind, path, copy)
+        folder, _ = _read_folder_and_time(kind, path, copy)
         yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)
 
 
-def _finder_for_pattern(
-    kind: str, fits: Callable[[Path], bool] = lambda _: True
+def _build_finder_for_pattern(
+    kind: str, accepts: Callable[[Path], bool] = lambda _: True
 ) -> Callable[[Path], Iterator[FoundHistories]]:
-    return lambda folder: _found_in_files(kind, filter(fits, _history_files_below(folder, _NAME_PATTERNS[kind])))
+    return lambda folder: _histories_in_files(kind, filter(accepts, _history_files_below(folder, _NAME_PATTERNS[kind])))
 
 
 def _is_main_session(file: Path) -> bool:
@@ -115,12 +115,12 @@ def _is_main_session(file: Path) -> bool:
     return "subagents" not in file.parts and not file.name.startswith("agent-")
 
 
-def _find_goose(folder: Path) -> Iterator[FoundHistories]:
-    yield from _found_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
-    yield from _found_in_files(goose_history.KIND, _history_files_below(folder, "*.jsonl"))
+def _find_goose_histories(folder: Path) -> Iterator[FoundHistories]:
+    yield from _histories_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
+    yield from _histories_in_files(goose_history.KIND, _history_files_below(folder, "*.jsonl"))
 
 
-def files_belonging_to(found: FoundHistories) -> Sequence[Path]:
+def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     """Return the files to import for it: its own, and its sub-agents'."""
     if found.kind != claude_code_history.KIND:
         return (found.path,)
@@ -128,10 +128,10 @@ def files_belonging_to(found: FoundHistories) -> Sequence[Path]:
     return (found.path, *_history_files_below(beside / found.path.stem / "subagents", "agent-*.jsonl", beside))
 
 
-def _history_files_below(folder: Path, pattern: str, root: Path | None = None) -> list[Path]:
-    """Return the files below a folder. Links that lead out of it, or of `root`, are not followed."""
+def _history_files_below(folder: Path, pattern: str, allowed_root: Path | None = None) -> list[Path]:
+    """Return the files below a folder. Links that lead out of it, or of `allowed_root`, are not followed."""
     try:
-        inside = folder.resolve() if root is None else root.resolve()
+        inside = folder.resolve() if allowed_root is None else allowed_root.resolve()
         return sorted(
             file
             for file, _ in list_tree_files(folder, pattern)
@@ -141,18 +141,18 @@ def _history_files_below(folder: Path, pattern: str, root: Path | None = None) -
         return []
 
 
-def _found_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories]:
+def _histories_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories]:
     for file in files:
         try:
             about = file.stat()
         except OSError:
             continue
-        folder, begun = _folder_and_time_of(kind, file)
+        folder, begun = _read_folder_and_time(kind, file)
         if about.st_size:
             yield FoundHistories(kind, file, folder, 1, about.st_size, begun or about.st_mtime, about.st_mtime)
 
 
-def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
+def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
     """Return the folder and time in the first lines."""
     folder, time = "", 0.0
     if kind == gemini_cli_history.KIND:
@@ -164,9 +164,9 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
     except OSError:
         return folder, time
     if kind == cline_history.KIND:
-        return cline_history.folder_in_cline_text(begins.decode("utf-8", "replace")), time
+        return cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace")), time
     for line in begins.split(b"\n"):
-        value = _object_in_line(line)
+        value = _parse_object_or_empty(line)
         inner = object_at(value, "payload")
         folder = folder or first_text(value, "cwd", "working_dir") or text_at(inner, "cwd")
         time = time or parse_time(value.get("timestamp", value.get("startTime")))
@@ -175,24 +175,24 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
     return folder, time
 
 
-def _object_in_line(line: bytes) -> Mapping[str, object]:
+def _parse_object_or_empty(line: bytes) -> Mapping[str, object]:
     with suppress(ValueError):
         return object_at(orjson.loads(line))
     return {}
 
 
-def _find_opencode(data: Path) -> Iterator[FoundHistories]:
+def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
     query = "SELECT directory, time_created, time_updated FROM session WHERE parent_id IS NULL"
-    found = list(_found_in_database(opencode_history.KIND, data / "opencode.db", query))
+    found = list(_histories_in_database(opencode_history.KIND, data / "opencode.db", query))
     yield from found
     if not found:
         for file in _history_files_below(data / "storage" / "session", "ses_*.json"):
             with suppress(OSError):
-                yield from _opencode_session_in_file(data, file)
+                yield from _opencode_history_in_file(data, file)
 
 
-def _opencode_session_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
-    value = _object_in_line(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
+def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
+    value = _parse_object_or_empty(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
     times = object_at(value, "time")
     if not value.get("parentID"):
         messages = _history_files_below(data / "storage" / "message" / file.stem, "*.json")
@@ -200,7 +200,7 @@ def _opencode_session_in_file(data: Path, file: Path) -> Iterator[FoundHistories
         yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
 
 
-def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:
+def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:
     """Yield an item per folder, sharing the file's size by the number of sessions."""
     if not foreign_sqlite.is_sqlite_file(path):
         return
@@ -245,11 +245,11 @@ _NAME_PATTERNS = {
     goose_history.KIND: "*.jsonl",
 }
 _FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
-    claude_code_history.KIND: _finder_for_pattern(claude_code_history.KIND, _is_main_session),
-    codex_history.KIND: _finder_for_pattern(codex_history.KIND),
-    opencode_history.KIND: _find_opencode,
-    gemini_cli_history.KIND: _finder_for_pattern(gemini_cli_history.KIND, lambda file: "chats" in file.parts),
-    pi_history.KIND: _finder_for_pattern(pi_history.KIND),
-    cline_history.KIND: _finder_for_pattern(cline_history.KIND),
-    goose_history.KIND: _find_goose,
+    claude_code_history.KIND: _build_finder_for_pattern(claude_code_history.KIND, _is_main_session),
+    codex_history.KIND: _build_finder_for_pattern(codex_history.KIND),
+    opencode_history.KIND: _find_opencode_histories,
+    gemini_cli_history.KIND: _build_finder_for_pattern(gemini_cli_history.KIND, lambda file: "chats" in file.parts),
+    pi_history.KIND: _build_finder_for_pattern(pi_history.KIND),
+    cline_history.KIND: _build_finder_for_pattern(cline_history.KIND),
+    goose_history.KIND: _find_goose_histories,
 }

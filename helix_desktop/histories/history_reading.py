@@ -29,7 +29,7 @@ from helix_desktop.histories import (
     trajectories,
 )
 from helix_desktop.histories.anthropic_history import is_anthropic_message, read_anthropic_recordings
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
 LARGEST = 2 << 30  # In bytes. Larger files are not read.
@@ -39,18 +39,18 @@ _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata
 
 _PARTS = ("msg_", "prt_")  # Prefixes of the names of files that hold parts of opencode's sessions.
 
-Is = Callable[[Mapping[str, object]], bool]
-Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]
-Databases = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingComplaints], Iterator[RecordedSession]]
+RowTest = Callable[[Mapping[str, object]], bool]
+SessionReader = Callable[[Sequence[HistoryRow], ReadingReport, Path], list[RecordedSession]]
+DatabaseReader = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingReport], Iterator[RecordedSession]]
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryForm:
-    """A form of history. `is_one`: whether a row shows that its file has this form."""
+    """A form of history. `recognizes`: whether a row shows that its file has this form."""
 
     kind: str
-    is_one: Is
-    read: Read
+    recognizes: RowTest
+    read: SessionReader
 
 
 FORMS_OF_ROWS: Sequence[HistoryForm] = (
@@ -71,7 +71,7 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
     HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
 )
-DATABASES: Sequence[tuple[str, Callable[[frozenset[str]], bool], Databases]] = (
+DATABASES: Sequence[tuple[str, Callable[[frozenset[str]], bool], DatabaseReader]] = (
     (opencode_history.KIND, opencode_history.is_opencode_database, opencode_history.read_opencode_database),
     (goose_history.KIND, goose_history.is_goose_database, goose_history.read_goose_database),
 )
@@ -115,7 +115,7 @@ def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
 def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
     """Yield the sessions of all files in a folder. Raises InvalidInput if there are none."""
     useless: list[InvalidInput] = []
-    found = history_files_in(folder)
+    found = list_history_files(folder)
     for file in found:
         try:
             yield read_history_file(file)
@@ -128,9 +128,9 @@ def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
 
 def read_history_file(path: Path) -> ImportedSessions:
     """Return the sessions of a file. Raises InvalidInput if there are none."""
-    told = ReadingComplaints()
-    recordings = tuple(read_sessions(path, told))
-    complaints = told.complaint_sentences(str(path))
+    report = ReadingReport()
+    recordings = tuple(read_sessions(path, report))
+    complaints = report.complaint_sentences(str(path))
     if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
         why = f" {complaints[0]}" if complaints else ""
         raise InvalidInput(f"{path} doesn't contain a session that can be read.{why}", remedy=FORMS)
@@ -138,48 +138,48 @@ def read_history_file(path: Path) -> ImportedSessions:
 
 
 def read_sessions(
-    path: Path, told: ReadingComplaints, kind: str = "", copy: Path | None = None
+    path: Path, report: ReadingReport, kind: str = "", copy: Path | None = None
 ) -> Iterator[RecordedSession]:
     """Yield a file's sessions of any form. `copy`: read this instead, as the file may change."""
-    there = copy or path
+    readable_path = copy or path
     try:
-        if not there.is_file() and there.exists():
+        if not readable_path.is_file() and readable_path.exists():
             raise InvalidInput(f"{path} is not a file.")
-        if there.stat().st_size > LARGEST:
+        if readable_path.stat().st_size > LARGEST:
             raise InvalidInput(
                 f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
             )
-        if foreign_sqlite.is_sqlite_file(there):
-            yield from _sessions_in_database(path, told, there)
+        if foreign_sqlite.is_sqlite_file(readable_path):
+            yield from _sessions_in_database(path, report, readable_path)
         elif opencode_history.is_opencode_file(path):
-            yield from opencode_history.read_opencode_file(path, told)
+            yield from opencode_history.read_opencode_file(path, report)
         else:
-            yield from _read_sessions_from_json_file(path, told, kind, there)
+            yield from _read_sessions_from_json_file(path, report, kind, readable_path)
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the file name.") from error
 
 
-def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> Iterator[RecordedSession]:
+def _sessions_in_database(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[RecordedSession]:
     try:
-        with foreign_sqlite.open_foreign_database(there) as connection:
-            tables = foreign_sqlite.table_names(connection)
-            for _, is_one, read_it in DATABASES:
-                if is_one(tables):
-                    yield from read_it(connection, path, told)
+        with foreign_sqlite.open_foreign_database(readable_path) as connection:
+            tables = foreign_sqlite.ordinary_table_names(connection)
+            for _, recognizes_tables, read_it in DATABASES:
+                if recognizes_tables(tables):
+                    yield from read_it(connection, path, report)
     except sqlite3.Error as error:
-        told.complaints.append(f"{path}: the database cannot be read: {error}.")
+        report.complaints.append(f"{path}: the database cannot be read: {error}.")
 
 
 def _read_sessions_from_json_file(
-    path: Path, told: ReadingComplaints, kind: str, there: Path
+    path: Path, report: ReadingReport, kind: str, readable_path: Path
 ) -> Iterator[RecordedSession]:
-    groups = list(_group_into_sessions(list(_read_rows(path, told, there))))
+    groups = list(_group_into_sessions(list(_read_rows(path, report, readable_path))))
     several = len(groups) > 1
     for number, rows in enumerate(groups, 1):
         try:
-            made = _choose_history_form(rows, path, kind).read(rows, told, path)
+            made = _choose_history_form(rows, path, kind).read(rows, report, path)
         except UnreadableRow as error:
-            told.complaints.append(f"{path}: {error}; the session was left out.")
+            report.complaints.append(f"{path}: {error}; the session was left out.")
             continue
         for recording in made:
             if recording.messages:
@@ -197,11 +197,11 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
     if kind:
         raise InvalidInput(f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}.")
     return next(
-        form for form in FORMS_OF_ROWS if any(form.is_one(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
+        form for form in FORMS_OF_ROWS if any(form.recognizes(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
     )
 
 
-def history_files_in(folder: Path) -> Sequence[Path]:
+def list_history_files(folder: Path) -> Sequence[Path]:
     endings = ("*.jsonl", "*.json", "*.traj", "*.db")
     inside = folder.resolve()
     found = sorted(
@@ -218,23 +218,23 @@ def history_files_in(folder: Path) -> Sequence[Path]:
     return kept
 
 
-def _read_rows(path: Path, told: ReadingComplaints, there: Path) -> Iterator[HistoryRow]:
+def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[HistoryRow]:
     """Yield a JSON document, or one per line, each with a place to show to people."""
-    with there.open("rb") as file:
+    with readable_path.open("rb") as file:
         first = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
         file.seek(0)
         if first[:1] == b"[" or first == b"{":
-            yield from _rows_of_document(file.read(), path, told.complaints)
+            yield from _rows_of_document(file.read(), path, report.complaints)
             return
         for number, line in enumerate(file, 1):
             if line.isspace():
                 continue
             place = f"{path}, line {number}"
-            value = _parse_line(line if number > 1 else line.removeprefix(b"\xef\xbb\xbf"))
+            value = _parse_json_line(line if number > 1 else line.removeprefix(b"\xef\xbb\xbf"))
             if isinstance(value, Mapping):
                 yield HistoryRow(value, place, line)
             else:
-                told.complain_about_row(HistoryRow({}, place, line), "this is not a JSON object")
+                report.complain_about_row(HistoryRow({}, place, line), "this is not a JSON object")
 
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
@@ -295,13 +295,13 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
         yield plain
 
 
-def _with_system_prompt(row: HistoryRow, inner: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+def _with_system_prompt(row: HistoryRow, messages: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
     """Return the messages with the system prompt, which requests to Anthropic have beside them."""
     system = row.value.get("system")
-    return [{"role": "system", "content": system}, *inner] if isinstance(system, str | list) and system else inner
+    return [{"role": "system", "content": system}, *messages] if isinstance(system, str | list) and system else messages
 
 
-def _parse_line(line: bytes) -> object:
+def _parse_json_line(line: bytes) -> object:
     with suppress(ValueError):
         return orjson.loads(line)
     with suppress(ValueError, RecursionError):

@@ -32,7 +32,7 @@ class HistoryRow:
 
 
 @dataclass(slots=True)
-class ReadingComplaints:
+class ReadingReport:
     """A sentence for each unreadable row. `unread`: rows that are no messages. `row`: the current one."""
 
     complaints: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class ReadingComplaints:
     unread: list[bytes] = field(default_factory=list)
     row: HistoryRow | None = None
 
-    def report_left_out(self, kind: str, line: bytes = b"") -> None:
+    def add_left_out_row(self, kind: str, line: bytes = b"") -> None:
         self.left_out[kind] += 1
         self._append_unread_line(line or (self.row.line if self.row is not None else b""))
 
@@ -52,13 +52,13 @@ class ReadingComplaints:
         if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.
             self.unread.append(line)
 
-    def complaint_sentences(self, name: str) -> tuple[str, ...]:
+    def complaint_sentences(self, history_name: str) -> tuple[str, ...]:
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
         return (
             *self.complaints,
-            f"{name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.",
+            f"{history_name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.",
         )
 
 
@@ -66,17 +66,17 @@ class ReadingComplaints:
 class HistoryMessages:
     """A session's messages, as far as rows were read. In each format, `read_row` reads one row."""
 
-    told: ReadingComplaints
+    report: ReadingReport
     made: list[RecordedMessage] = field(default_factory=list)
     compactions: list[RecordedCompaction] = field(default_factory=list)
 
     def read_rows(self, rows: Iterable[HistoryRow]) -> Self:
         for row in rows:
-            self.told.row = row
+            self.report.row = row
             try:
                 self.read_row(row.value)
             except UnreadableRow as error:
-                self.told.complain_about_row(row, error)
+                self.report.complain_about_row(row, error)
         return self
 
     def read_row(self, value: Mapping[str, object]) -> None:
@@ -107,13 +107,13 @@ def text_of_message_content(content: object) -> str:
     raise UnreadableRow(f"a content of type {type(content).__name__} is neither text nor a list of parts")
 
 
-def build_read_call(identity: str, name: str, arguments: object) -> ToolCall:
+def checked_tool_call(identity: str, name: str, arguments: object) -> ToolCall:
     if not identity or not name:
         raise UnreadableRow("a call has no id or no name")
-    return ToolCall(identity, name, arguments_json(arguments))
+    return ToolCall(identity, name, format_arguments(arguments))
 
 
-def arguments_json(value: object) -> str:
+def format_arguments(value: object) -> str:
     if isinstance(value, str):
         return value
     return _JSON.encode({} if value is None else value)
@@ -172,12 +172,12 @@ def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]
     return text_of_message_content(words), pictures
 
 
-def read_tool_result(block: Mapping[str, object], time: float, call: str, failed: str) -> RecordedMessage:
-    """Return a result. `call`: the field with its call's id. `failed`: the field that says whether it failed."""
-    if not (answers := text_at(block, call)):
+def read_tool_result(block: Mapping[str, object], time: float, call_field: str, failed_field: str) -> RecordedMessage:
+    """Return a result. `call_field`: the field with its call's id. `failed_field`: the field that says whether it failed."""
+    if not (answers := text_at(block, call_field)):
         raise UnreadableRow("a tool result names no call")
     text, pictures = text_and_pictures(block.get("content"))
-    return RecordedMessage("tool", text, answers=answers, ok=not block.get(failed), time=time, pictures=pictures)
+    return RecordedMessage("tool", text, answers=answers, ok=not block.get(failed_field), time=time, pictures=pictures)
 
 
 def _content_parts(content: object) -> Iterable[object]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryMessages, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedSession
 
 MOST_BRANCHES = 500  # The maximum number of branches. Each is stored with all rows that it shares with others.
@@ -58,7 +58,7 @@ class HistoryTree:
         self.current = branch
         return branch
 
-    def move_to_end(self, ids: Sequence[str]) -> None:
+    def redirect_followers_to_newest_row(self, ids: Sequence[str]) -> None:
         """Let what follows these rows follow the newest row, since a compaction kept them."""
         for name in ids:
             self.places[name] = (self.current, len(self.branches[self.current].rows) - 1)
@@ -74,35 +74,35 @@ class HistoryTree:
     def rows_of_branch(self, branch: int) -> list[int]:
         """Return all rows of a branch, including shared ones."""
         found = self.branches[branch]
-        shared = self.shared_rows(branch)
+        shared = self.rows_shared_with_parent(branch)
         return [*shared, *found.rows]
 
-    def shared_rows(self, branch: int) -> list[int]:
+    def rows_shared_with_parent(self, branch: int) -> list[int]:
         """Return the rows that a branch shares with the one it left."""
         found = self.branches[branch]
         if found.of < 0:
             return []
-        return [*self.shared_rows(found.of), *self.branches[found.of].rows[: found.at + 1]]
+        return [*self.rows_shared_with_parent(found.of), *self.branches[found.of].rows[: found.at + 1]]
 
 
 def build_branch_sessions(
     tree: HistoryTree,
-    first: RecordedSession,
+    template: RecordedSession,
     name_of_row: Callable[[int], str],
-    read: Callable[[Sequence[int], ReadingComplaints], HistoryMessages],
-    told: ReadingComplaints,
+    read_messages: Callable[[Sequence[int], ReadingReport], HistoryMessages],
+    report: ReadingReport,
 ) -> list[RecordedSession]:
-    """Build a session for each branch, named by its first own row. `first`: what all begin with."""
+    """Build a session for each branch, named by its first own row. `template`: what all begin with."""
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):
-        found = read(tree.rows_of_branch(at), ReadingComplaints() if at else told)
-        session = replace(first, messages=tuple(found.made), compactions=tuple(found.compactions))
+        found = read_messages(tree.rows_of_branch(at), ReadingReport() if at else report)
+        session = replace(template, messages=tuple(found.made), compactions=tuple(found.compactions))
         if at:
-            shared = len(read(tree.shared_rows(at), ReadingComplaints()).made)
+            shared = len(read_messages(tree.rows_shared_with_parent(at), ReadingReport()).made)
             session = replace(
                 session,
-                name=f"{first.name}#{at + 1}",
-                session=f"{first.session}#{name_of_row(branch.rows[0]) if branch.rows else ''}",
+                name=f"{template.name}#{at + 1}",
+                session=f"{template.session}#{name_of_row(branch.rows[0]) if branch.rows else ''}",
                 forked_from=made[branch.of].session if shared else "",
                 forked_at=shared,
             )

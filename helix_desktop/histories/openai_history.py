@@ -29,12 +29,12 @@ def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, obj
 
 
 def read_openai_recordings(
-    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     if rows and not any("role" in row.value for row in rows):
-        told.complaints.append(f"{path}: no line of it is a message: none has a role.")
+        report.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
-    return [RecordedSession(str(path), tuple(OpenaiMessages(told).read_rows(rows).made), KIND, path.stem)]
+    return [RecordedSession(str(path), tuple(OpenaiMessages(report).read_rows(rows).made), KIND, path.stem)]
 
 
 class OpenaiMessages(history_rows.HistoryMessages):
@@ -52,16 +52,16 @@ def _read_openai_message(value: Mapping[str, object], before: Sequence[RecordedM
         calls, usage = _openai_calls(value, len(before)), chat_gateway.parse_usage(object_at(value, "usage"))
         return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
-        answers = text_at(value, "tool_call_id") or _last_call_named(value, before)
+        answers = text_at(value, "tool_call_id") or _find_answered_call(value, before)
         return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
     return RecordedMessage(role, text, time=time, pictures=pictures)
 
 
-def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:
-    raw = value.get("tool_calls") or []
+def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[RecordedCall, ...]:
+    raw = message.get("tool_calls") or []
     if not isinstance(raw, list):
         raise history_rows.UnreadableRow("its tool_calls are not a list")
-    legacy = value.get("function_call")
+    legacy = message.get("function_call")
     entries = [*raw, {"function": legacy}] if isinstance(legacy, Mapping) else raw
     made = []
     for index, entry in enumerate(entries):
@@ -69,15 +69,15 @@ def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCal
         function = object_at(call, "function") or object_at(call, "custom")
         if not (name := text_at(function, "name")):
             raise history_rows.UnreadableRow(f"its call {index + 1} has no name")
-        arguments = history_rows.arguments_json(function.get("arguments", function.get("input")))
-        made.append(RecordedCall(text_at(call, "id") or f"call-{number}-{index}", name, arguments))
+        arguments = history_rows.format_arguments(function.get("arguments", function.get("input")))
+        made.append(RecordedCall(text_at(call, "id") or f"call-{message_number}-{index}", name, arguments))
     return tuple(made)
 
 
-def _last_call_named(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> str:
+def _find_answered_call(result: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]) -> str:
     """Return the last call with a result's name. Old function results contain only the name."""
-    name = text_at(value, "name")
-    for message in reversed(before):
+    name = text_at(result, "name")
+    for message in reversed(earlier_messages):
         for call in message.calls:
             if not name or call.name == name:
                 return call.id

@@ -31,22 +31,22 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 
 
 def read_opencode_database(
-    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints
+    connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[recorded_session.RecordedSession]:
-    sessions = query_until_damage(connection, "SELECT * FROM session", (), told, ("id",))
+    sessions = query_until_damage(connection, "SELECT * FROM session", (), report, ("id",))
     for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
         name = text_at(session, "id")
         parts: dict[str, list[Mapping[str, object]]] = {}
-        for row in query_until_damage(connection, _PARTS, [name], told, ("message_id", "id")):
-            if (part := parse_json_column(row["data"], f"{path}, part {row['id']}", told)) is not None:
+        for row in query_until_damage(connection, _PARTS, [name], report, ("message_id", "id")):
+            if (part := parse_json_column(row["data"], f"{path}, part {row['id']}", report)) is not None:
                 parts.setdefault(text_at(row, "message_id"), []).append(part.value)
-        listed = query_until_damage(connection, _MESSAGES, [name], told, ("time_created", "id"))
+        listed = query_until_damage(connection, _MESSAGES, [name], report, ("time_created", "id"))
         found = [
             ({"id": row["id"], **one.value}, parts.get(text_at(row, "id"), []))
             for row in listed
-            if (one := parse_json_column(row["data"], f"{path}, message {row['id']}", told)) is not None
+            if (one := parse_json_column(row["data"], f"{path}, message {row['id']}", report)) is not None
         ]
-        yield from _opencode_recordings(session, found, path, told)
+        yield from _build_opencode_recordings(session, found, path, report)
 
 
 def is_opencode_file(path: Path) -> bool:
@@ -54,43 +54,43 @@ def is_opencode_file(path: Path) -> bool:
     return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
 
 
-def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iterator[recorded_session.RecordedSession]:
+def read_opencode_file(path: Path, report: history_rows.ReadingReport) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session of an older file, with messages and parts from the folders beside it."""
     storage = path.parent.parent.parent
-    if (session := _load_opencode_json(storage, path, told)) is None:
+    if (session := _read_opencode_json(storage, path, report)) is None:
         return
     found = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
-        if (message := _load_opencode_json(storage, file, told)) is not None:
+        if (message := _read_opencode_json(storage, file, report)) is not None:
             parts = [
                 part
                 for one in sorted((storage / "part" / file.stem).glob("*.json"))
-                if (part := _load_opencode_json(storage, one, told))
+                if (part := _read_opencode_json(storage, one, report))
             ]
             found.append((message, parts))
     found.sort(key=lambda one: history_rows.parse_time(object_at(one[0], "time").get("created")))
-    yield from _opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, told)
+    yield from _build_opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, report)
 
 
-def _load_opencode_json(storage: Path, path: Path, told: history_rows.ReadingComplaints) -> Mapping[str, object] | None:
+def _read_opencode_json(storage: Path, path: Path, report: history_rows.ReadingReport) -> Mapping[str, object] | None:
     with suppress(OSError):
         value = parse_json_or_none(read_file_below(storage, str(path.relative_to(storage))).decode("utf-8", "replace"))
         if isinstance(value, Mapping):
             return value
-    told.complaints.append(f"{path}: this is not a JSON object; it was left out.")
+    report.complaints.append(f"{path}: this is not a JSON object; it was left out.")
     return None
 
 
-def _opencode_recordings(
+def _build_opencode_recordings(
     session: Mapping[str, object],
     found: Sequence[tuple[Mapping[str, object], Parts]],
     path: Path,
-    told: history_rows.ReadingComplaints,
+    report: history_rows.ReadingReport,
 ) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session and, if its end was reverted, a branch that still has it."""
-    back = _first_reverted_message(session)
+    back = _first_reverted_message_id(session)
     stands = sum(not back or text_at(message, "id") < back for message, _ in found)
-    writing = _OpencodeMessages(told)
+    writing = _OpencodeMessages(report)
     for at, (message, parts) in enumerate(found):
         if at == stands:
             shared = len(writing.made)
@@ -104,7 +104,7 @@ def _opencode_recordings(
     yield replace(whole, session=name, forked_from=whole.session, forked_at=shared, name=f"{path}#{name}")
 
 
-def _first_reverted_message(session: Mapping[str, object]) -> str:
+def _first_reverted_message_id(session: Mapping[str, object]) -> str:
     """Return the first message that opencode no longer shows, and that the next prompt removes."""
     value = session.get("revert")
     return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
@@ -138,7 +138,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         elif message.get("role") == "assistant":
             self._read_opencode_reply(message, parts, time)
         else:
-            self.told.complaints.append(f"A message of opencode has the role {message.get('role')!r}; it was left out.")
+            self.report.complaints.append(f"An opencode message has the role {message.get('role')!r}; it was left out.")
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
@@ -148,7 +148,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         ]
         for part in parts:
             if part.get("type") not in ("text", "subtask", "file", "compaction"):
-                self.told.report_left_out(f"part {part.get('type')}", json.dumps(part).encode() + b"\n")
+                self.report.add_left_out_row(f"part {part.get('type')}", json.dumps(part).encode() + b"\n")
         text = "\n".join(text for text in texts if text)
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
@@ -173,7 +173,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish", "text"):
-                self.told.report_left_out(f"part {kind}", json.dumps(part).encode() + b"\n")
+                self.report.add_left_out_row(f"part {kind}", json.dumps(part).encode() + b"\n")
         self._add_opencode_reply(written, results, model, time, usage)
         if error := object_at(message, "error"):
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"
@@ -197,7 +197,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
 def _opencode_call(part: Mapping[str, object]) -> ToolCall:
     state = object_at(part, "state")
     name = first_text(part, "callID", "id") or "call"
-    return ToolCall(name, text_at(part, "tool") or "tool", history_rows.arguments_json(state.get("input")))
+    return ToolCall(name, text_at(part, "tool") or "tool", history_rows.format_arguments(state.get("input")))
 
 
 def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[recorded_session.RecordedMessage]:

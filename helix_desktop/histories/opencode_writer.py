@@ -19,7 +19,7 @@ from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import Line, format_picture_url, list_items_with_results, plain_call_id
 
 SEEN_VERSION = "1.18.33"
@@ -34,17 +34,17 @@ def create_opencode_id(kind: str, number: int = 0) -> str:
     return f"{kind}_{moment:012x}{''.join(_DIGITS[byte % 62] for byte in os.urandom(14))}"
 
 
-def write_opencode_session(session: RecordedSession, name: str, begun: float) -> Iterator[Line]:
-    """Yield the document with the id `name`, as one line."""
+def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> Iterator[Line]:
+    """Yield the document with the id `ident`, as one line."""
     numbers = itertools.count(round(begun * 1000) * 0x1000)
     messages: list[Line] = []
     last, asked = 0, ""
     for item, results in list_items_with_results(session):
         last = max(last + 1, round(item.time * 1000))
         for info, parts in _opencode_messages(item, results, session.folder, last):
-            identity = {"id": create_opencode_id("msg", next(numbers)), "sessionID": name}
+            identity = {"id": create_opencode_id("msg", next(numbers)), "sessionID": ident}
             asked = identity["id"] if info["role"] == "user" else asked
-            about = {"sessionID": name, "messageID": identity["id"]}
+            about = {"sessionID": ident, "messageID": identity["id"]}
             named = [{**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts]
             messages.append({"info": {**info, **identity, "parentID": asked}, "parts": named})
     model = next(
@@ -55,7 +55,7 @@ def write_opencode_session(session: RecordedSession, name: str, begun: float) ->
         info |= {"providerID": provider, "modelID": info.get("modelID") or model, "model": {"providerID": provider, "modelID": model}}  # fmt: skip
     spent = {"cost": 0, "tokens": _TOKENS, "time": {"created": round(begun * 1000), "updated": round(begun * 1000)}}
     title = session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
-    about = {"id": name, "slug": f"restored-{name[-8:].lower()}", "projectID": "global", "directory": session.folder}
+    about = {"id": ident, "slug": f"restored-{ident[-8:].lower()}", "projectID": "global", "directory": session.folder}
     yield {"info": {**about, "title": title, "version": SEEN_VERSION, **spent}, "messages": messages}
 
 
@@ -91,7 +91,7 @@ def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) ->
 
 def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int) -> Line:
     about: Line = {"type": "tool", "tool": with_plain_name(call).name, "callID": plain_call_id(call.id)}
-    state: Line = {"input": arguments_object(call.arguments), "time": {"start": time_ms, "end": time_ms}}
+    state: Line = {"input": parse_arguments_object(call.arguments), "time": {"start": time_ms, "end": time_ms}}
     if result is None or not result.ok:
         return {**about, "state": {**state, "status": "error", "error": result.text if result else "Interrupted"}}
     files = [{"type": "file", "mime": one.media_type, "filename": one.name, "url": format_picture_url(one)} for one in result.pictures]  # fmt: skip
@@ -110,9 +110,9 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
     try:
         with closing(foreign_sqlite.connect_foreign_database(database, "rw", timeout=10.0)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.set_authorizer(foreign_sqlite.refuse_triggers)
+            connection.set_authorizer(foreign_sqlite.deny_triggers_and_views)
             with connection:
-                connection.limit_next_statement()
+                connection.limit_time_of_next_statement()
                 _insert_rows(connection, document)
     except sqlite3.Error as error:
         raise InvalidInput(f"opencode's database {database} did not accept the session: {error}.", remedy=remedy) from error  # fmt: skip
@@ -127,13 +127,13 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
     connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
     for message in document["messages"]:
         name, when = message["info"]["id"], message["info"]["time"]["created"]
-        data = _dump_without_ids(message["info"])
+        data = _format_without_ids(message["info"])
         connection.execute("INSERT INTO message (id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?)", (name, info["id"], when, when, data))  # fmt: skip
         for part in message["parts"]:
-            values = (part["id"], name, info["id"], when, when, _dump_without_ids(part))
+            values = (part["id"], name, info["id"], when, when, _format_without_ids(part))
             connection.execute("INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?, ?)", values)  # fmt: skip
 
 
-def _dump_without_ids(value: Line) -> str:
+def _format_without_ids(value: Line) -> str:
     """Return the value for its column, without the ids, which have their own columns."""
     return json.dumps({key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")})

@@ -26,7 +26,7 @@ def path_of_copy(folder: Path, file: Path) -> Path:
     return folder.joinpath(*(part.strip(":\\/") for part in file.parts))
 
 
-def copied_files(folder: Path) -> Iterator[Path]:
+def original_paths_of_copies(folder: Path) -> Iterator[Path]:
     for copy in sorted((path for path, _ in list_tree_files(folder)), key=lambda one: (len(one.parts), one)):
         if copy.is_file():
             parts = copy.relative_to(folder).parts
@@ -52,7 +52,7 @@ class PendingCopies:
             about = os.fstat(source.fileno())
             inode, copied = self._copied.get(file, (about.st_ino, 0))
             copy = path_of_copy(self._open, file)
-            if copied and not (inode == about.st_ino and _continues_copy(source.fileno(), copy, copied, about.st_size)):
+            if copied and not (inode == about.st_ino and _extends_copy(source.fileno(), copy, copied, about.st_size)):
                 if file.suffix != ".json" or about.st_size < copied:  # JSON files are rewritten at every change.
                     self._seal_open_folder()
                 copied = 0
@@ -109,7 +109,7 @@ class PendingCopies:
             self._open.rename(self._folder / str(time.time_ns()))
 
 
-def _continues_copy(source: int, copy: Path, copied: int, size: int) -> bool:
+def _extends_copy(source: int, copy: Path, copied: int, size: int) -> bool:
     """Whether the file still begins with what was copied, judging by the end of that."""
     at = max(0, copied - COMPARED)
     with suppress(OSError), copy.open("rb") as before:

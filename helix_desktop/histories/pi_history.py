@@ -31,28 +31,28 @@ def is_pi_row(value: Mapping[str, object]) -> bool:
 
 
 def read_pi_recordings(
-    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     tree, title = HistoryTree(), ""
     about: Mapping[str, object] = {}
     for index, row in enumerate(rows):
-        told.row, kind = row, row.value.get("type")
+        report.row, kind = row, row.value.get("type")
         if kind == "session":
             about = row.value
         elif kind == "session_info":
             title = text_at(row.value, "name")
         elif kind not in (*_SHOWN, *_ABOUT):
-            told.report_left_out(str(kind or "no type"))
+            report.add_left_out_row(str(kind or "no type"))
             continue
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))
 
-    def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _PiMessages:
-        return _PiMessages(told).read_rows(rows[i] for i in indices)
+    def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
+        return _PiMessages(report).read_rows(rows[i] for i in indices)
 
     session, version = text_at(about, "id") or path.stem, f"format {number_at(about, 'version') or 1}"
     first = RecordedSession(str(path), (), KIND, session, title, text_at(about, "cwd"), version)
-    return build_branch_sessions(tree, first, lambda index: text_at(rows[index].value, "id"), read, told)
+    return build_branch_sessions(tree, first, lambda index: text_at(rows[index].value, "id"), read, report)
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
@@ -100,7 +100,7 @@ class _PiMessages(history_rows.HistoryMessages):
         elif role in ("branchSummary", "compactionSummary"):
             self.add_user_message(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
-            self.told.report_left_out("bash command outside the context")
+            self.report.add_left_out_row("bash command outside the context")
         else:
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
@@ -119,7 +119,7 @@ class _PiMessages(history_rows.HistoryMessages):
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:
     if block.get("type") == "toolCall":
-        return history_rows.build_read_call(text_at(block, "id"), text_at(block, "name"), block.get("arguments"))
+        return history_rows.checked_tool_call(text_at(block, "id"), text_at(block, "name"), block.get("arguments"))
     if block.get("type") == "thinking":
         return _pi_reasoning(block, message)
     return Text(history_rows.text_of_message_content([block]))

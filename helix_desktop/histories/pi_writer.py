@@ -10,7 +10,7 @@ from typing import Any
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import (
     Line,
     format_iso_time,
@@ -24,14 +24,14 @@ _COUNTS = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
 _NO_USAGE: Line = {**_COUNTS, "totalTokens": 0, "cost": {**_COUNTS, "total": 0}}
 
 
-def build_relative_pi_session_path(folder: str, name: str, begun: float) -> str:
+def build_relative_pi_session_path(working_folder: str, new_id: str, begun: float) -> str:
     """Return where, in `sessions`, a session of that working folder is stored."""
-    safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", folder))
-    return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{name}.jsonl"
+    safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", working_folder))
+    return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{new_id}.jsonl"
 
 
-def write_pi_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
-    yield {"type": "session", "version": 3, "id": name, "timestamp": format_iso_time(begun), "cwd": session.folder}
+def build_pi_lines(session: RecordedSession, new_id: str, begun: float) -> Iterator[Mapping[str, Any]]:
+    yield {"type": "session", "version": 3, "id": new_id, "timestamp": format_iso_time(begun), "cwd": session.folder}
     before, tools = None, dict[str, str]()
     for number, item in enumerate(list_session_items(session)):
         identity = f"{number:08x}"
@@ -46,15 +46,15 @@ def write_pi_session(session: RecordedSession, name: str, begun: float) -> Itera
         before = identity
 
 
-def _pi_message(message: RecordedMessage, tools: dict[str, str]) -> Line:
-    """`tools`: tool names by call. Replies add to it, results read it."""
+def _pi_message(message: RecordedMessage, tool_names: dict[str, str]) -> Line:
+    """`tool_names`: tool names by call. Replies add to it, results read it."""
     time = round(message.time * 1000)
     if message.role == "assistant":
-        tools |= {part.id: with_plain_name(part).name for part in message.parts if isinstance(part, ToolCall)}
+        tool_names |= {part.id: with_plain_name(part).name for part in message.parts if isinstance(part, ToolCall)}
         return {**_pi_reply(message), "timestamp": time}
     content = _pi_content(message)
     if message.role == "tool":
-        answers = {"toolCallId": plain_call_id(message.answers), "toolName": tools.get(message.answers, "tool")}
+        answers = {"toolCallId": plain_call_id(message.answers), "toolName": tool_names.get(message.answers, "tool")}
         return {"role": "toolResult", **answers, "content": content, "isError": not message.ok, "timestamp": time}
     return {"role": "user", "content": content, "timestamp": time}
 
@@ -74,6 +74,6 @@ def _pi_reply(message: RecordedMessage) -> Line:
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
             call = {"type": "toolCall", "id": plain_call_id(part.id), "name": with_plain_name(part).name}
-            content.append({**call, "arguments": arguments_object(part.arguments)})
+            content.append({**call, "arguments": parse_arguments_object(part.arguments)})
     about = {"api": "anthropic-messages", "provider": "anthropic", "model": message.model, "usage": _NO_USAGE}
     return {"role": "assistant", "content": content, **about, "stopReason": "toolUse" if message.calls else "stop"}

@@ -29,7 +29,7 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
     return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
 
 
-def list_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
+def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
     """Return active handovers of the conversation's beginning, oldest first."""
     state = build_state(recorded_facts)
     path = state.facts_on_path()
@@ -47,7 +47,7 @@ def list_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Rec
 
 def build_session_from_facts(
     recorded_facts: Sequence[facts.Recorded],
-    content: session_export.Content,
+    read_content: session_export.ReadContent,
     folder: str,
     origin: facts.Origin,
     *,
@@ -56,16 +56,16 @@ def build_session_from_facts(
     """Build the session with its compactions. `folder`: the working folder. `origin`: also if the
     facts are just a part. `is_folded`: results are as folded here, not just as the other program showed them.
     """
-    shown = _results_shown_shorter(recorded_facts) if origin.kind else {}
+    shown = _shortened_results_by_seq(recorded_facts) if origin.kind else {}
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
         if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
     said = list(session_export.list_messages_in_order(recorded_facts))
-    messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
-    if system := session_export.last_system_text(recorded_facts):
+    messages = [_message_of_fact(one, read_content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
+    if system := session_export.last_system_prompt(recorded_facts):
         messages.insert(0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0))
     compactions = []
-    for one in list_compactions(recorded_facts):
+    for one in list_active_compactions(recorded_facts):
         if isinstance(one.fact, facts.Folded) and isinstance(one.fact.cover, facts.Span):
             last = one.fact.cover.last
             at = bool(system) + sum(message.seq <= last for message in said)
@@ -77,7 +77,7 @@ def build_session_from_facts(
     )  # fmt: skip
 
 
-def _results_shown_shorter(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
+def _shortened_results_by_seq(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
     """Return what the other program showed of results, by number."""
     found: dict[int, str] = {}
     for one in recorded_facts:
@@ -88,7 +88,7 @@ def _results_shown_shorter(recorded_facts: Sequence[facts.Recorded]) -> dict[int
 
 
 def _message_of_fact(
-    recorded: facts.Recorded, content: session_export.Content, shown: str, *, imported: bool
+    recorded: facts.Recorded, read_content: session_export.ReadContent, shown: str, *, imported: bool
 ) -> RecordedMessage:
     fact = recorded.fact
     if isinstance(fact, facts.ModelReplied):
@@ -97,15 +97,15 @@ def _message_of_fact(
         pictures = tuple(
             RecordedPicture(image.media_type, data)
             for image in fact.images
-            if (data := content(image.digest)) is not None
+            if (data := read_content(image.digest)) is not None
         )
-        text = shown or session_export.text_of_exported_result(fact, content)
+        text = shown or session_export.text_of_exported_result(fact, read_content)
         return RecordedMessage("tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures)
     said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
-    return replace(_message_of_user(said, content, imported=imported), time=recorded.time)
+    return replace(_message_of_user(said, read_content, imported=imported), time=recorded.time)
 
 
-def _message_of_user(fact: facts.UserSaid, content: session_export.Content, *, imported: bool) -> RecordedMessage:
+def _message_of_user(fact: facts.UserSaid, content: session_export.ReadContent, *, imported: bool) -> RecordedMessage:
     """Return a user's message with pictures. Long texts that an import made attachments are text again."""
     texts: list[str] = []
     pictures: list[RecordedPicture] = []

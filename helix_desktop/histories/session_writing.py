@@ -26,19 +26,19 @@ def list_session_items(session: recorded_session.RecordedSession) -> Iterator[Se
 
 
 def _with_unique_call_ids(
-    message: recorded_session.RecordedMessage, taken: set[str], names: dict[str, str]
+    message: recorded_session.RecordedMessage, taken_ids: set[str], new_ids: dict[str, str]
 ) -> recorded_session.RecordedMessage:
     """Make call ids unique, as some servers repeat them in each reply and providers refuse that."""
     parts = list(message.parts)
     for at, part in enumerate(parts):
         if isinstance(part, ToolCall):
             name = plain = plain_call_id(part.id)
-            while name in taken:
-                name = f"{plain[:54]}_{len(taken)}"
-            taken.add(name)
-            names[part.id] = name
+            while name in taken_ids:
+                name = f"{plain[:54]}_{len(taken_ids)}"
+            taken_ids.add(name)
+            new_ids[part.id] = name
             parts[at] = replace(part, id=name)
-    return replace(message, parts=tuple(parts), answers=names.get(message.answers, message.answers))
+    return replace(message, parts=tuple(parts), answers=new_ids.get(message.answers, message.answers))
 
 
 def list_items_with_results(

@@ -61,10 +61,10 @@ _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 
-def translate_call(call: ToolCall, target: str) -> ToolCall | None:
+def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
     """Return the call to the target's own tool, or None if no tool takes these arguments."""
     act = _ACTS.get(call.name, "")
-    tool = _TARGETS[target].get(act)
+    tool = _TARGETS[target_agent].get(act)
     arguments = _canonical_arguments(call.arguments)
     if tool is None or arguments is None or set(arguments) - {"folder"} != _NEEDED[act]:
         return None
@@ -77,9 +77,9 @@ def translate_call(call: ToolCall, target: str) -> ToolCall | None:
     return replace(call, name=name, arguments=json.dumps(written, ensure_ascii=False))
 
 
-def _canonical_arguments(text: str) -> dict[str, str] | None:
+def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:
     """Return the arguments by common names, or None if one is unknown or no text."""
-    if (given := parse_json_or_none(text or "{}")) is None:
+    if (given := parse_json_or_none(arguments_text or "{}")) is None:
         return None
     found: dict[str, str] = {}
     for name, value in given.items() if isinstance(given, dict) else ():

@@ -9,10 +9,10 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories.history_rows import (
     HistoryRow,
-    ReadingComplaints,
+    ReadingReport,
     UnreadableRow,
-    arguments_json,
     cost_or_zero,
+    format_arguments,
     parse_time,
     pictures_in_content,
     text_of_message_content,
@@ -49,31 +49,29 @@ def is_managed_agent_log(value: Mapping[str, object]) -> bool:
     return isinstance(kind, str) and kind.partition(".")[0] in ("agent", "session", "span") and "." in kind
 
 
-def read_trajectory_recordings(
-    rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
-) -> list[RecordedSession]:
+def read_trajectory_recordings(rows: Sequence[HistoryRow], report: ReadingReport, path: Path) -> list[RecordedSession]:
     """Return the rows' sessions, in any of the three forms."""
     made: list[RecordedSession] = []
     for number_, row in enumerate(
         row for row in rows if is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value)
     ):
         read = _read_swe_agent if is_swe_agent_trajectory(row.value) else _read_atif
-        messages = tuple(_messages_until_unreadable(read(row.value), told, row))
+        messages = tuple(_messages_until_unreadable(read(row.value), report, row))
         name = str(path) if not number_ else f"{path}#{number_ + 1}"
         made.append(RecordedSession(name, messages, KIND, text_at(row.value, "session_id") or path.stem))
     events = [row for row in rows if not (is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value))]
     if events and not made:
-        made.append(RecordedSession(str(path), tuple(_read_managed_agent_events(events, told)), KIND, path.stem))
+        made.append(RecordedSession(str(path), tuple(_read_managed_agent_events(events, report)), KIND, path.stem))
     return made
 
 
 def _messages_until_unreadable(
-    found: Iterator[RecordedMessage], told: ReadingComplaints, row: HistoryRow
+    found: Iterator[RecordedMessage], report: ReadingReport, row: HistoryRow
 ) -> Iterator[RecordedMessage]:
     try:
         yield from found
     except UnreadableRow as error:
-        told.complaints.append(f"{row.place}: {error}; what stands behind it was left out.")
+        report.complaints.append(f"{row.place}: {error}; what stands behind it was left out.")
 
 
 # --- Trajectories of SWE-agent
@@ -83,7 +81,7 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """Read the history with its calls, or else each step's thought, action and observation."""
     history = objects_at(value, "history")
     if any(one.get("tool_calls") for one in history):
-        yield from OpenaiMessages(ReadingComplaints()).read_rows(HistoryRow(one, "history") for one in history).made
+        yield from OpenaiMessages(ReadingReport()).read_rows(HistoryRow(one, "history") for one in history).made
         return
     for one in history:  # The system prompt, demonstrations and task before the agent's first reply.
         if one.get("role") == "assistant" and not one.get("is_demo"):
@@ -94,7 +92,7 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
         name = f"step-{number_}"
         action, thought = text_at(step, "action"), text_at(step, "thought")
         said = thought or text_at(step, "response").removesuffix(action).strip()
-        calls = [ToolCall(name, "bash", arguments_json({"command": action}))] if action.strip() else []
+        calls = [ToolCall(name, "bash", format_arguments({"command": action}))] if action.strip() else []
         yield build_recorded_reply([Text(said), *calls])
         if calls:
             yield RecordedMessage("tool", text_of_message_content(step.get("observation")), answers=name)
@@ -123,14 +121,14 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Ite
     calls = objects_at(step, "tool_calls")
     for at, call in enumerate(calls):
         name = text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
-        parts.append(ToolCall(name, text_at(call, "function_name") or "tool", arguments_json(call.get("arguments"))))
-    told = object_at(step, "metrics")
+        parts.append(ToolCall(name, text_at(call, "function_name") or "tool", format_arguments(call.get("arguments"))))
+    metrics = object_at(step, "metrics")
     usage = Usage(
-        number_at(told, "prompt_tokens"),
-        number_at(told, "cached_tokens"),
+        number_at(metrics, "prompt_tokens"),
+        number_at(metrics, "cached_tokens"),
         0,
-        number_at(told, "completion_tokens"),
-        cost=cost_or_zero(told.get("cost_usd")),
+        number_at(metrics, "completion_tokens"),
+        cost=cost_or_zero(metrics.get("cost_usd")),
     )
     yield build_recorded_reply(parts, model=text_at(step, "model_name") or model, time=time, usage=usage)
     waiting = [part.id for part in parts if isinstance(part, ToolCall)]
@@ -149,7 +147,7 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Ite
 # --- Events of Anthropic's managed agents
 
 
-def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplaints) -> Iterator[RecordedMessage]:
+def _read_managed_agent_events(rows: Sequence[HistoryRow], report: ReadingReport) -> Iterator[RecordedMessage]:
     parts: list[ReplyPart] = []
     begun = 0.0
     for row in rows:
@@ -172,7 +170,7 @@ def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplain
                 "user", text_of_message_content(content), time=time, pictures=pictures_in_content(content)
             )
         else:
-            told.report_left_out(kind or "no type")
+            report.add_left_out_row(kind or "no type")
     if parts:
         yield build_recorded_reply(parts, time=begun)
 
@@ -184,6 +182,6 @@ def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | N
         return Reasoning(text_of_message_content(value.get("content")))
     if kind in _AGENT:
         return ToolCall(
-            text_at(value, "id") or "call", text_at(value, "name") or "tool", arguments_json(value.get("input"))
+            text_at(value, "id") or "call", text_at(value, "name") or "tool", format_arguments(value.get("input"))
         )
     return None

@@ -16,7 +16,7 @@ from typing import Any
 
 from helix_desktop import concurrency
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
-from helix_desktop.histories.history_finding import HistoryPlaces, history_file_of_change, history_folders
+from helix_desktop.histories.history_finding import HistoryPlaces, find_history_of_changed_file, history_folders
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.processes.starter import (
@@ -158,7 +158,7 @@ class HistoryRecorder:
 
     def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
         kinds = [(kind, path) for path in changed for kind, folder in folders if path.is_relative_to(folder)]
-        files = {file for kind, path in kinds if (file := history_file_of_change(kind, path))}
+        files = {file for kind, path in kinds if (file := find_history_of_changed_file(kind, path))}
         databases = {file for file in files if file.suffix == ".db"}
         directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}
         directly -= self._copies.postponed
@@ -269,7 +269,7 @@ class ImportingProcess:
 
 def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
     for path, _ in list_tree_files(folder):
-        if history_file_of_change(kind, path) == path and _is_plain_file(path):
+        if find_history_of_changed_file(kind, path) == path and _is_plain_file(path):
             yield path
 
 

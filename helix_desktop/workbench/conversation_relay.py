@@ -19,8 +19,8 @@ from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
-from helix_desktop.histories.session_export import entries_needed_for_export
-from helix_desktop.histories.session_from_facts import list_compactions
+from helix_desktop.histories.session_export import digests_needed_for_export
+from helix_desktop.histories.session_from_facts import list_active_compactions
 from helix_desktop.mcp_server import client_configuration
 from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
@@ -58,14 +58,14 @@ class ConversationRelay:
 
     async def _restore_session(self, asked: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(asked.conversation)
-        contents = await self.workspace.cache.read_contents(entries_needed_for_export(facts))
-        return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)
+        contents = await self.workspace.cache.read_contents(digests_needed_for_export(facts))
+        return await asyncio.to_thread(restoring.build_restored_session, facts, contents.get, asked)
 
     async def _fork_and_fold(self, desk: Any, asked: RestoreRequest, room: int) -> str:
         """A fork that takes no more than `room` tokens, as far as that can be had. Without a model it only lists what was left out."""
         facts, at = await self.workspace.journal.read_facts(asked.conversation), 0
         if asked.before_compaction:
-            at = list_compactions(facts)[asked.before_compaction - 1].seq - 1
+            at = list_active_compactions(facts)[asked.before_compaction - 1].seq - 1
         row = await self.workspace.journal.find_conversation(asked.conversation)
         title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[asked.agent]}"
         session = await desk.fork_conversation(asked.conversation, at, title=title)

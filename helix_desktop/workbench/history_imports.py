@@ -30,7 +30,7 @@ from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import foreign_sqlite, history_facts, history_reading, leaked_keys
 from helix_desktop.histories.history_facts import FactDraft
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
 from helix_desktop.store.empty_trash import read_deleted_conversations
@@ -91,7 +91,7 @@ def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise NotFound(f"{path} does not exist.", remedy="Check the file name.")
-        found += history_reading.history_files_in(path) if path.is_dir() else [path]
+        found += history_reading.list_history_files(path) if path.is_dir() else [path]
     return list(dict.fromkeys(found))
 
 
@@ -165,7 +165,7 @@ class HistoryImport:
         return copy if self.copies is not None and copy.is_file() else None
 
     def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
-        told = ReadingComplaints()
+        told = ReadingReport()
         read = history_reading.read_sessions(file, told, self.kind, self._copy_if_any(file))
         if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_if_any(file) or file):
             read = (one for one in read if one.folder in folders)

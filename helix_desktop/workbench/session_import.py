@@ -155,13 +155,13 @@ class SessionWriter:
         source = earlier.imported_conversation(recording.kind, recording.forked_from)
         parent = earlier.imported_conversation(recording.kind, recording.parent)
         call = recording.parent_call or earlier.calls.get(recording.identity_of_session, "")
-        began = history_facts.started_fact(replace(recording, parent_call=call), parent=parent)
+        began = history_facts.build_started_fact(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
         time = next((draft.time for draft in self.held.made if draft.time), clock.time())
         first = FactDraft(time, began if not source else replace(began, origin=Origin()))
         facts = [first, *self.held.made[:shared]]
         if source:
-            facts.append(FactDraft(time, history_facts.started_fact(recording, fork=(source, shared + 1))))
+            facts.append(FactDraft(time, history_facts.build_started_fact(recording, fork=(source, shared + 1))))
         facts += self.held.made[shared:]
         self._assign_seqs_to_drafts(1, range(1, shared + 1))
         self._assign_seqs_to_drafts(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
@@ -182,7 +182,7 @@ class SessionWriter:
         forgotten = any(isinstance(one.fact, Forgotten) for one in facts)
         common = self._count_common_messages(stand, forgotten=forgotten)
         ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
-        said = [number for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
+        said = [number for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result]
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
         if shorter and common < len(said):
             return False
@@ -203,7 +203,7 @@ class SessionWriter:
         summary is a fold over it, and what is new comes behind it. False: the file says something else.
         """
         stand = [one for one in present if _is_message_fact(one.fact)]
-        said = [number for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done][common:]
+        said = [number for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result][common:]
         first = self.held.made[said[0] - 1]
         later = said[1:] if first.is_summary else said
         here = [history_facts.comparable_text(one.fact) for one in stand[common:]]
@@ -224,7 +224,7 @@ class SessionWriter:
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
         """Counts messages and results that are the same here and in the file. If some were forgotten, all count so."""
-        said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
+        said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result]
         common, compare = 0, history_facts.comparable_text
         for (number, draft), one in zip(said, present, strict=False):
             if not forgotten and compare(draft.fact) != compare(one.fact):
@@ -282,7 +282,7 @@ class SessionWriter:
             return
         name = f"{recording.session}\0{source}\0{at}\0{count}"
         self.conversation = conversation_id_of_session(recording.kind, name)
-        begun = history_facts.started_fact(recording, fork=(source, at))
+        begun = history_facts.build_started_fact(recording, fork=(source, at))
         new = self.held.made[fresh - 1 :]
         self._assign_seqs_to_drafts(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
@@ -395,4 +395,4 @@ def _has_fold_of_summary(facts: Sequence[Recorded], summary: FactDraft) -> bool:
 
 
 def _is_message_fact(fact: Fact) -> bool:
-    return FactDraft(0.0, fact).was_said_or_done
+    return FactDraft(0.0, fact).is_message_or_result

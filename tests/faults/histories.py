@@ -150,7 +150,7 @@ def main() -> int:
     found: Counter[str] = Counter()
     begun = time.monotonic()
     more = (
-        [file for file in history_reading.history_files_in(arguments.folder) if file.stat().st_size < 200_000]
+        [file for file in history_reading.list_history_files(arguments.folder) if file.stat().st_size < 200_000]
         if arguments.folder
         else []
     )

@@ -70,7 +70,7 @@ from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.histories import session_export
-from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, restore_session
+from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.repository_copies import CopyStatus, FolderCopy
@@ -532,8 +532,8 @@ class FakeRelay:
 
     async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
         facts = await self._bench.read_conversation_facts(asked.conversation)
-        contents = await self._bench.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
-        return replace(restore_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
+        contents = await self._bench.workspace.cache.read_contents(session_export.digests_needed_for_export(facts))
+        return replace(build_restored_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
 
 
 class FakeModels:

@@ -289,11 +289,11 @@ def what_went_wrong(folder: Path, name: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     if done.returncode:
         return f"ended with {done.returncode}: {done.stderr[-600:]}"
-    told = json.loads(done.stdout)
-    most = told.pop("memory")
+    report = json.loads(done.stdout)
+    most = report.pop("memory")
     wrong = [f"{most >> 20} MB"] if most > MOST_MEMORY_BYTES else []
     wrong += ["a file outside was changed"] if not outside.exists() or outside.read_bytes() != before else []
-    return ", ".join([*wrong, str(told)]) if wrong else ""
+    return ", ".join([*wrong, str(report)]) if wrong else ""
 
 
 def main(words: Sequence[str]) -> None:

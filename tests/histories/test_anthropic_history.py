@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.histories import anthropic_history
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 
 
 @pytest.mark.parametrize("kind", ["tool_use", "tool_result", "thinking", "redacted_thinking"])
@@ -46,9 +46,9 @@ def test_messages_are_read_and_those_of_no_role_are_told() -> None:
         {"role": "nobody", "content": "x"},
         {"role": "user", "content": " "},
     ]
-    told = ReadingComplaints()
+    report = ReadingReport()
     rows = [HistoryRow(value, f"line {at}") for at, value in enumerate(values, 1)]
-    (read,) = anthropic_history.read_anthropic_recordings(rows, told, Path("/tmp/task.json"))
+    (read,) = anthropic_history.read_anthropic_recordings(rows, report, Path("/tmp/task.json"))
     assert (read.name, read.kind, read.session) == ("/tmp/task.json", anthropic_history.KIND, "task")
     assert [(one.role, one.text) for one in read.messages] == [
         ("system", "Be brief."),
@@ -62,4 +62,4 @@ def test_messages_are_read_and_those_of_no_role_are_told() -> None:
     assert reply.parts == (Reasoning("hm"), Text("I look"), ToolCall("c1", "Bash", '{"command": "ls"}'))
     assert (reply.model, reply.usage.output) == ("m", 2)
     assert (read.messages[1].time, result.answers, result.ok) == (1767323045.25, "c1", False)
-    assert told.complaints == ["line 6: there is no role 'nobody'; the line was left out."]
+    assert report.complaints == ["line 6: there is no role 'nobody'; the line was left out."]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning
 from helix_desktop.histories import claude_code_history, history_reading
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedCompaction, RecordedMessage, RecordedSession
 from tests.histories import written
 
@@ -22,14 +22,14 @@ def said(content: object, **more: object) -> Mapping[str, object]:
 
 
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:
-    told = ReadingComplaints()
-    (first, *_) = all_of(*values, told=told)
-    return list(first.messages), told.complaints
+    report = ReadingReport()
+    (first, *_) = all_of(*values, report=report)
+    return list(first.messages), report.complaints
 
 
-def all_of(*values: Mapping[str, object], told: ReadingComplaints | None = None) -> list[RecordedSession]:
+def all_of(*values: Mapping[str, object], report: ReadingReport | None = None) -> list[RecordedSession]:
     rows = [HistoryRow(v, f"line {n}") for n, v in enumerate(values, 1)]
-    return claude_code_history.read_claude_code_recordings(rows, told or ReadingComplaints(), Path("s.jsonl"))
+    return claude_code_history.read_claude_code_recordings(rows, report or ReadingReport(), Path("s.jsonl"))
 
 
 def plain(message: RecordedMessage) -> tuple[object, ...]:
@@ -208,12 +208,12 @@ def test_what_is_no_message_is_left_out_and_named_and_the_rest_stays_one_convers
         written.claude_line(12, "progress", 6, message={"role": "user", "content": "how it goes"}),
         {"attachment": shown},
     ]
-    told = ReadingComplaints()
-    made = all_of(*written.claude_session()[:6], *others, told=told)
+    report = ReadingReport()
+    made = all_of(*written.claude_session()[:6], *others, report=report)
     assert [[message.text for message in one.messages] for one in made] == [
         [message.text for message in session(*written.claude_session()[:6])]
     ]
-    assert told.left_out == {
+    assert report.left_out == {
         "attachment": 1,
         "progress": 2,
         "progress/compact_boundary": 1,
@@ -322,9 +322,7 @@ def test_several_sub_agents_in_one_file_are_told_apart() -> None:
 
 def test_a_sub_agents_file_without_a_message_has_no_title(tmp_path: Path) -> None:
     path = tmp_path / "subagents" / "agent-a1.jsonl"
-    (found,) = claude_code_history.read_claude_code_recordings(
-        [HistoryRow(said(" "), "line 1")], ReadingComplaints(), path
-    )
+    (found,) = claude_code_history.read_claude_code_recordings([HistoryRow(said(" "), "line 1")], ReadingReport(), path)
     assert (found.title, found.messages) == ("", ())
 
 
@@ -430,21 +428,21 @@ def test_attachments_of_2_1_331_are_what_the_model_was_shown_and_the_notes_besid
     rendered = [{"content": "<system-reminder>\nToday is the 24th.\n</system-reminder>"}, {"content": [TEXT]}]
     system_prompt = {"type": "prompt_snapshot", "systemPrompt": ["You are an agent."]}
     context = {"type": "session_context", "context": {}}
-    told = ReadingComplaints()
+    report = ReadingReport()
     (one,) = all_of(
         written.claude_line(1, "user", None, message={"role": "user", "content": "go"}),
         written.claude_line(2, "attachment", 1, attachment={"type": "date", "date": "2026-11-24"}, rendered=rendered),
         written.claude_line(3, "attachment", 2, attachment=system_prompt),
         written.claude_line(4, "attachment", 3, attachment=context),
         written.claude_line(5, "user", 4, message={"role": "user", "content": "go on"}),
-        told=told,
+        report=report,
     )
     assert [message.text for message in one.messages] == [
         "go",
         "[Claude Code showed: date]\n<system-reminder>\nToday is the 24th.\n</system-reminder>\nI look.",
         "go on",
     ]
-    assert told.left_out == {"attachment/prompt_snapshot": 1, "attachment/session_context": 1}
+    assert report.left_out == {"attachment/prompt_snapshot": 1, "attachment/session_context": 1}
 
 
 def test_attachments_show_their_text_or_all_they_have() -> None:
@@ -474,8 +472,8 @@ def test_a_compaction_says_why_and_when() -> None:
         ((found,),) = [one.compactions for one in all_of(*written.claude_session()[:6], boundary, summary)]
         return found
 
-    told = "Claude Code compacted the conversation here"
-    assert (compaction().why, compaction(trigger="auto").why) == (told, f"{told} (auto)")
+    why = "Claude Code compacted the conversation here"
+    assert (compaction().why, compaction(trigger="auto").why) == (why, f"{why} (auto)")
     assert (compaction().text, compaction().time % 60) == ("What happened.", 8.0)
     assert [compaction(preservedSegment={"headUuid": name}).keep for name in ("u1", "u3", "u5", "gone")] == [0, 1, 2, 4]
 
@@ -539,12 +537,14 @@ def request_id(at: float, rest: int = 0x7ABC_8ABC << 48) -> str:
 def test_the_id_of_a_request_says_when_it_reached_anthropic() -> None:
     # Two requests of recordings, whose lines were written 2.9 and 7.1 seconds later.
     assert (
-        stamp(claude_code_history.time_of_request("req_011CTtxo64TrsbB5c5z98AyH")) == "2025-10-08T02:43:52.200000+00:00"
+        stamp(claude_code_history.parse_time_of_request_id("req_011CTtxo64TrsbB5c5z98AyH"))
+        == "2025-10-08T02:43:52.200000+00:00"
     )
     assert (
-        stamp(claude_code_history.time_of_request("req_011CTK5S2saRFZfQvfLhXhm2")) == "2025-09-20T05:10:42.256000+00:00"
+        stamp(claude_code_history.parse_time_of_request_id("req_011CTK5S2saRFZfQvfLhXhm2"))
+        == "2025-09-20T05:10:42.256000+00:00"
     )
-    assert claude_code_history.time_of_request(request_id(1.8e9)) == 1.8e9
+    assert claude_code_history.parse_time_of_request_id(request_id(1.8e9)) == 1.8e9
     for other in (
         "",
         "req_01",
@@ -552,7 +552,7 @@ def test_the_id_of_a_request_says_when_it_reached_anthropic() -> None:
         request_id(1.8e9, 0x4ABC_8ABC << 48),
         "req_vrtx_011CTtxo64",
     ):
-        assert claude_code_history.time_of_request(other) == 0
+        assert claude_code_history.parse_time_of_request_id(other) == 0
 
 
 def test_lines_that_a_resumed_session_wrote_anew_get_the_times_of_their_requests_back() -> None:

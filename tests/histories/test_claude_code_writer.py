@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
-from helix_desktop.histories.claude_code_writer import encode_project_folder, write_claude_code_session
+from helix_desktop.histories.claude_code_writer import build_claude_code_lines, project_folder_name
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -21,7 +21,7 @@ WHEN = "2026-01-02T03:04:05.250Z"
 
 def written(*messages: RecordedMessage, compactions: tuple[RecordedCompaction, ...] = ()) -> list[dict[str, Any]]:
     recording = RecordedSession("s", messages, folder="/home/me/a", compactions=compactions)
-    return [dict(line) for line in write_claude_code_session(recording, NAME)]
+    return [dict(line) for line in build_claude_code_lines(recording, NAME)]
 
 
 def test_lines_are_one_chain_of_the_session_and_the_same_each_time() -> None:
@@ -107,6 +107,6 @@ def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
 
 
 def test_the_folder_of_a_project() -> None:
-    assert encode_project_folder("/home/me/a.b_c") == "-home-me-a-b-c"
-    assert len(encode_project_folder("/" + "a" * 199)) == 200
-    assert encode_project_folder("/" + "a" * 200) == "", "Claude Code would give it another name"
+    assert project_folder_name("/home/me/a.b_c") == "-home-me-a-b-c"
+    assert len(project_folder_name("/" + "a" * 199)) == 200
+    assert project_folder_name("/" + "a" * 200) == "", "Claude Code would give it another name"

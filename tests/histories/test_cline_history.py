@@ -13,7 +13,7 @@ import pytest
 
 from helix_desktop.engine.facts import Text, ToolCall, Usage
 from helix_desktop.histories import cline_history, history_reading
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -41,7 +41,7 @@ def read(
             (folder / name).write_text(json.dumps(value))
     path = folder / cline_history.NAME
     path.write_text(json.dumps(messages))
-    (found,) = history_reading.read_sessions(path, ReadingComplaints())
+    (found,) = history_reading.read_sessions(path, ReadingReport())
     return found
 
 
@@ -188,7 +188,7 @@ def test_a_file_beside_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) 
     (folder / "ui_messages.json").symlink_to(tmp_path / "elsewhere.json")
     path = folder / cline_history.NAME
     path.write_text(json.dumps([said("one"), reply("two")]))
-    (found,) = history_reading.read_sessions(path, ReadingComplaints())
+    (found,) = history_reading.read_sessions(path, ReadingReport())
     assert found.title == ""
 
 
@@ -197,11 +197,11 @@ def test_any_number_of_tags_is_read_in_one_pass() -> None:
     many = "<a>\n" * 200_000 + "</b>\n" * 100_000
     assert cline_history._call_at_end(many) is None
     assert cline_history._call_at_end(many + "<c>\n" + many + "</c>") == (many, "c", many)
-    assert cline_history._fields_of_call(many + "<c>1</c>" + many + "<d>\n2<c>3</c></d>") == {
+    assert cline_history._fields_between_tags(many + "<c>1</c>" + many + "<d>\n2<c>3</c></d>") == {
         "c": "1",
         "d": "2<c>3</c>",
     }
-    assert cline_history.folder_in_cline_text("# Current Working Directory (" * 9_000) == ""
+    assert cline_history.working_folder_in_cline_text("# Current Working Directory (" * 9_000) == ""
 
 
 def fields_one_by_one(text: str) -> dict[str, str]:
@@ -221,4 +221,4 @@ def fields_one_by_one(text: str) -> dict[str, str]:
 def test_a_field_ends_at_the_first_tag_behind_it_that_closes_it(seed: int) -> None:
     chance = random.Random(seed)
     text = "".join(chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"]) for _ in range(chance.randint(1, 14)))
-    assert cline_history._fields_of_call(text) == fields_one_by_one(text)
+    assert cline_history._fields_between_tags(text) == fields_one_by_one(text)

@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, Usage
 from helix_desktop.histories import codex_history, history_reading
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedCompaction, RecordedMessage, RecordedSession
 from tests.histories import written
 
@@ -41,10 +41,10 @@ EXPECTED = [
 ]
 
 
-def read(*rows: HistoryRow) -> tuple[list[RecordedMessage], ReadingComplaints]:
-    told = ReadingComplaints()
-    (recording,) = codex_history.read_codex_recordings(rows, told, Path("rollout.jsonl"))
-    return list(recording.messages), told
+def read(*rows: HistoryRow) -> tuple[list[RecordedMessage], ReadingReport]:
+    report = ReadingReport()
+    (recording,) = codex_history.read_codex_recordings(rows, report, Path("rollout.jsonl"))
+    return list(recording.messages), report
 
 
 def plain(message: RecordedMessage) -> tuple[object, ...]:
@@ -59,9 +59,9 @@ def test_items_of_one_reply_are_one_message(*, wrapped: bool) -> None:
         *values,
         {"type": "event_msg", "payload": {}},
     ]
-    messages, told = read(*(HistoryRow(value, "f") for value in around))
+    messages, report = read(*(HistoryRow(value, "f") for value in around))
     assert list(map(plain, messages)) == list(map(plain, EXPECTED))
-    assert told.complaints == []
+    assert report.complaints == []
 
 
 def test_a_shell_call_keeps_its_action() -> None:
@@ -75,9 +75,9 @@ def test_what_cannot_be_read_gets_a_sentence() -> None:
         HistoryRow({"type": "function_call", "name": "x"}, "f, line 1"),
         HistoryRow({"type": "function_call_output"}, "f, line 2"),
     ]
-    messages, told = read(*rows)
+    messages, report = read(*rows)
     assert messages == []
-    assert [complaint[:9] for complaint in told.complaints] == ["f, line 1", "f, line 2"]
+    assert [complaint[:9] for complaint in report.complaints] == ["f, line 1", "f, line 2"]
 
 
 def test_what_the_provider_ran_is_a_call_and_no_item_is_left_out_in_silence() -> None:
@@ -89,7 +89,7 @@ def test_what_the_provider_ran_is_a_call_and_no_item_is_left_out_in_silence() ->
         {"type": "agent_message", "author": "reviewer", "content": [{"type": "input_text", "text": "looks good"}]},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
     ]
-    messages, told = read(*(HistoryRow({"type": "response_item", "payload": item}, "f") for item in items), HistoryRow({"type": "response_item", "payload": {"type": "new_thing"}}, "f"))  # fmt: skip
+    messages, report = read(*(HistoryRow({"type": "response_item", "payload": item}, "f") for item in items), HistoryRow({"type": "response_item", "payload": {"type": "new_thing"}}, "f"))  # fmt: skip
     assert [(message.role, [call.name for call in message.calls]) for message in messages] == [
         ("user", []),
         ("assistant", ["web_search"]),
@@ -101,7 +101,7 @@ def test_what_the_provider_ran_is_a_call_and_no_item_is_left_out_in_silence() ->
     ]
     assert '"name": "send"' in messages[4].text
     assert messages[5].text == "[Message of the agent reviewer]\nlooks good"
-    assert told.left_out == {"item new_thing": 1}
+    assert report.left_out == {"item new_thing": 1}
 
 
 def test_a_commands_whole_output_and_what_a_request_cost() -> None:
@@ -125,8 +125,8 @@ def test_a_commands_whole_output_and_what_a_request_cost() -> None:
 def test_a_compaction_stands_where_it_happened() -> None:
     rows = [HistoryRow({"type": "response_item", "payload": item}, "f") for item in ITEMS]
     compacted = HistoryRow({"type": "compacted", "payload": {"message": "What happened."}}, "f")
-    told = ReadingComplaints()
-    (recording,) = codex_history.read_codex_recordings([*rows, compacted], told, Path("rollout.jsonl"))
+    report = ReadingReport()
+    (recording,) = codex_history.read_codex_recordings([*rows, compacted], report, Path("rollout.jsonl"))
     (compaction,) = recording.compactions
     assert (compaction.at, compaction.text) == (5, "What happened.")
 
@@ -153,7 +153,7 @@ def test_a_fork_shares_what_it_copied(tmp_path: Path) -> None:
 def test_what_another_agent_said_stands_beside_the_persons_words() -> None:
     item = {"type": "agent_message", "author": "reviewer", "content": [{"type": "input_text", "text": "Done."}]}
     rows = [HistoryRow({"type": "response_item", "payload": item}, "line")]
-    (session,) = codex_history.read_codex_recordings(rows, ReadingComplaints(), Path("rollout.jsonl"))
+    (session,) = codex_history.read_codex_recordings(rows, ReadingReport(), Path("rollout.jsonl"))
     (message,) = session.messages
     assert (message.role, message.text, message.beside) == ("user", "[Message of the agent reviewer]\nDone.", True)
 
@@ -171,7 +171,7 @@ def said(text: str, role: str = "user") -> HistoryRow:
 
 
 def session(*rows: HistoryRow) -> RecordedSession:
-    (recording,) = codex_history.read_codex_recordings(rows, ReadingComplaints(), Path("rollout.jsonl"))
+    (recording,) = codex_history.read_codex_recordings(rows, ReadingReport(), Path("rollout.jsonl"))
     return recording
 
 
@@ -202,11 +202,11 @@ def test_the_first_line_of_older_files_has_no_type() -> None:
     found = session(first, said("go"))
     assert (found.session, [message.text for message in found.messages]) == ("thread-1", ["Be good.", "go"])
     for value in ({"id": "x"}, {"instructions": "x"}, {"record_type": "state"}):
-        messages, told = read(HistoryRow(value, "f"))
-        assert (messages, sum(told.left_out.values())) == ([], 1)
-    told = ReadingComplaints()
-    codex_history.read_codex_recordings([first, first], told, Path("rollout.jsonl"))
-    assert told.left_out == {"no type": 1}
+        messages, report = read(HistoryRow(value, "f"))
+        assert (messages, sum(report.left_out.values())) == ([], 1)
+    report = ReadingReport()
+    codex_history.read_codex_recordings([first, first], report, Path("rollout.jsonl"))
+    assert report.left_out == {"no type": 1}
 
 
 def test_a_sub_agents_rollout_names_its_parent_and_is_no_fork() -> None:
@@ -259,8 +259,8 @@ def test_who_speaks_is_told() -> None:
         ("system", "be", False, 5.0),
         ("system", "good", False, 5.0),
     ]
-    messages, told = read(said("?", "robot"))
-    assert (messages, "there is no role 'robot'" in told.complaints[0]) == ([], True)
+    messages, report = read(said("?", "robot"))
+    assert (messages, "there is no role 'robot'" in report.complaints[0]) == ([], True)
 
 
 def test_a_picture_in_a_prompt_and_in_an_output_is_kept() -> None:
@@ -312,11 +312,11 @@ def test_an_output_of_every_shape_says_whether_its_call_failed() -> None:
 def test_what_the_model_saw_of_an_output_is_kept_where_it_was_less(
     whole: str, shown: str, text: str, kept: str
 ) -> None:
-    for told in (
+    for report in (
         event("event_msg", type="exec_command_end", call_id="c1", aggregated_output=whole),
         event("event_msg", type="item_completed", item={"id": "c1", "aggregated_output": whole}),
     ):
-        (message,) = session(told, item("function_call_output", call_id="c1", output=shown)).messages
+        (message,) = session(report, item("function_call_output", call_id="c1", output=shown)).messages
         assert (message.text, message.shown) == (text, kept)
 
 
@@ -355,10 +355,10 @@ def test_a_request_that_failed_is_noted_with_its_reason() -> None:
 
 
 def test_events_that_say_nothing_are_counted() -> None:
-    told = read(
+    report = read(
         event("event_msg", type="agent_message"), event("world_state"), event("event_msg", type="item_completed")
     )[1]
-    assert told.left_out == {"event agent_message": 1, "event item_completed": 1, "world_state": 1}
+    assert report.left_out == {"event agent_message": 1, "event item_completed": 1, "world_state": 1}
 
 
 def test_what_a_request_cost_stands_with_its_reply() -> None:
@@ -366,12 +366,12 @@ def test_what_a_request_cost_stands_with_its_reply() -> None:
         "input_tokens": 100, "cached_input_tokens": 60, "cache_write_input_tokens": 30, "output_tokens": 20,
         "reasoning_output_tokens": 5,
     }  # fmt: skip
-    told = event("event_msg", type="token_count", info={"last_token_usage": cost})
+    report = event("event_msg", type="token_count", info={"last_token_usage": cost})
     rows = (
-        told,
+        report,
         said("go"),
         said("One.", "assistant"),
-        told,
+        report,
         said("Two.", "assistant"),
         event("event_msg", type="token_count"),
     )

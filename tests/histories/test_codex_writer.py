@@ -23,7 +23,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 
 def lines(*messages: RecordedMessage, **more: Any) -> list[dict[str, Any]]:
     session = RecordedSession("s", messages, folder="/work", **more)
-    return [dict(line) for line in codex_writer.write_codex_session(session, "thread-1", 61.0)]
+    return [dict(line) for line in codex_writer.build_codex_lines(session, "thread-1", 61.0)]
 
 
 def items(*messages: RecordedMessage) -> list[dict[str, Any]]:
@@ -104,5 +104,5 @@ def test_a_compaction_stands_for_all_before_it() -> None:
 
 def test_a_rollout_is_named_by_the_time_here() -> None:
     when = datetime(2026, 1, 2, 3, 4, 5).timestamp()  # noqa: DTZ001 -- the time here
-    found = codex_writer.name_rollout_file("thread-1", when)
+    found = codex_writer.rollout_path_below_sessions("thread-1", when)
     assert found == "2026/01/02/rollout-2026-01-02T03-04-05-thread-1.jsonl"

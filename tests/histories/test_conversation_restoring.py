@@ -17,7 +17,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.conversation_restoring import RestoreRequest
-from helix_desktop.histories.gemini_cli_writer import gemini_project_name
+from helix_desktop.histories.gemini_cli_writer import choose_gemini_project_name
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -26,7 +26,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
-from helix_desktop.histories.session_export import Content
+from helix_desktop.histories.session_export import ReadContent
 from tests.histories import written
 from tests.histories.test_history_facts import Words
 
@@ -39,11 +39,14 @@ RECORDED = {
 }  # fmt: skip
 
 
-def imported(recording: RecordedSession) -> tuple[list[Recorded], Content]:
+def imported(recording: RecordedSession) -> tuple[list[Recorded], ReadContent]:
     drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
     contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
     facts = [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)]
-    return [*facts, Recorded("c", len(facts) + 1, 0.0, history_facts.started_fact(recording))], contents.get
+    return [
+        *facts,
+        Recorded("c", len(facts) + 1, 0.0, history_facts.build_started_fact(recording)),
+    ], contents.get
 
 
 def main_session(path: Path) -> RecordedSession:
@@ -69,7 +72,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]
 def test_the_agents_own_lines_come_back_with_only_the_id_changed(recorded: tuple[str, Path]) -> None:
     agent, path = recorded
     session = main_session(path)
-    restored = restoring.restore_session(*imported(session), RestoreRequest("c", agent, "/elsewhere"))
+    restored = restoring.build_restored_session(*imported(session), RestoreRequest("c", agent, "/elsewhere"))
     assert restored.is_original
     assert restored.folder == "/home/me/project"
     assert restored.content.replace(restored.session.encode(), session.session.encode()) == path.read_bytes()
@@ -81,7 +84,7 @@ def test_without_the_file_the_conversation_is_written_anew(recorded: tuple[str, 
     session = main_session(path)
     facts, content = imported(session)
     path.unlink()
-    restored = restoring.restore_session(facts, content, RestoreRequest("c", agent, "/home/me/project"))
+    restored = restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/home/me/project"))
     assert not restored.is_original
     again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
     assert (again.kind, again.session, again.folder) == (session.kind, restored.session, "/home/me/project")
@@ -100,7 +103,7 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     lines = path.read_bytes().splitlines(keepends=True)
     if way == "anew":
         path.unlink()
-    restored = restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
+    restored = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
     assert restored.is_original == (way == "own lines")
     if restored.is_original:
         kept = restored.content.splitlines(keepends=True)
@@ -111,7 +114,7 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     before = session.compactions[0].at
     assert said(again) == [one for one in said(RecordedSession("", session.messages[:before])) if one[0] != "failure"]
     with pytest.raises(InvalidInput, match="in this conversation: 1"):
-        restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
+        restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
 
 
 def read_back(restored: restoring.RestoredSession, folder: Path) -> RecordedSession:
@@ -141,7 +144,7 @@ def test_any_history_is_written_for_any_agent(tmp_path: Path, kind: str, agent: 
     session = main_session(written.KINDS[kind](tmp_path))
     facts, content = imported(session)
     again = read_back(
-        restoring.restore_session(facts, content, RestoreRequest("c", agent, "/home/me/project")), tmp_path
+        restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/home/me/project")), tmp_path
     )
     words = [one.text for one in session.messages if one.role == "user" and not one.beside]
     assert [one.text for one in again.messages if one.text in words and one.role == "user"] == words
@@ -161,7 +164,7 @@ def test_a_compaction_and_a_picture_are_written_for_any_agent(tmp_path: Path, ag
     )
     compaction = RecordedCompaction(3, 3, "SUMMARY", 10.0)
     session = RecordedSession("", messages, "claude-code", "s", folder="/f", compactions=(compaction,))
-    again = read_back(restoring.restore_session(*imported(session), RestoreRequest("c", agent, "/f")), tmp_path)
+    again = read_back(restoring.build_restored_session(*imported(session), RestoreRequest("c", agent, "/f")), tmp_path)
     assert [(one.at, one.text) for one in again.compactions] == [(3, "SUMMARY")]
     assert [one.role for one in again.messages] == ["user", "assistant", "tool", "user"]
     assert again.messages[0].text.endswith("/words that begin so\n")
@@ -172,7 +175,7 @@ def test_a_compaction_and_a_picture_are_written_for_any_agent(tmp_path: Path, ag
 
 def test_what_gemini_cli_itself_said_at_the_beginning_is_left_out_elsewhere() -> None:
     messages = (RecordedMessage("user", "<session_context>\nToday", beside=True), RecordedMessage("user", "hello"))
-    restored = restoring.restore_session(
+    restored = restoring.build_restored_session(
         *imported(RecordedSession("", messages, "gemini-cli", "s")), RestoreRequest("c", "pi", "/f")
     )
     assert (restored.messages, restored.left_out_context) == (1, 1)
@@ -215,7 +218,7 @@ def test_a_project_of_gemini_cli_is_found_as_it_finds_it(tmp_path: Path) -> None
         (folders / name / ".project_root").write_text(owner)
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {"/home/me/listed": "listed", "/x": "work-1"}}))
     names = ("/home/me/listed", "/home/me/marked", "/home/me/work")
-    assert [gemini_project_name(folders, name) for name in names] == ["listed", "other", "work-2"]
+    assert [choose_gemini_project_name(folders, name) for name in names] == ["listed", "other", "work-2"]
 
 
 @pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
@@ -227,7 +230,7 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
         Recorded("c", 3, 1.0, ModelReplied((calls[0],), "m", Stop.CALLS)),
         Recorded("c", 4, 1.0, ModelReplied((calls[1],), "m", Stop.CALLS)),
     ]
-    restored = restoring.restore_session(facts, lambda _: None, RestoreRequest("c", agent, "/f"))
+    restored = restoring.build_restored_session(facts, lambda _: None, RestoreRequest("c", agent, "/f"))
     text = restored.content.decode()
     assert json.dumps("  look \n") in text
     assert f'"{TOOLS[agent]}"' in text
@@ -241,7 +244,7 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
 
 def test_the_file_stands_where_the_agent_looks(recorded: tuple[str, Path], tmp_path: Path) -> None:
     agent, path = recorded
-    restored = restoring.restore_session(*imported(main_session(path)), RestoreRequest("c", agent, ""))
+    restored = restoring.build_restored_session(*imported(main_session(path)), RestoreRequest("c", agent, ""))
     home = tmp_path / "home"
     home.mkdir()
     file = restoring.write_restored_session(restored, HistoryPlaces(home, {}))
@@ -288,14 +291,14 @@ def test_own_lines_are_given_back_only_where_they_say_what_the_conversation_says
     facts, content = imported(session)
     more = [*facts, Recorded("c", len(facts) + 1, 0.0, UserSaid((Text("said here"),)))]
     asked = RestoreRequest("c", agent, "/home/me/project")
-    assert not restoring.restore_session(more, content, asked).is_original
-    assert not restoring.restore_session(facts, content, replace(asked, is_folded=True)).is_original
+    assert not restoring.build_restored_session(more, content, asked).is_original
+    assert not restoring.build_restored_session(facts, content, replace(asked, is_folded=True)).is_original
     other = next(name for name in RECORDED if name != agent)
-    assert not restoring.restore_session(facts, content, replace(asked, agent=other)).is_original
+    assert not restoring.build_restored_session(facts, content, replace(asked, agent=other)).is_original
     strange = imported(replace(session, session="another"))
-    assert not restoring.restore_session(*strange, asked).is_original, "its file has another session by now"
+    assert not restoring.build_restored_session(*strange, asked).is_original, "its file has another session by now"
     path.write_bytes(path.read_bytes() + b'{"half a line')
-    restored = restoring.restore_session(facts, content, asked)
+    restored = restoring.build_restored_session(facts, content, asked)
     assert restored.is_original
     assert restored.content.endswith(b"\n"), "a line that is still being written is not given back"
 
@@ -309,12 +312,12 @@ def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Pat
         lines.append(written.claude_reply(number + 2, number + 1, f"r{number}", written.text("word " * 60)))
     path = written.lines(tmp_path / "session-1.jsonl", lines)
     facts, content = imported(main_session(path))
-    restored = restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
+    restored = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
     assert (restored.is_original, restored.compactions) == (True, 1)
     assert restored.content.count(b"\n") == 11
     assert restored.messages == len(main_session(path).messages) - 1
     assert "First sum." in restored.texts[0]
-    first = restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
+    first = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
     assert (first.compactions, first.texts[0]) == (0, "")
 
 
@@ -328,9 +331,9 @@ def test_people_are_told_what_was_written_and_what_is_not_in_it(tmp_path: Path) 
         bare, is_original=True, version="0.1", left_out_reasoning=1, left_out_context=2, calls_as_text=3, is_folded=True,
         fits=False,
     )  # fmt: skip
-    told = list(restoring.describe_restored_session(full, tmp_path))
-    assert len(told) == 9
-    assert told[-2] == "The session is from version 0.1. Restoring was tested with 0.169.0."
+    report = list(restoring.describe_restored_session(full, tmp_path))
+    assert len(report) == 9
+    assert report[-2] == "The session is from version 0.1. Restoring was tested with 0.169.0."
     assert len(list(restoring.describe_restored_session(replace(bare, version="0.169.0"), tmp_path))) == 2
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.histories import foreign_sqlite
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 
 
 def database(path: Path, *statements: str) -> Path:
@@ -52,7 +52,7 @@ def test_nothing_is_written_and_no_view_is_read(tmp_path: Path) -> None:
     )
     before = path.read_bytes()
     with foreign_sqlite.open_foreign_database(path) as connection:
-        assert foreign_sqlite.table_names(connection) == {"a"}
+        assert foreign_sqlite.ordinary_table_names(connection) == {"a"}
         assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 2
         for refused in ("SELECT x FROM v", "INSERT INTO a VALUES(2)", "DROP TABLE a", "PRAGMA user_version = 3"):
             with pytest.raises(sqlite3.DatabaseError):
@@ -66,23 +66,23 @@ def test_rows_come_in_the_order_of_their_columns_as_sqlite_sorts(tmp_path: Path)
         "CREATE TABLE a(x, y)",
         "INSERT INTO a VALUES('b', 2), ('a', 1), (NULL, 3), (2, 4), (X'00', 5), (1.5, 6), ('a', 0)",
     )
-    told = ReadingComplaints()
+    report = ReadingReport()
     with foreign_sqlite.open_foreign_database(path) as connection:
-        rows = foreign_sqlite.query_until_damage(connection, "SELECT * FROM a", [], told, ("x", "y"))
+        rows = foreign_sqlite.query_until_damage(connection, "SELECT * FROM a", [], report, ("x", "y"))
     assert [row["x"] for row in rows] == [None, 1.5, 2, "a", "a", "b", b"\0"]
     assert [row["y"] for row in rows] == [3, 6, 4, 0, 1, 2, 5]
     with closing(sqlite3.connect(path)) as own:
         assert [row["y"] for row in rows] == [one for (one,) in own.execute("SELECT y FROM a ORDER BY x, y")]
-    assert told.complaints == []
+    assert report.complaints == []
 
 
 def test_what_was_read_before_the_damage_is_taken_and_told(tmp_path: Path) -> None:
     path = database(tmp_path / "a.db", "CREATE TABLE a(x)", "INSERT INTO a VALUES(1)")
-    told = ReadingComplaints()
+    report = ReadingReport()
     with foreign_sqlite.open_foreign_database(path) as connection:
-        assert foreign_sqlite.query_until_damage(connection, "SELECT * FROM nowhere", [], told, ()) == []
-    assert told.complaints[0].startswith("The database is damaged: ")
-    assert told.complaints[0].endswith("; what was read before it was taken.")
+        assert foreign_sqlite.query_until_damage(connection, "SELECT * FROM nowhere", [], report, ()) == []
+    assert report.complaints[0].startswith("The database is damaged: ")
+    assert report.complaints[0].endswith("; what was read before it was taken.")
 
 
 def test_rows_that_claim_more_than_the_file_holds_end_the_reading(tmp_path: Path) -> None:
@@ -149,18 +149,18 @@ def test_a_copy_is_one_file_with_all_that_its_program_had_written(tmp_path: Path
 
 
 def test_a_column_of_json_is_an_object_or_told() -> None:
-    told = ReadingComplaints()
+    report = ReadingReport()
     objects: list[object] = ['{"a": 1}', b'{"a": 1}', {"a": 1}]
     for given in objects:
-        row = foreign_sqlite.parse_json_column(given, "here", told)
+        row = foreign_sqlite.parse_json_column(given, "here", report)
         assert row is not None
         assert (row.value, row.place) == ({"a": 1}, "here")
     others: list[object] = ["[]", "{broken", None, 5]
     for other in others:
-        assert foreign_sqlite.parse_json_column(other, "here", told) is None
-    assert told.complaints == ["here: this is not a JSON object; it was left out."] * 4
+        assert foreign_sqlite.parse_json_column(other, "here", report) is None
+    assert report.complaints == ["here: this is not a JSON object; it was left out."] * 4
 
 
 def test_only_what_no_trigger_wants_is_allowed() -> None:
-    assert foreign_sqlite.refuse_triggers(1, None, None, None, None) == sqlite3.SQLITE_OK
-    assert foreign_sqlite.refuse_triggers(1, None, None, None, "trigger") == sqlite3.SQLITE_DENY
+    assert foreign_sqlite.deny_triggers_and_views(1, None, None, None, None) == sqlite3.SQLITE_OK
+    assert foreign_sqlite.deny_triggers_and_views(1, None, None, None, "trigger") == sqlite3.SQLITE_DENY

@@ -11,7 +11,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import gemini_cli_history, history_reading
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -29,9 +29,9 @@ PICTURE = RecordedPicture("image/png", b"\0\0\0")
 
 def read(tmp_path: Path, *rows: Mapping[str, Any], folder: str = "chats") -> history_reading.ImportedSessions:
     path = written.lines(tmp_path / "project" / folder / "session-1.jsonl", [HEAD, *rows])
-    told = ReadingComplaints()
-    recordings = tuple(history_reading.read_sessions(path, told))
-    return history_reading.ImportedSessions(recordings, told.complaint_sentences(path.name))
+    report = ReadingReport()
+    recordings = tuple(history_reading.read_sessions(path, report))
+    return history_reading.ImportedSessions(recordings, report.complaint_sentences(path.name))
 
 
 def one(tmp_path: Path, *rows: Mapping[str, Any]) -> RecordedSession:
@@ -208,7 +208,7 @@ def test_a_history_that_only_grew_is_no_compaction(tmp_path: Path) -> None:
 def test_an_older_document_holds_its_messages(tmp_path: Path) -> None:
     path = tmp_path / "session-1.json"
     path.write_text(json.dumps({**HEAD, "messages": [said("1", "one"), reply("2", "two")]}))
-    (found,) = history_reading.read_sessions(path, ReadingComplaints())
+    (found,) = history_reading.read_sessions(path, ReadingReport())
     assert (texts(found), found.title) == (["one", "two"], "A title")
 
 

@@ -24,22 +24,22 @@ def project(folders: Path, name: str, owner: str) -> None:
 
 def test_a_project_is_found_by_the_list_then_by_its_marker(tmp_path: Path) -> None:
     folders = tmp_path / "tmp"
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "my-work"
-    assert gemini_cli_writer.gemini_project_name(folders, "/") == "project"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "my-work"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, "/") == "project"
     project(folders, "my-work", "/elsewhere")
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "my-work-1"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "my-work-1"
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {"/third": "my-work-1"}}))
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "my-work-2"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "my-work-2"
     project(folders, "marked", WORK)
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "marked"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "marked"
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {WORK: "listed"}}))
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "listed", "though its folder is not there yet"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "listed", "though its folder is not there yet"
     (folders / "listed").mkdir()
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "listed", "though nobody marked it"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "listed", "though nobody marked it"
     (folders / "listed" / gemini_cli_writer.MARKER).write_text("/elsewhere")
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "marked"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "marked"
     (tmp_path / "projects.json").write_text("{")
-    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "marked"
+    assert gemini_cli_writer.choose_gemini_project_name(folders, WORK) == "marked"
 
 
 def test_the_lines_of_a_session() -> None:
@@ -62,7 +62,7 @@ def test_the_lines_of_a_session() -> None:
         RecordedMessage("tool", "no such file", answers="c2", ok=False, time=3.0),
         RecordedMessage("user", "/help me", time=4.0),
     )
-    head, *lines = gemini_cli_writer.write_gemini_session(RecordedSession("s", messages, folder=WORK), "abc", 1.0)
+    head, *lines = gemini_cli_writer.build_gemini_lines(RecordedSession("s", messages, folder=WORK), "abc", 1.0)
     assert (head["sessionId"], head["kind"], head["startTime"]) == ("abc", "main", "1970-01-01T00:00:01.000Z")
     assert [one["id"] for one in lines] == ["abc-0", "abc-1", "abc-2"]
     data = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
@@ -77,4 +77,4 @@ def test_the_lines_of_a_session() -> None:
     assert failed["result"][0]["functionResponse"]["response"] == {"error": "no such file"}
     assert cancelled["status"] == "cancelled"
     assert "result" not in cancelled
-    assert gemini_cli_writer.name_gemini_file("0123456789", 61.0) == "session-1970-01-01T00-01-01234567.jsonl"
+    assert gemini_cli_writer.gemini_file_name("0123456789", 61.0) == "session-1970-01-01T00-01-01234567.jsonl"

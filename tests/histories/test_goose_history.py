@@ -13,7 +13,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.histories import goose_history, history_reading
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -34,9 +34,9 @@ def read(tmp_path: Path, *messages: Message) -> tuple[RecordedSession, tuple[str
         {"role": role, "created": at, "content": content, "metadata": about}
         for at, (role, content, about) in enumerate(messages, 1)
     ]
-    told = ReadingComplaints()
-    (recording,) = history_reading.read_sessions(written.lines(tmp_path / "s1.jsonl", rows), told)
-    return recording, tuple(told.complaints)
+    report = ReadingReport()
+    (recording,) = history_reading.read_sessions(written.lines(tmp_path / "s1.jsonl", rows), report)
+    return recording, tuple(report.complaints)
 
 
 def said(words: str, role: str = "user", **about: Any) -> Message:

@@ -401,8 +401,8 @@ def test_a_title_is_short_and_shows_no_key() -> None:
 def test_how_a_conversation_begins_says_where_it_comes_from() -> None:
     recording = RecordedSession("/f.jsonl", (said("go"),), "codex", "s1", version="1", parent_call="c1")
     origin = Origin("codex", "s1", "/f.jsonl", "1")
-    assert history_facts.started_fact(recording) == ConversationStarted("go", origin=origin)
-    assert history_facts.started_fact(recording, parent="p", fork=("q", 3)) == ConversationStarted(
+    assert history_facts.build_started_fact(recording) == ConversationStarted("go", origin=origin)
+    assert history_facts.build_started_fact(recording, parent="p", fork=("q", 3)) == ConversationStarted(
         "go", "p", "c1", "q", 3, origin
     )
 
@@ -427,4 +427,4 @@ def test_an_earlier_import_is_known_by_what_was_said_and_done() -> None:
             "f", (RecordedMessage("system", "Be."), said("go"), replied("", "c1"), returned("c1"), said("on"))
         )
     )
-    assert [type(draft.fact) for draft in made if not draft.was_said_or_done] == [TurnEnded, TurnEnded]
+    assert [type(draft.fact) for draft in made if not draft.is_message_or_result] == [TurnEnded, TurnEnded]

@@ -32,7 +32,7 @@ def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
     path = written.claude(tmp_path / ".claude")
     child = written.lines(path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session())
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
-    assert history_finding.files_belonging_to(found) == (path, child)
+    assert history_finding.list_files_of_history(found) == (path, child)
 
 
 def test_an_empty_home_has_none_and_variables_count(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_database_is_shared_out_among_its_folders(tmp_path: Path) -> None:
 
 def test_which_changed_file_is_a_history() -> None:
     def changed(kind: str, path: str) -> str:
-        found = history_finding.history_file_of_change(kind, Path(path))
+        found = history_finding.find_history_of_changed_file(kind, Path(path))
         return "" if found is None else str(found)
 
     assert changed("opencode", "/d/opencode.db") == changed("opencode", "/d/opencode.db-wal") == "/d/opencode.db"
@@ -188,7 +188,7 @@ def test_the_first_folder_and_time_that_a_file_names_count(tmp_path: Path) -> No
 def test_what_belongs_to_other_programs_sessions_is_one_file(tmp_path: Path) -> None:
     written.codex(tmp_path / ".codex")
     (found,) = find(tmp_path)
-    assert history_finding.files_belonging_to(found) == (found.path,)
+    assert history_finding.list_files_of_history(found) == (found.path,)
 
 
 def test_this_users_places_are_those_of_home_and_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

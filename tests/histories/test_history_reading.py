@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.histories import history_reading
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
 
 HELLO = {"role": "user", "content": "hello"}
@@ -221,7 +221,7 @@ def test_the_kind_is_what_the_caller_says_or_the_name_or_the_rows(tmp_path: Path
     path = written(tmp_path, "s.jsonl", HELLO, ANSWER)
 
     def kind(name: str, path: Path = path) -> str:
-        return next(iter(history_reading.read_sessions(path, ReadingComplaints(), name))).kind
+        return next(iter(history_reading.read_sessions(path, ReadingReport(), name))).kind
 
     assert [kind(name) for name in ("", "openai", "cline")] == ["messages", "messages", "cline"]
     with pytest.raises(InvalidInput, match="Unknown kind of history: 'what'") as refused:
@@ -233,7 +233,7 @@ def test_the_kind_is_what_the_caller_says_or_the_name_or_the_rows(tmp_path: Path
 
 def test_what_is_no_file_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInput, match="is not a file"):
-        list(history_reading.read_sessions(tmp_path, ReadingComplaints()))
+        list(history_reading.read_sessions(tmp_path, ReadingReport()))
     path = written(tmp_path, "s.jsonl", HELLO, ANSWER)
     monkeypatch.setattr(history_reading, "LARGEST", path.stat().st_size)
     assert texts(path) == [["hello", "hi"]]
@@ -245,16 +245,16 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path: Path, monkeypatch: py
 def test_a_copy_is_read_in_the_place_of_a_file_that_may_have_changed(tmp_path: Path) -> None:
     copy = written(tmp_path, "copy", HELLO, ANSWER)
     path = tmp_path / "s.jsonl"
-    (found,) = history_reading.read_sessions(path, ReadingComplaints(), copy=copy)
+    (found,) = history_reading.read_sessions(path, ReadingReport(), copy=copy)
     assert (found.session, len(found.messages)) == ("s", 2)
 
 
 def test_a_damaged_database_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"SQLite format 3\0" + b"?" * 5_000)
-    told = ReadingComplaints()
-    assert list(history_reading.read_sessions(path, told)) == []
-    assert told.complaints[0].startswith(f"{path}: the database cannot be read: ")
+    report = ReadingReport()
+    assert list(history_reading.read_sessions(path, report)) == []
+    assert report.complaints[0].startswith(f"{path}: the database cannot be read: ")
 
 
 def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> Non
     kept = written(tmp_path / "in", "s.jsonl", HELLO, ANSWER)
     (tmp_path / "in" / "link.jsonl").symlink_to(outside)
     written(tmp_path / "in", "msg_1.json", HELLO)
-    assert history_reading.history_files_in(tmp_path / "in") == [kept]
+    assert history_reading.list_history_files(tmp_path / "in") == [kept]
 
 
 def test_of_a_list_that_is_cut_the_whole_messages_are_kept(tmp_path: Path) -> None:

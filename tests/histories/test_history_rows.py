@@ -23,8 +23,8 @@ def test_what_is_no_content_is_unreadable() -> None:
 
 
 def test_arguments_stay_as_they_were_written() -> None:
-    assert history_rows.arguments_json(None) == "{}"
-    assert history_rows.arguments_json("as it is") == "as it is"
+    assert history_rows.format_arguments(None) == "{}"
+    assert history_rows.format_arguments("as it is") == "as it is"
 
 
 def row(line: bytes = b"", **value: object) -> history_rows.HistoryRow:
@@ -36,15 +36,15 @@ class Rows(history_rows.HistoryMessages):
 
     def read_row(self, value: Mapping[str, object]) -> None:
         if value.get("kind"):
-            self.told.report_left_out(str(value["kind"]))
+            self.report.add_left_out_row(str(value["kind"]))
         else:
             self.add_user_message(value.get("text"), 5.0, beside=bool(value.get("beside")))
 
 
 def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading() -> None:
-    told = history_rows.ReadingComplaints()
-    assert told.complaint_sentences("a.jsonl") == ()
-    made = Rows(told).read_rows(
+    report = history_rows.ReadingReport()
+    assert report.complaint_sentences("a.jsonl") == ()
+    made = Rows(report).read_rows(
         [
             row(b"1\n", text="first"),
             row(b"2\n", text=1.5),
@@ -59,26 +59,26 @@ def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading()
         ("user", "first", False, 5.0),
         ("user", "last", True, 5.0),
     ]
-    assert told.unread == [b"2\n", b"3\n", b"4\n", b"5\n"], "what the agent still writes is read later"
-    complaint, kinds = told.complaint_sentences("a.jsonl")
+    assert report.unread == [b"2\n", b"3\n", b"4\n", b"5\n"], "what the agent still writes is read later"
+    complaint, kinds = report.complaint_sentences("a.jsonl")
     assert complaint.startswith("a.jsonl, line 3: a content of type float")
     assert complaint.endswith("; the line was left out.")
     assert kinds.endswith(": half (1), hook (1), snapshot (2).")
-    told.report_left_out("other", b"of another file\n")
-    assert told.unread[-1] == b"of another file\n"
+    report.add_left_out_row("other", b"of another file\n")
+    assert report.unread[-1] == b"of another file\n"
 
 
 def test_complaints_alone_are_told_without_a_list_of_kinds() -> None:
-    told = history_rows.ReadingComplaints()
-    told.complain_about_row(row(b"x\n"), "why")
-    assert told.complaint_sentences("a") == ("a.jsonl, line 3: why; the line was left out.",)
-    told = history_rows.ReadingComplaints()
-    told.report_left_out("snapshot")
-    assert told.unread == []
+    report = history_rows.ReadingReport()
+    report.complain_about_row(row(b"x\n"), "why")
+    assert report.complaint_sentences("a") == ("a.jsonl, line 3: why; the line was left out.",)
+    report = history_rows.ReadingReport()
+    report.add_left_out_row("snapshot")
+    assert report.unread == []
 
 
 def test_only_words_or_pictures_make_a_message_and_a_compaction_stands_where_it_came() -> None:
-    made = Rows(history_rows.ReadingComplaints())
+    made = Rows(history_rows.ReadingReport())
     nothing: list[object] = ["", "  \n", [], None]
     for content in nothing:
         made.add_user_message(content, 1.0)

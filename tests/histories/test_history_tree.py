@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from helix_desktop.histories import history_tree
-from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryMessages, ReadingReport
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
@@ -21,7 +21,7 @@ def test_lines_within_lines_end_before_they_take_work_without_end() -> None:
         parent = f"a{number}"
     assert len(tree.branches) == history_tree.MOST_BRANCHES
     assert sum(len(branch.rows) for branch in tree.branches) == 12_000
-    assert len(tree.shared_rows(len(tree.branches) - 1)) == history_tree.MOST_BRANCHES - 1
+    assert len(tree.rows_shared_with_parent(len(tree.branches) - 1)) == history_tree.MOST_BRANCHES - 1
     assert time.process_time() - before < 5
 
 
@@ -50,12 +50,12 @@ def test_words_behind_an_earlier_row_begin_a_line_of_their_own() -> None:
     )
     assert rows(tree) == [[0, 1, 2, 3], [0, 1, 4, 5]]
     assert (tree.branches[1].of, tree.branches[1].at) == (0, 1)
-    assert tree.shared_rows(1) == [0, 1]
-    assert tree.shared_rows(0) == []
+    assert tree.rows_shared_with_parent(1) == [0, 1]
+    assert tree.rows_shared_with_parent(0) == []
     tree.add_node(6, asks("g", "f"))
     tree.add_node(7, asks("h", "e"))
     assert rows(tree)[1:] == [[0, 1, 4, 5, 6], [0, 1, 4, 7]]
-    assert tree.shared_rows(2) == [0, 1, 4]
+    assert tree.rows_shared_with_parent(2) == [0, 1, 4]
 
 
 def test_what_goes_on_or_has_no_known_place_stays_on_the_line() -> None:
@@ -71,22 +71,22 @@ def test_what_goes_on_or_has_no_known_place_stays_on_the_line() -> None:
 
 def test_what_follows_rows_that_a_compaction_kept_follows_the_newest_row() -> None:
     tree = tree_of(asks("a", ROOT), replies("b", "a"), asks("c", "b"), replies("d", "c"))
-    tree.move_to_end(["a", "b"])
+    tree.redirect_followers_to_newest_row(["a", "b"])
     tree.add_node(4, asks("e", "b"))
     assert rows(tree) == [[0, 1, 2, 3, 4]]
 
 
 def test_each_line_is_a_session_that_names_the_one_it_left_and_how_much_it_shares() -> None:
     tree = tree_of(asks("a", ROOT), replies("b", "a"), asks("c", "b"), asks("d", "b"), asks("e", ROOT))
-    told = ReadingComplaints()
+    report = ReadingReport()
 
-    def read(wanted: Sequence[int], complaints: ReadingComplaints) -> HistoryMessages:
+    def read(wanted: Sequence[int], complaints: ReadingReport) -> HistoryMessages:
         complaints.complaints.append(f"{len(wanted)} rows")
         return HistoryMessages(complaints, [RecordedMessage("user", f"row {one}") for one in wanted])
 
     first = RecordedSession("file", (), "kind", "session", title="Named")
-    one, two, three = build_branch_sessions(tree, first, lambda row: f"row{row}", read, told)
-    assert told.complaints == ["3 rows"], "each row is told of once"
+    one, two, three = build_branch_sessions(tree, first, lambda row: f"row{row}", read, report)
+    assert report.complaints == ["3 rows"], "each row is told of once"
     assert [message.text for message in one.messages] == ["row 0", "row 1", "row 2"]
     assert (one.name, one.session, one.forked_from, one.forked_at) == ("file", "session", "", 0)
     assert [message.text for message in two.messages] == ["row 0", "row 1", "row 3"]

@@ -127,9 +127,9 @@ def test_files_of_a_folder_that_lead_out_of_it_are_left_out(tmp_path: Path) -> N
     path = claude(outside)
     (folder / "linked.jsonl").symlink_to(path)
     with pytest.raises(HelixError):
-        history_reading.history_files_in(folder)
+        history_reading.list_history_files(folder)
     (folder / "own.jsonl").write_bytes(path.read_bytes())
-    assert [file.name for file in history_reading.history_files_in(folder)] == ["own.jsonl"]
+    assert [file.name for file in history_reading.list_history_files(folder)] == ["own.jsonl"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such pipes there")

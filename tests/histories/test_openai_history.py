@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.histories import openai_history
-from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedMessage
 
 
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:
-    told = ReadingComplaints()
+    report = ReadingReport()
     rows = [HistoryRow(value, f"f, line {number}") for number, value in enumerate(values, 1)]
-    return openai_history.OpenaiMessages(told).read_rows(rows).made, told.complaints
+    return openai_history.OpenaiMessages(report).read_rows(rows).made, report.complaints
 
 
 def test_content_in_parts_is_joined_and_a_picture_is_noted() -> None:
@@ -76,17 +76,17 @@ def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_na
         {"role": "function", "name": "run", "content": "x"},
         {"role": "function", "content": "y"},
     ]
-    found = openai_history.OpenaiMessages(ReadingComplaints()).read_rows(HistoryRow(row, "line") for row in rows).made
+    found = openai_history.OpenaiMessages(ReadingReport()).read_rows(HistoryRow(row, "line") for row in rows).made
     assert [message.answers for message in found[1:]] == ["2", "1"]
 
 
 def recording(*values: Mapping[str, object]) -> tuple[list[str], list[str]]:
     """The texts of the one session of a file, and what is told of it."""
-    told = ReadingComplaints()
+    report = ReadingReport()
     rows = [HistoryRow(value, f"f, line {number}") for number, value in enumerate(values, 1)]
-    found = openai_history.read_openai_recordings(rows, told, Path("a") / "trace.jsonl")
+    found = openai_history.read_openai_recordings(rows, report, Path("a") / "trace.jsonl")
     assert all((one.kind, one.session) == (openai_history.KIND, "trace") for one in found)
-    return [message.text for one in found for message in one.messages], told.complaints
+    return [message.text for one in found for message in one.messages], report.complaints
 
 
 def test_a_file_of_messages_is_one_session_and_lines_that_are_none_are_told() -> None:

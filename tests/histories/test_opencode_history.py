@@ -13,7 +13,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.histories import history_reading, opencode_history
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -45,9 +45,9 @@ def database(tmp_path: Path, *messages: Message) -> Path:
 
 
 def read(tmp_path: Path, *messages: Message) -> history_reading.ImportedSessions:
-    told = ReadingComplaints()
-    recordings = tuple(history_reading.read_sessions(database(tmp_path, *messages), told))
-    return history_reading.ImportedSessions(recordings, told.complaint_sentences("db"))
+    report = ReadingReport()
+    recordings = tuple(history_reading.read_sessions(database(tmp_path, *messages), report))
+    return history_reading.ImportedSessions(recordings, report.complaint_sentences("db"))
 
 
 def one(tmp_path: Path, *messages: Message) -> RecordedSession:
@@ -85,7 +85,7 @@ def test_a_sub_agents_session_comes_behind_the_one_that_made_it(tmp_path: Path) 
     path = database(tmp_path, said(written.text("go")))
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("INSERT INTO session VALUES('ses_0', 'ses_1', '/w', 'Aid', '1.18', 1, 1)")
-    first, second = history_reading.read_sessions(path, ReadingComplaints())
+    first, second = history_reading.read_sessions(path, ReadingReport())
     assert [(one.session, one.parent) for one in (first, second)] == [("ses_1", ""), ("ses_0", "ses_1")]
 
 
@@ -226,12 +226,12 @@ def test_damage_in_the_database_costs_what_is_damaged(tmp_path: Path) -> None:
         made.execute("INSERT INTO part VALUES('p9', 'm1', 'ses_1', '{broken')")
         made.execute("INSERT INTO message VALUES('m9', 'ses_1', 9, '{broken')")
         made.execute("INSERT INTO message VALUES('m8', 'ses_1', 8, ?)", (json.dumps({"role": "user"}),))
-    told = ReadingComplaints()
-    (found,) = history_reading.read_sessions(path, told)
+    report = ReadingReport()
+    (found,) = history_reading.read_sessions(path, report)
     assert [message.text for message in found.messages] == ["one", "two"]
-    assert sorted(f"{path}, part p9" in why for why in told.complaints) == [False, False, True]
-    assert sorted(f"{path}, message m9" in why for why in told.complaints) == [False, False, True]
-    assert "A message of opencode has the role 'robot'; it was left out." in told.complaints
+    assert sorted(f"{path}, part p9" in why for why in report.complaints) == [False, False, True]
+    assert sorted(f"{path}, message m9" in why for why in report.complaints) == [False, False, True]
+    assert "An opencode message has the role 'robot'; it was left out." in report.complaints
 
 
 def storage(tmp_path: Path) -> Path:
@@ -254,17 +254,17 @@ def storage(tmp_path: Path) -> Path:
 
 
 def test_the_older_files_are_read_in_the_order_of_their_times(tmp_path: Path) -> None:
-    path, told = storage(tmp_path), ReadingComplaints()
-    (found,) = history_reading.read_sessions(path, told)
+    path, report = storage(tmp_path), ReadingReport()
+    (found,) = history_reading.read_sessions(path, report)
     assert [(message.role, message.text) for message in found.messages] == [("user", "one"), ("assistant", "two")]
     assert (found.title, found.folder, found.parent) == ("Files", "/w", "ses_0")
     below = tmp_path / "storage"
-    assert told.complaints == [
+    assert report.complaints == [
         f"{below / name}: this is not a JSON object; it was left out."
         for name in ("part/m2/p2.json", "message/ses_1/m3.json")
     ]
     path.write_text("[]")
-    assert list(opencode_history.read_opencode_file(path, told)) == []
+    assert list(opencode_history.read_opencode_file(path, report)) == []
 
 
 def test_which_file_is_a_session_of_older_versions() -> None:

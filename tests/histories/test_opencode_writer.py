@@ -27,7 +27,7 @@ SAYS = RecordedMessage("user", "look", time=1.0)
 
 def document(*messages: RecordedMessage, **more: Any) -> dict[str, Any]:
     session = RecordedSession("s", messages, folder="/work", **more)
-    (found,) = opencode_writer.write_opencode_session(session, "ses_ABCDEFGHIJ", 1.0)
+    (found,) = opencode_writer.build_opencode_lines(session, "ses_ABCDEFGHIJ", 1.0)
     return found
 
 
@@ -148,7 +148,7 @@ def written(database: Path, query: str) -> list[Any]:
 def test_a_session_stands_in_opencodes_database_with_all_its_parts(database: Path, folder: str, project: str) -> None:
     reply = build_recorded_reply([Text("I look"), ToolCall("c1", "Bash", "{}")], time=2.0)
     session = RecordedSession("s", (SAYS, reply, RecordedMessage("tool", "out", answers="c1")), folder=folder)
-    (made,) = opencode_writer.write_opencode_session(session, "ses_ABCDEFGHIJ", 1.0)
+    (made,) = opencode_writer.build_opencode_lines(session, "ses_ABCDEFGHIJ", 1.0)
     opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
     info = made["info"]
     ((*row, created, updated),) = written(database, "SELECT * FROM session")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.histories import foreign_sqlite
-from helix_desktop.histories.pending_copies import PendingCopies, copied_files, path_of_copy
+from helix_desktop.histories.pending_copies import PendingCopies, original_paths_of_copies, path_of_copy
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_file_that_grows_is_one_copy_with_the_stamp_of_the_file(tmp_path: Path
         file.write_bytes(content)
         copies.copy_file(file)
     (folder,) = copies.seal_and_list_folders()
-    assert list(copied_files(folder)) == [file]
+    assert list(original_paths_of_copies(folder)) == [file]
     copy = path_of_copy(folder, file)
     assert (copy.read_bytes(), copy.stat().st_mtime_ns) == (b"one\ntwo\n", file.stat().st_mtime_ns)
 

@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_reading, pi_history
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -31,10 +31,10 @@ def read(tmp_path: Path, *rows: Mapping[str, Any], head: Mapping[str, Any] = HEA
     for number, row in enumerate(rows, 1):
         values.append({"id": f"e{number}", "parentId": before, "timestamp": AT, **row})
         before = str(values[-1]["id"])
-    told = ReadingComplaints()
+    report = ReadingReport()
     path = written.lines(tmp_path / "file-1.jsonl", values)
-    recordings = tuple(history_reading.read_sessions(path, told))
-    return history_reading.ImportedSessions(recordings, told.complaint_sentences(path.name))
+    recordings = tuple(history_reading.read_sessions(path, report))
+    return history_reading.ImportedSessions(recordings, report.complaint_sentences(path.name))
 
 
 def one(tmp_path: Path, *rows: Mapping[str, Any]) -> RecordedSession:
@@ -226,7 +226,7 @@ def test_a_second_root_is_a_conversation_of_its_own(tmp_path: Path) -> None:
 
 def test_entries_of_the_first_format_follow_one_another(tmp_path: Path) -> None:
     rows = [{"type": "session", "id": "p1", "cwd": "/w"}, message("user", "one"), message("user", "two")]
-    (found,) = history_reading.read_sessions(written.lines(tmp_path / "old.jsonl", rows), ReadingComplaints())
+    (found,) = history_reading.read_sessions(written.lines(tmp_path / "old.jsonl", rows), ReadingReport())
     assert [one.text for one in found.messages] == ["one", "two"]
 
 

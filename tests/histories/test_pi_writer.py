@@ -17,7 +17,7 @@ from helix_desktop.histories.recorded_session import (
 
 def lines(*messages: RecordedMessage, **more: Any) -> list[dict[str, Any]]:
     session = RecordedSession("s", messages, folder="/work", **more)
-    return [dict(line) for line in pi_writer.write_pi_session(session, "p1", 61.0)]
+    return [dict(line) for line in pi_writer.build_pi_lines(session, "p1", 61.0)]
 
 
 def test_the_head_says_where_and_when() -> None:

@@ -133,7 +133,7 @@ def test_what_an_export_needs_is_named_once_and_what_is_missing_is_said() -> Non
         ToolReturned("c1", output, 1, images=(image,)),
     ]
     recorded = recorded_in_order(said)
-    assert session_export.entries_needed_for_export(recorded) == [file.digest, output.digest, image.digest]
+    assert session_export.digests_needed_for_export(recorded) == [file.digest, output.digest, image.digest]
     contents = {output.digest: b"out", file.digest: b"att"}
     user, _, result = session_export.export_openai_lines(recorded, contents.get)
     assert "[Attachment: notes.txt]\natt" in str(user["content"])

@@ -151,7 +151,7 @@ HEAD = "[Conversation History Summary]\n"
 
 def test_a_handover_of_the_beginning_is_a_compaction() -> None:
     facts = recorded(SystemSet("Be.", 1), said("go"), REPLY, RESULT, DONE, ENDED, fold("h1", Span(2, 5), f"{HEAD}Sum."), said("on"))  # fmt: skip
-    assert [one.seq for one in session_from_facts.list_compactions(facts)] == [7]
+    assert [one.seq for one in session_from_facts.list_active_compactions(facts)] == [7]
     found = session(facts)
     assert found.compactions == (RecordedCompaction(5, 5, "Sum.", 7.0),)
     assert [one.text for one in found.messages[5:]] == ["on"]
@@ -165,8 +165,8 @@ def test_a_handover_of_the_beginning_is_a_compaction() -> None:
 def test_a_handover_of_something_else_is_none() -> None:
     turn = (said("go"), DONE, ENDED)
     facts = recorded(*turn, *turn, fold("h1", Span(4, 5), "Sum."))
-    assert session_from_facts.list_compactions(facts) == []
+    assert session_from_facts.list_active_compactions(facts) == []
     facts = recorded(said("go"), REPLY, RESULT, OWN, DONE)
-    assert session_from_facts.list_compactions(facts) == []
+    assert session_from_facts.list_active_compactions(facts) == []
     too_long = fold("h1", Span(1, 2), "Sum.", tokens=9_999)
-    assert session_from_facts.list_compactions(recorded(*turn, too_long)) == []
+    assert session_from_facts.list_active_compactions(recorded(*turn, too_long)) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_reading, trajectories
-from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
 
 
@@ -113,9 +113,9 @@ def test_results_of_atif_without_a_call_answer_the_first_that_waits(tmp_path: Pa
 def document(tmp_path: Path, value: Mapping[str, Any], name: str = "one.json") -> history_reading.ImportedSessions:
     path = tmp_path / name
     path.write_text(json.dumps(value))
-    told = ReadingComplaints()
-    recordings = tuple(history_reading.read_sessions(path, told))
-    return history_reading.ImportedSessions(recordings, told.complaint_sentences(name))
+    report = ReadingReport()
+    recordings = tuple(history_reading.read_sessions(path, report))
+    return history_reading.ImportedSessions(recordings, report.complaint_sentences(name))
 
 
 def test_each_of_the_three_is_known_by_what_it_has() -> None:
@@ -216,7 +216,7 @@ def test_several_trajectories_in_one_file_are_told_apart(tmp_path: Path) -> None
     values: list[Mapping[str, Any]] = [{"session_id": name, "agent": {}, "steps": steps} for name in ("s1", "s2")]
     path = tmp_path / "all.jsonl"
     path.write_text("\n".join(json.dumps(value) for value in [*values, {"type": "agent.message", "content": "x"}]))
-    found = list(history_reading.read_sessions(path, ReadingComplaints()))
+    found = list(history_reading.read_sessions(path, ReadingReport()))
     assert [(one.name, one.session) for one in found] == [(str(path), "s1"), (f"{path}#2", "s2")]
 
 
@@ -235,8 +235,8 @@ def test_events_of_a_managed_agent_are_replies_results_and_words(tmp_path: Path)
     ]
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(map(json.dumps, events)))
-    told = ReadingComplaints()
-    (found,) = history_reading.read_sessions(path, told)
+    report = ReadingReport()
+    (found,) = history_reading.read_sessions(path, report)
     parts: list[ReplyPart] = [Reasoning("hm"), ToolCall("t1", "ls", '{"a": 1}'), ToolCall("call", "tool", "{}")]
     assert found.messages[0].time == 5.0
     assert [picture.data for picture in found.messages[0].pictures] == [b"\0\0\0"]
@@ -246,5 +246,5 @@ def test_events_of_a_managed_agent_are_replies_results_and_words(tmp_path: Path)
         RecordedMessage("tool", "bad", answers="call", ok=False),
         build_recorded_reply([Text("Done.")], time=9.0),
     )
-    assert told.left_out == {"span.end": 1, "no type": 1}
+    assert report.left_out == {"span.end": 1, "no type": 1}
     assert (found.session, found.name) == ("log", str(path))

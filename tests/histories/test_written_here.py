@@ -84,8 +84,8 @@ def test_claude_code(tmp_path: Path) -> None:
 
 
 def test_no_line_is_left_out_in_silence() -> None:
-    for file in history_reading.history_files_in(FIXTURES):
-        told = " ".join(history_reading.read_history_file(file).complaints)
+    for file in history_reading.list_history_files(FIXTURES):
+        report = " ".join(history_reading.read_history_file(file).complaints)
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
         kinds = {line.get("type") for line in lines} & {"queue-operation", "last-prompt", "mode", "world_state"}
-        assert all(str(kind) in told for kind in kinds)
+        assert all(str(kind) in report for kind in kinds)
