@@ -1,4 +1,4 @@
-"""Reads messages in the form of Anthropic's API, `{"role", "content": [blocks]}`, alone or as Cline keeps them."""
+"""Reads messages in the format of Anthropic's API: in their own files, and as Cline stores them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 
 
 def is_anthropic_message(value: Mapping[str, object]) -> bool:
-    """Whether a message has blocks that only this form has."""
+    """Whether a message has blocks that occur only in this format."""
     if value.get("role") not in ("user", "assistant"):
         return False
     return any(block.get("type") in _BLOCKS for block in objects_at(value, "content"))
@@ -54,6 +54,6 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
 
 
 def _unsigned_reply_parts(content: object) -> list[ReplyPart]:
-    """Return a reply's parts without signatures, as it is unknown which provider could read these."""
+    """Return a reply's parts without signatures, as nobody knows which provider could read them."""
     parts = claude_code_history.read_claude_reply_parts(content, "")
     return [Reasoning(part.text) if isinstance(part, Reasoning) else part for part in parts]

@@ -1,11 +1,11 @@
 """Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, one event per line.
 
-Tried with what 2.1.197 and 2.1.331 write here and with files of 1.0 and 2.0. A reply stands in several lines with one
-`message.id`, one per content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction
-is a `compact_boundary` and, behind it, the summary as a message; what came before is still in the file. What the program
-showed the model beside the messages stands in `attachment` lines, since 2.1.331 as the model saw it (`rendered`).
-Sub-agents stand in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`. A large result stands in
-`<session>/tool-results/`, and the line has what the model saw of it.
+Tested with files of 1.0, 2.0, 2.1.197 and 2.1.331. A reply has a line for each content block, all with the same
+`message.id`, and results may come between them. Lines form a tree by `parentUuid`. A compaction is a `compact_boundary`
+line followed by a message with the summary; earlier lines stay in the file. What the program showed the model
+besides the messages is in `attachment` lines, since 2.1.331 exactly as the model saw it (`rendered`).
+Sub-agents are in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`. A large result
+is in `<session>/tool-results/`, and its line has what the model saw of it.
 """
 
 import json
@@ -43,11 +43,11 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
 LARGEST_RESULT = 256 << 20
-LONGEST_REPLY = 3_600.0  # In seconds. A line later than this was rewritten when its session was resumed.
+LONGEST_REPLY = 3_600.0  # Lines that are later than their request by more were rewritten.
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
-_NOT_SHOWN = ("prompt_snapshot", "session_context")  # Attachments that Claude Code keeps for itself.
+_NOT_SHOWN = ("prompt_snapshot", "session_context")  # Attachments that the model does not see.
 _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
 
@@ -78,7 +78,7 @@ def _first_session_id(rows: Sequence[HistoryRow]) -> str:
 
 @dataclass(slots=True)
 class _ClaudeCodeFile:
-    """The content of one file. `beside`: the folder of what belongs to the session."""
+    """Reads one file. `beside`: the folder with the session's other files."""
 
     report: ReadingReport
     beside: Path
@@ -132,7 +132,7 @@ def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
 
 
 def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
-    """Whether a person speaks: no result, no summary, nothing that the program inserted."""
+    """Whether a person typed it: it is no result or summary, and the program did not insert it."""
     if value.get("isMeta") or value.get("isCompactSummary") or "toolUseResult" in value:
         return False
     content = message.get("content")
@@ -156,17 +156,19 @@ def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
 
 @dataclass(slots=True)
 class _ClaudeCodeMessages(HistoryMessages):
-    """`steps`: where each message id's reply is, while it is still being written."""
+    """`steps`: the position of each reply that is not finished, by message id."""
 
     beside: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # A message's position, by its line's id.
+    places: dict[str, int] = field(default_factory=dict)  # Each message's position, by its line's id.
     boundary: Mapping[str, object] | None = None
-    of: dict[str, str] = field(default_factory=dict)  # A reply's message id, by the line's id.
-    received: dict[int, float] = field(default_factory=dict)  # When Anthropic got a reply's request, by its position.
+    of: dict[str, str] = field(default_factory=dict)  # Each reply's message id, by its line's id.
+    received: dict[int, float] = field(
+        default_factory=dict
+    )  # When Anthropic received a reply's request, by the reply's position.
 
     def correct_message_times(self) -> None:
-        """Correct times by those of requests: nothing sent in a request is later than it. Rewritten lines are later."""
+        """Correct the times of rewritten lines: no message is later than a request that contains it."""
         bound = math.inf
         for at in range(len(self.made) - 1, -1, -1):
             one, received = self.made[at], self.received.get(at, 0.0)
@@ -237,7 +239,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         return replace(found, text=whole or found.text, shown=shown, child=child) if whole or child else found
 
     def _find_untruncated_result(self, shown_text: str, stored_result: object) -> str:
-        """Return the whole of a result of which the model saw the beginning, from its file or its line."""
+        """Return the complete text of a result of which the model saw only the beginning, or ""."""
         if not shown_text.startswith("<persisted-output>"):
             return ""
         if (found := _SAVED.search(shown_text)) is not None:
@@ -248,7 +250,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         return there if len(there) > len(shown_text) else ""
 
     def _read_claude_attachment(self, value: Mapping[str, object]) -> None:
-        """Read what the program showed the model besides the messages."""
+        """Add, as a message, what the program showed the model besides messages."""
         found = object_at(value, "attachment")
         kind = text_at(found, "type") or "attachment"
         if kind in _NOT_SHOWN:
@@ -263,7 +265,7 @@ class _ClaudeCodeMessages(HistoryMessages):
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=True))
 
     def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
-        """Read a summary, which replaces what came before. If nothing in this file did, it is a message."""
+        """Add a compaction with this summary, or a message if the file has nothing before it."""
         time, boundary = parse_time(value.get("timestamp")), self.boundary or {}
         self.boundary = None
         if not self.made:
@@ -354,7 +356,7 @@ def _read_subagent(
 
 
 def _find_call_with_task(main: Sequence[RecordedSession], task: str) -> str:
-    """Return the call that gave a sub-agent this task."""
+    """Return the id of the call that gave a sub-agent this task, or an empty string."""
     for call in (call for one in main for message in one.messages for call in message.calls):
         given = text_at(parse_json_or_none(call.arguments), "prompt") if call.name in ("Task", "Agent") else ""
         if given.strip() == task.strip() != "":
@@ -372,7 +374,7 @@ def _mark_as_subagent(sessions: list[RecordedSession], path: Path, rows: Sequenc
 
 
 def _link_results_to_subagents(sessions: list[RecordedSession], path: Path) -> list[RecordedSession]:
-    """Set, in results of sub-agents' calls, the conversation from which they came."""
+    """Name the sub-agent's session in each result that came from one, if the session has a file."""
     folder = path.parent / path.stem / "subagents"
 
     def with_existing_child(message: RecordedMessage) -> RecordedMessage:

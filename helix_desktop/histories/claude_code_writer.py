@@ -1,7 +1,7 @@
-"""Writes sessions for Claude Code, whose reader is `claude_code_history`. Resumed by 2.1.197: `claude --resume ID`.
+"""Writes sessions that Claude Code 2.1.197 resumes with `claude --resume ID`.
 
-Where the original lines are still there they are given back byte for byte, with the session's id alone changed.
-Otherwise each message is one line, in one chain. A compaction is a `compact_boundary` and the summary behind it.
+Original lines that still exist are written unchanged, except for the session's id. Otherwise each message is a
+line that names the line before it. A compaction is a `compact_boundary` line followed by the summary.
 """
 
 import json
@@ -17,7 +17,7 @@ from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.197"
-_LONGEST_NAME = 200  # In characters. Claude Code shortens longer names of project folders in its own way.
+_LONGEST_NAME = 200  # Claude Code shortens longer names of folders in its own way.
 Block = dict[str, Any]
 
 

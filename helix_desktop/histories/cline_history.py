@@ -1,8 +1,8 @@
-"""Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, messages in Anthropic's form.
+"""Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, in Anthropic's format.
 
-Tried with what 2.18.0 of its command line writes here. Most models are asked to write their calls as
-tags, and the result comes in a user's text; both are read as what they are. What Cline cut out of the
-middle of a long task is told in `ui_messages.json` as a range of messages; it becomes a fold (untried).
+Tested with files of its command line 2.18.0. Most models are asked to write calls as tags, and get
+results in the user's text; both are read as calls and results. What Cline cut out of a long task
+is in `ui_messages.json` as a range of messages, and becomes a fold (not tested with real files).
 """
 
 import re
@@ -28,7 +28,7 @@ _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(/?)(\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
 _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
-# Cline appends such text to the user's.
+# Cline adds texts that begin like this to the user's messages.
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
@@ -60,7 +60,7 @@ def _call_at_end(text: str) -> tuple[str, str, str] | None:
 
 
 def _fields_between_tags(text: str) -> dict[str, str]:
-    """Return the content of each outermost pair of tags, in one pass, however many tags there are."""
+    """Return the content of each outermost pair of tags, by tag name, in one pass over all tags."""
     tags = list(_TAG.finditer(text))
     closings: dict[str, deque[re.Match[str]]] = {}
     for tag in tags:
@@ -70,7 +70,7 @@ def _fields_between_tags(text: str) -> dict[str, str]:
     after = 0
     for tag in tags:
         if tag[1]:
-            closings[tag[2]].popleft()  # It precedes all following tags.
+            closings[tag[2]].popleft()  # It cannot close a later tag.
         elif tag.start() >= after and (own := closings.get(tag[2])):
             fields[tag[2]] = text[tag.end() : own[0].start()].strip("\n")
             after = own[0].end()
@@ -78,7 +78,7 @@ def _fields_between_tags(text: str) -> dict[str, str]:
 
 
 def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """Return the rows with calls that are written as tags, and results in the next row, as separate blocks."""
+    """Return the rows with each call that is written as tags, and its result, in a block of its own."""
     values = [dict(row.value) for row in rows]
     for at, (asked, answered) in enumerate(pairwise(values)):
         blocks, back = objects_at(asked, "content"), objects_at(answered, "content")
@@ -103,7 +103,7 @@ def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryR
 
 
 def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
-    """Read what was said, and then what Cline adds."""
+    """Yield what the user or the model wrote, and then what Cline added to it."""
     info, tokens = object_at(row.value, "modelInfo"), object_at(row.value, "metrics", "tokens")
     value = dict(row.value)
     if info:
@@ -134,7 +134,7 @@ def _read_json_beside(path: Path, name: str) -> object:
 
 
 def _build_time_spreader(ui_messages: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
-    """Spread times between the first and the last that Cline shows, since it records none in the history."""
+    """Return a function that spreads times evenly over the task, since the history contains none."""
     shown = [time for one in ui_messages if (time := parse_time(one.get("ts")))]
     first = shown[0] if shown else begun
     last = max(shown[-1] if shown else begun, first)

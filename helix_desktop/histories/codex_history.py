@@ -1,9 +1,9 @@
 """Rollouts of Codex: `~/.codex/sessions/…/rollout-*.jsonl`, one item of the Responses API per line.
 
-Tried with what 0.169.0 writes here, and with the older bare items. Newer files wrap an item as
-`{"type": "response_item", "payload": item}` among other events. What the model put out between two
-inputs (reasoning, a message, its calls) is one reply. Events tell the model (`turn_context`), what
-a request cost (`token_count`), a command's whole output, and where the history was compacted.
+Tested with files of 0.169.0, and with older ones of bare items. Newer files wrap each item as
+`{"type": "response_item", "payload": item}`, among other events. What the model wrote between two
+inputs (reasoning, a message, calls) is one reply. Events name the model (`turn_context`), a request's
+tokens (`token_count`), a command's complete output, and where the history was compacted.
 """
 
 import glob
@@ -73,7 +73,7 @@ def _read_rollout(rows: Iterable[history_rows.HistoryRow], report: history_rows.
 
 
 def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: str) -> int:
-    """Return how many messages are copied from the original rollout: all equal ones, at any time."""
+    """Return how many first messages equal those of the rollout `source`, whatever their times."""
     root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
     file = next((one for one, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl") if one != path), None)
     if file is None:
@@ -102,7 +102,7 @@ class _CodexMessages(history_rows.HistoryMessages):
     begun: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
-    whole: dict[str, str] = field(default_factory=dict)  # Each command's whole output, by call.
+    whole: dict[str, str] = field(default_factory=dict)  # Each command's complete output, by call id.
     time: float = 0.0
     last_reply: int = -1
 
@@ -217,7 +217,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.made.append(replace(message, shown=text) if whole else message)
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
-        """Read a tool that the provider ran, as a call and whatever there is of its result."""
+        """Add a call of a tool that the provider ran itself, and what is recorded of its result."""
         kind = text_at(item, "type").removesuffix("_call")
         call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
         about = ("type", "id", "call_id", "status", "result")
@@ -244,7 +244,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.report.add_left_out_row(f"event {kind}")
 
     def _set_usage_of_last_reply(self, usage: Mapping[str, object]) -> None:
-        """Set the usage of the last request, which follows the reply or its calls' results."""
+        """Set the last reply's usage, which is recorded after it or after its calls' results."""
         self.finish_reply()
         if usage and self.last_reply >= 0:
             figures = Usage(

@@ -1,7 +1,7 @@
-"""Writes rollouts for Codex, whose reader is `codex_history`. Resumed by 0.169.0: `codex exec resume ID`.
+"""Writes rollouts that Codex 0.169.0 resumes with `codex exec resume ID`. See `codex_history`.
 
-Where the original lines are still there they are given back byte for byte, with the session's id alone changed. Otherwise each
-message and call is an item of the Responses API. A compaction is a `compacted` line with what takes the place of all before it.
+Original lines that still exist are written unchanged, except for the session's id. Otherwise each message and call
+is an item of the Responses API. A compaction is a `compacted` line with the items that replace all earlier ones.
 """
 
 import json
@@ -24,7 +24,7 @@ Item = dict[str, Any]
 
 
 def rollout_path_below_sessions(new_id: str, time: float) -> str:
-    """Return where, in `sessions`, a rollout begun at that time is stored."""
+    """Return the path, relative to `sessions`, of a rollout that began at this time."""
     when = datetime.fromtimestamp(time).astimezone()
     return f"{when:%Y/%m/%d}/rollout-{when:%Y-%m-%dT%H-%M-%S}-{new_id}.jsonl"
 
@@ -55,7 +55,7 @@ def _compaction_line(text: str, time: float) -> Item:
 
 
 def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
-    """`custom_calls`: calls that take text instead of arguments. Replies add to it, results read it."""
+    """`custom_calls`: ids of calls that take text, not arguments. Replies add to it, results read it."""
     if message.role == "assistant":
         yield from _reply_items(message, custom_calls)
         return

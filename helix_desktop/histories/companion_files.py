@@ -1,4 +1,4 @@
-"""Reads files beside a history without ever leaving its folder. Links that lead out are not followed."""
+"""Reads files beside a history, but never outside its folder, even if links lead there."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ LARGEST = 256 << 20
 
 
 def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
-    """Read a regular file in the folder. Raises OSError if it is outside, too large or another kind of entry."""
+    """Read a regular file in the folder. Raises OSError for a larger one, or anything else."""
     if sys.platform == "win32":
         return _read_file_by_resolved_path(folder, path, limit_bytes)
     with closing_handle(os.open(folder, DIRECTORY)) as inside:

@@ -1,6 +1,6 @@
 """Gives a conversation back to an agent, as a new session in the agent's own format and folder.
 
-Nothing existing is changed: the file has a new name and appears completely. Agents' logins are not read.
+Existing sessions stay as they are: a new file appears with its whole content. No login is read.
 """
 
 import errno
@@ -59,9 +59,9 @@ Lines = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
-    """How to write for an agent. `provider`: whose signed reasoning it can send back. `variable` names the
-    folder of its sessions, otherwise `usual` in the home. `id_fields` contain a session's id, and
-    `compaction` is a field and value of a compaction's line; without these, its own lines are not given back.
+    """How to write for an agent. `provider`: whose signed reasoning it can send back. Its sessions are where the
+    variable `variable` says, or else in the folder `usual` of the home. `id_fields` contain a session's id; `compaction`
+    is a field of a compaction's line, with its value. Without these two, original lines are never used.
     """
 
     kind: str
@@ -103,8 +103,8 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """`folder`: where the work goes on. `before_compaction`: as it was before that one, counted from 1. `is_folded`: with
-    the folds made here, also of single outputs. `window`: tokens that the agent's model takes; 0: as many as its usual one.
+    """`folder`: the new session's working folder. `before_compaction`: restore the state before this compaction, from 1.
+    `is_folded`: with folds made here, also of single outputs. `window`: of the agent's model, in tokens; 0: the usual one.
     """
 
     conversation: str
@@ -117,8 +117,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSession:
-    """A session to write. `is_original`: its lines are the agent's own. `messages`: their number
-    when read back. `texts`: what the agent sends of it. `fits`: its model's window has room for it.
+    """A session to be written. `is_original`: it has the agent's own lines. `messages`: their number when
+    read back. `texts`: those that the agent will send. `fits`: whether its model has room for them.
     """
 
     agent: str
@@ -138,13 +138,13 @@ class RestoredSession:
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
-    """Return the agent from which the conversation comes, or an empty string if we can't write for it."""
+    """Return the agent from which the conversation came, or "" if we can't write for it."""
     kind = origin_of_conversation(facts).kind
     return next((name for name, one in FORMATS.items() if one.kind == kind), "")
 
 
 def build_restored_session(facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest) -> RestoredSession:
-    """Return the conversation for the agent, under a new id."""
+    """Build a session with a new id for the agent. This writes nothing."""
     compactions, before = list_active_compactions(facts), request.before_compaction
     if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
@@ -161,7 +161,7 @@ def build_restored_session(facts: Sequence[Recorded], content: ReadContent, requ
 def _build_from_original_lines(
     facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest, session_id: str
 ) -> RestoredSession | None:
-    """Return the agent's own lines if its file still exists and matches the conversation, or None."""
+    """Build it from the agent's own lines if its file still matches the conversation, or return None."""
     origin, form, before_compaction = origin_of_conversation(facts), FORMATS[request.agent], request.before_compaction
     path = Path(origin.path)
     if (
@@ -195,13 +195,13 @@ def _build_from_original_lines(
 
 
 def _replace_session_id(content: bytes, id_fields: str, old: str, new: str) -> bytes:
-    """Return the lines with another session id. Messages are safe, as quotation marks in them are escaped."""
+    """Return the lines with another session id. Texts stay as they are: their quotation marks are escaped."""
     pattern = rb'("(?:%b)"\s*:\s*")%b"' % (id_fields.encode(), re.escape(old.encode()))
     return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
 
 
 def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
-    """Return what two readings of a session must have in common."""
+    """Return what must be equal in two readings of the same session."""
     return Counter(
         (message.role, (message.shown or message.text).strip(), message.calls, message.answers, len(message.pictures))
         for message in session.messages
@@ -210,7 +210,7 @@ def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]
 
 
 def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Lines | None:
-    """Return the lines before that compaction of the agent, or None. An incomplete last line is dropped."""
+    """Return the complete lines before a compaction (0: all), or None if it does not exist."""
     kept = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
     if not number:
         return kept
@@ -299,7 +299,7 @@ def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Pa
 
 
 def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Path:
-    """Write a file so that it appears completely. Refuses if it exists, or if there is a link on the way."""
+    """Write a file that appears at once. Raises InvalidInput if it exists, or for a link in its path."""
     try:
         _write_new_file(root, relative_path, content)
     except FileExistsError as error:

@@ -1,8 +1,8 @@
-"""Reads the databases of other programs while those run: never written to, and never waited for.
+"""Reads databases of programs that may be running, and never writes to them or waits for them.
 
-A database can hold programs: views that never end, triggers, virtual tables, columns that are calculated. It can also claim in a few
-bytes to hold a great deal: one page below many others, a long default for every row, a log of a million million pages. So only what
-is stored in real tables is read, what all statements together may take is limited, and Python sorts the rows: SQLite would use files.
+A database can contain code: endless views, triggers, virtual tables, calculated columns. A few bytes can also pretend
+to be a great deal: one page below many others, a long default for every row, a log of a trillion pages. So only real
+tables are read, all statements together have limits, and Python sorts the rows, since SQLite would write files for it.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from helix_desktop.json_values import parse_json_or_none
 HEAD = b"SQLite format 3\0"
 STEPS = 1_000  # We check the time limit after this many steps of SQLite's virtual machine.
 MOST_SCHEMA_STEPS = 100_000  # The maximum steps for reading the list of tables. About 14,000 tables need this many.
-LONGEST_SECONDS = 60.0  # In seconds of processor time, for all statements on one database.
+LONGEST_SECONDS = 60.0  # The processor time for all statements on one database together.
 LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
 # Queries that find ordinary tables (virtual tables have no root page) and generated columns.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -31,13 +31,13 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 
 
 class ForeignConnection(sqlite3.Connection):
-    """A connection with limits for everything done by it. `bytes_left`: for values in rows."""
+    """A connection with limits for all its statements together. `bytes_left`: for values in rows."""
 
     seconds_left: float
     bytes_left: int
 
     def limit_time_of_next_statement(self) -> float:
-        """Limit the next statement. Return this thread's processor time."""
+        """Give the next statement only the time left. Return the thread's processor time so far."""
         began = time.thread_time()
         ends = began + self.seconds_left
         self.set_progress_handler(lambda: time.thread_time() > ends, STEPS)
@@ -55,7 +55,7 @@ def is_sqlite_file(path: Path) -> bool:
 
 
 def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0) -> ForeignConnection:
-    """Open a connection with limits. Raises sqlite3.Error for links beside the file."""
+    """Open a connection with limits. Raises sqlite3.Error if one of the database's files is a link."""
     size, is_read_only = 0, mode == "ro"
     for end in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
@@ -63,7 +63,7 @@ def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0)
             is_written = end == "-shm" or (end and not is_read_only)
             if not stat.S_ISREG(about.st_mode) or (is_written and about.st_nlink > 1):
                 raise sqlite3.DatabaseError(f"{path.name}{end} is a link")
-            if end == "-journal" and not is_read_only:  # It can name any file for SQLite to delete.
+            if end == "-journal" and not is_read_only:  # It could make SQLite delete any file.
                 raise sqlite3.DatabaseError(f"a crash left {path.name}{end}")
             size += about.st_size
     address = f"file:{quote(str(path))}?mode={mode}"
@@ -77,13 +77,13 @@ def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0)
 
 
 def deny_triggers_and_views(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
-    """Deny what a trigger or view (`inside`) wants, because it may never end."""
+    """Deny any access from inside a trigger or view (`inside`), because it may never end."""
     return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
 
 
 @contextmanager
 def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
-    """Open a database to read only real tables. Raises sqlite3.Error for damage or anything else."""
+    """Open a database so that only real tables can be read. Raises sqlite3.Error for damage."""
     with closing(connect_foreign_database(path)) as connection:
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -145,7 +145,7 @@ def query_rows(
 def query_until_damage(
     connection: ForeignConnection, query: str, values: Sequence[object], report: ReadingReport, order: Sequence[str]
 ) -> list[Mapping[str, object]]:
-    """Query as far as the database is intact, in the order of these columns. Complains about damage."""
+    """Return the rows up to the first damage, sorted by the columns `order`. Damage is reported."""
     found: list[Mapping[str, object]] = []
     try:
         found.extend(query_rows(connection, query, values))
@@ -162,7 +162,7 @@ def _sort_key(value: object) -> tuple[int, object]:
 
 
 def parse_json_column(value_text: object, place: str, report: ReadingReport) -> HistoryRow | None:
-    """Return the JSON object in a column. If it is none, complain and return None."""
+    """Return the JSON object in a column, or report that there is none and return None."""
     value = parse_json_or_none(value_text) if isinstance(value_text, str | bytes) else value_text
     if isinstance(value, Mapping):
         return HistoryRow(value, place)

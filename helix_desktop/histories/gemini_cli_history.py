@@ -1,7 +1,7 @@
 """Sessions of Gemini CLI: `~/.gemini/tmp/<project>/chats/session-*.jsonl`, and the older `.json` documents.
 
-Tried with what 0.61 writes here; the older documents are untried. A record with the id of an earlier one takes its place; `$rewindTo`
-goes on from before a message; `$set` with messages puts a new history in the place of the old, which is how it compresses.
+Tested with files of 0.61, not with older documents. A record with the id of an earlier one replaces it. `$rewindTo`
+continues before a message. `$set` with messages replaces the whole history, which is how Gemini CLI compresses it.
 """
 
 import json
@@ -64,7 +64,7 @@ class _GeminiLog:
     records: list[history_rows.HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
-    # What each compaction replaced, by the number of the preceding record.
+    # What replaced the whole history, by the position of the record before it.
     compacted: dict[int, list[history_rows.HistoryRow]] = field(default_factory=dict)
     rewound: str = ""
 

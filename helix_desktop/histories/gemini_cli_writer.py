@@ -1,7 +1,7 @@
-"""Writes sessions for Gemini CLI, which `gemini_cli_history` reads. Resumed by 0.61.0: `gemini --resume ID`.
+"""Writes sessions that Gemini CLI 0.61.0 resumes with `gemini --resume ID`.
 
-A reply's record contains calls and results. Gemini CLI 0.61 also writes each result as a message, and is
-refused when resuming that, so sessions are written anew. A compaction is a new history in place of the old.
+A reply's record contains its calls and results. Gemini CLI itself also writes each result as a message, which its
+provider refuses on a resume, so original lines are never used. A compaction replaces the whole history.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from helix_desktop.json_values import object_at, text_at
 
 SEEN_VERSION = "0.61.0"
 MARKER = ".project_root"
-_UNHEARD = ("/", "?", "<session_context>", "<hook_context>")  # Gemini CLI hides messages that begin like this.
+_UNHEARD = ("/", "?", "<session_context>", "<hook_context>")  # Gemini CLI hides such messages.
 
 
 def choose_gemini_project_name(folders: Path, working_folder: str) -> str:
-    """Return the name of the project's folder: the one marked as this folder's, or an unused one."""
+    """Return the name of the project folder that is marked for this working folder, or a new name."""
     listed: Mapping[str, object] = {}
     with suppress(OSError, ValueError):
         listed = object_at(json.loads(read_file_below(folders.parent, "projects.json")), "projects")
@@ -66,7 +66,7 @@ def build_gemini_lines(session: RecordedSession, new_id: str, begun: float) -> I
 
 
 def _gemini_content(message: RecordedMessage) -> list[Line]:
-    """Return what was said, after a note if Gemini CLI would otherwise ignore it."""
+    """Return the message's content, behind a note if Gemini CLI would otherwise hide it."""
     note = [{"text": "[The user:]\n"}] if message.text.strip().startswith(_UNHEARD) else []
     return [*note, *([{"text": message.text}] if message.text else []), *_gemini_pictures(message)]
 

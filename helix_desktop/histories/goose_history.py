@@ -1,7 +1,7 @@
 """Sessions of goose: the database `~/.local/share/goose/sessions/sessions.db`, and the older `.jsonl` files.
 
-Untried: written after goose's public sources. A message that the agent no longer sees
-(`agentVisible` false) was summarised; the summary is a message that only the agent sees.
+Written from goose's public sources, and not tested with real files. A message that the agent no longer
+sees (`agentVisible` is false) was summarised; the summary is a message that only the agent sees.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Turns a recorded history into facts of a conversation: pure, and the same each time a file is read.
+"""Turns a recorded history into facts of a conversation, with the same result each time a file is read.
 
-The content of outputs and pictures comes beside the facts, to be stored before them. Nothing is left out: an output that answers
-no call stands as an attachment, a failed request ends a turn, what the other program showed in the place of an output is a fold.
+Outputs and pictures are returned beside the facts, to be stored before them. Nothing is left out: an output that answers
+no call becomes an attachment, a failed request ends a turn, and what the other program showed instead of an output is a fold.
 """
 
 import re
@@ -21,8 +21,8 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from helix_desktop.store.cache_folder import count_text_lines
 
 TITLE = 80
-LONG = 200  # In characters. A longer text that no person typed becomes an attachment.
-HEAD = 2_000  # In characters. A fact keeps this much of the beginning of an output.
+LONG = 200  # Texts with more characters become attachments unless a person typed them.
+HEAD = 2_000  # A fact contains this many characters of an output's beginning.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
 SYSTEM_MESSAGE = "[System message]\n"
@@ -34,17 +34,17 @@ Content = tuple[bytes, EntryOrigin]
 
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A fact without its final number. Its cover counts from the first draft, as 1, like what it is compared by."""
+    """A fact without its final number. Numbers in it count from the first draft, which is 1."""
 
     time: float
     fact: facts.Fact
     contents: tuple[Content, ...] = ()
-    message: int = 0  # The number of its recorded message.
+    message: int = 0  # The position of the recorded message from which it was made.
     is_summary: bool = False  # True for a compaction's text if the file lacks the originals.
 
     @property
     def is_message_or_result(self) -> bool:
-        """Whether it is part of what was said and done, which identifies an earlier import."""
+        """Whether it is one of the facts by which an earlier import is recognised."""
         return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
 
 
@@ -55,7 +55,7 @@ def summary_text_of_draft(draft: FactDraft) -> str:
 
 
 def comparable_text(fact: facts.Fact) -> str:
-    """Return what facts are compared by: all but place and cost, and what older versions did not read."""
+    """Return a fact as text to compare, without position, cost, and what older versions ignored."""
     if isinstance(fact, facts.ModelReplied):
         fact = replace(fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0, cost=0.0))
     return fact_encoding.encode_fact(fact)
@@ -70,7 +70,7 @@ def build_started_fact(
 
 
 def title_of_recording(recording: RecordedSession) -> str:
-    """Return its title, or the beginning of a person's first words."""
+    """Return its title, or the beginning of the first message that a person typed."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
     text = (recording.title or next(said, ""))[:2_000]
     for key in find_keys(text):  # Titles are shown in many places, so they must not contain keys.
@@ -83,7 +83,7 @@ def origin_of_recording(recording: RecordedSession) -> facts.Origin:
 
 
 def draft_facts(recording: RecordedSession, tokens: TokenCounter, find_child: Callable[[str], str]) -> list[FactDraft]:
-    """Draft what was said and done, in order. `find_child`: returns a sub-agent's conversation, or an empty string."""
+    """Draft the recording's facts, in order. `find_child` returns a sub-agent's conversation or ""."""
     writing = _FactDrafting(tokens, find_child, folds=bool(recording.compactions))
     compactions = {one.at: one for one in recording.compactions}
     said = (at for at, message in enumerate(recording.messages) if message.role != "system")
@@ -104,15 +104,15 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, find_child: Ca
 
 @dataclass(slots=True)
 class _FactDrafting:
-    """The drafts so far. With folds, `state` is kept, to make an invalid fold a message."""
+    """The drafts so far. If there are folds, `state` follows them, to turn invalid folds into messages."""
 
     tokens: TokenCounter
     child: Callable[[str], str]
     folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(default_factory=dict)  # The number of a message's first fact, by position.
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls that have no result yet, by id.
+    places: dict[int, int] = field(default_factory=dict)  # Each message's first fact, by the message's position.
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without a result, by id.
     calls: bool = False  # True if the last reply made a call.
     talking: bool = False
     fold_number: int = 0
@@ -221,7 +221,7 @@ class _FactDrafting:
     # --- Turning the recording's compactions into folds
 
     def draft_compaction(self, compaction: recorded_session.RecordedCompaction) -> None:
-        """Draft a fold over what came before, or a message with the summary if a fold would save nothing."""
+        """Draft a fold of what came before, or a message with the summary if a fold would save nothing."""
         text = f"{SUMMARY}\n{compaction.text}"
         tokens = self.tokens.count_tokens(text)
         if (cover := self._cover_of_compaction(compaction)) is not None:
@@ -239,7 +239,7 @@ class _FactDrafting:
         self.add_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
 
     def _cover_of_compaction(self, compaction: recorded_session.RecordedCompaction) -> facts.Span | None:
-        """Return all messages before the first one kept. Calls stay with their results."""
+        """Return the span of messages before the first one kept, or None if it cannot be folded."""
         end = self.places.get(compaction.keep, len(self.made) + 1)
         while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
             end += 1

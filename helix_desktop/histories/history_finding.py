@@ -29,8 +29,8 @@ from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 
-_LOOKED_AT = 256 << 10  # In bytes. We read only this much to find out what a file is.
-_LARGEST_ABOUT = 64 << 20  # In bytes. Files that only describe a session are not larger than this.
+_LOOKED_AT = 256 << 10  # Only this many bytes are read to find out what a file is.
+_LARGEST_ABOUT = 64 << 20  # Files that only describe a session have no more bytes than this.
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -79,7 +79,7 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
 
 
 def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
-    """Yield all histories, program by program. An unreadable place has none."""
+    """Yield all histories, program by program. An unreadable folder has none."""
     for kind, folders in history_folders(places).items():
         for folder in folders:
             with suppress(OSError):
@@ -96,7 +96,7 @@ def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
 
 
 def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> Iterator[FoundHistories]:
-    """Yield what a history file contains, by folder. `copy`: read this instead."""
+    """Yield a file's histories, one for each working folder. `copy`: a copy to read instead."""
     if path.name == _DATABASE_NAMES.get(kind):
         yield from _FIND[kind]((copy or path).parent)
     else:
@@ -111,7 +111,7 @@ def _build_finder_for_pattern(
 
 
 def _is_main_session(file: Path) -> bool:
-    """Whether this is no sub-agent. Those come with their sessions."""
+    """Whether it is not a sub-agent's: those are imported with the sessions that started them."""
     return "subagents" not in file.parts and not file.name.startswith("agent-")
 
 
@@ -153,7 +153,7 @@ def _histories_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHisto
 
 
 def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
-    """Return the folder and time in the first lines."""
+    """Return the working folder and the time of the start, from the file's first lines."""
     folder, time = "", 0.0
     if kind == gemini_cli_history.KIND:
         with suppress(OSError, ValueError):
@@ -201,7 +201,7 @@ def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories
 
 
 def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:
-    """Yield an item per folder, sharing the file's size by the number of sessions."""
+    """Yield an item for each working folder, with its sessions' share of the file's size."""
     if not foreign_sqlite.is_sqlite_file(path):
         return
     sessions: dict[str, list[tuple[float, float]]] = {}
@@ -220,7 +220,7 @@ def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundH
 
 
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
-    """Yield Cline's folders: with the data of the editor that it is part of, or in newer versions its own."""
+    """Yield Cline's folders: its own in newer versions, or the one in its editor's data."""
     yield places.home / ".cline" / "data" / "tasks"
     data = _application_settings_folder(places)
     for editor in _EDITORS:

@@ -1,7 +1,7 @@
-"""Reads histories from files of every form: an agent's own, recorded traces, messages as JSON.
+"""Reads histories from files of every format: an agent's own, recorded traces, messages as JSON.
 
-An unreadable line is skipped, with a sentence that names file and line. A file without anything
-readable raises InvalidInput. A file's content is data: nothing in it is executed, looked up or opened.
+An unreadable line is skipped and reported with its file and number. A file without a readable line
+raises InvalidInput. Content is only data: nothing in it is executed, looked up or opened.
 """
 
 import json
@@ -32,7 +32,7 @@ from helix_desktop.histories.anthropic_history import is_anthropic_message, read
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
-LARGEST = 2 << 30  # In bytes. Larger files are not read.
+LARGEST = 2 << 30  # Files with more bytes are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
 _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
@@ -46,7 +46,7 @@ DatabaseReader = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingReport
 
 @dataclass(frozen=True, slots=True)
 class HistoryForm:
-    """A form of history. `recognizes`: whether a row shows that its file has this form."""
+    """A format of histories. `recognizes`: whether a row shows that its file has this format."""
 
     kind: str
     recognizes: RowTest
@@ -87,7 +87,7 @@ class ImportedSessions:
 
 
 def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
-    """Return what a replay plays: first lines of sessions, as shown to the model, without failed requests."""
+    """Return what a replay plays: main branches, as the model saw them, without failed requests."""
     main = [one for one in imported.recordings if not one.forked_from and not one.parent]
     return replace(
         imported,
@@ -140,7 +140,7 @@ def read_history_file(path: Path) -> ImportedSessions:
 def read_sessions(
     path: Path, report: ReadingReport, kind: str = "", copy: Path | None = None
 ) -> Iterator[RecordedSession]:
-    """Yield a file's sessions of any form. `copy`: read this instead, as the file may change."""
+    """Yield a file's sessions, in any format. `copy`: read this instead, as the file may change."""
     readable_path = copy or path
     try:
         if not readable_path.is_file() and readable_path.exists():
@@ -188,7 +188,7 @@ def _read_sessions_from_json_file(
 
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
-    """Return the file's form, as the caller says, by its name, or as one of its rows shows."""
+    """Return the file's format: the one that the caller, the file's name or a row indicates."""
     if kind == cline_history.KIND or (not kind and path.name == cline_history.NAME):
         return HistoryForm(cline_history.KIND, lambda _: True, cline_history.read_cline_recordings)
     for form in FORMS_OF_ROWS:
@@ -219,7 +219,7 @@ def list_history_files(folder: Path) -> Sequence[Path]:
 
 
 def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[HistoryRow]:
-    """Yield a JSON document, or one per line, each with a place to show to people."""
+    """Yield the rows of one JSON document, or one row per line. Each names its place for people."""
     with readable_path.open("rb") as file:
         first = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
         file.seek(0)
@@ -252,7 +252,7 @@ def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iter
 
 
 def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
-    """Yield the complete objects of a list that is cut or damaged further on."""
+    """Yield the complete objects at the beginning of a list that is cut off or damaged."""
     decoder, at = json.JSONDecoder(), text.find("[") + 1
     while at:
         while at < len(text) and text[at] in " \r\n\t,":
@@ -296,7 +296,7 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
 
 
 def _with_system_prompt(row: HistoryRow, messages: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
-    """Return the messages with the system prompt, which requests to Anthropic have beside them."""
+    """Add the system prompt to the messages: requests to Anthropic have it in a field of its own."""
     system = row.value.get("system")
     return [{"role": "system", "content": system}, *messages] if isinstance(system, str | list) and system else messages
 

@@ -1,4 +1,4 @@
-"""A row of a recorded history, the careful reading of arbitrary values, and complaints about them."""
+"""Rows of a recorded history: reads their values, whatever they are, and reports unreadable rows."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 
 
 class UnreadableRow(Exception):
-    """A row cannot be read. The message says why, to follow the row's place."""
+    """A row cannot be read. The message says why, and is shown behind the row's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class ReadingReport:
-    """A sentence for each unreadable row. `unread`: rows that are no messages. `row`: the current one."""
+    """Complaints about unreadable rows. `left_out`: other rows by kind. `unread`: the lines of both."""
 
     complaints: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class ReadingReport:
 
 @dataclass(slots=True)
 class HistoryMessages:
-    """A session's messages, as far as rows were read. In each format, `read_row` reads one row."""
+    """The messages of the rows read so far. Each format has a subclass, with a `read_row`."""
 
     report: ReadingReport
     made: list[RecordedMessage] = field(default_factory=list)
@@ -95,7 +95,7 @@ class HistoryMessages:
 
 
 def text_of_message_content(content: object) -> str:
-    """Return a content's text: a string, or a list of parts. Pictures and files become short notes."""
+    """Return the text of a string or a list of parts. Pictures and files become short notes."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -124,7 +124,7 @@ def cost_or_zero(value: object) -> float:
 
 
 def parse_time(value: object) -> float:
-    """Return seconds since 1970 from an ISO date, or from seconds, milliseconds or microseconds, or else 0."""
+    """Return seconds since 1970 from an ISO date, seconds, milliseconds or microseconds, or else 0."""
     if isinstance(value, str):
         try:
             found = datetime.fromisoformat(value)
@@ -165,7 +165,7 @@ def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
 
 
 def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]]:
-    """Return text and pictures. Readable pictures leave no note in the text."""
+    """Return a content's text and pictures. Only unreadable pictures leave a note in the text."""
     found = [(part, _picture_of_part(part)) for part in _content_parts(content)]
     pictures = tuple(picture for _, picture in found if picture is not None)
     words = [part for part, picture in found if picture is None] if pictures else content

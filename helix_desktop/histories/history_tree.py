@@ -1,7 +1,7 @@
-"""A history as a tree: which rows belong to which line of the conversation.
+"""A history as a tree: which rows belong to which branch of the conversation.
 
-The first line keeps its rows for ever, so a file that has grown gives the same lines and more. A row
-whose parent already has a successor begins a new line, unless it is a late part of the same step.
+The first branch never loses a row, so a file that has grown has the same branches or more. A row
+whose parent already has a successor begins a branch, unless it is a late part of the same step.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # The maximum number of branches. Each is stored with all rows that it shares with others.
+MOST_BRANCHES = 500  # More branches are not made, since each is stored with all rows that it shares with others.
 ROOT = "\0root"  # The parent of a row without one.
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryNode:
-    """`begins`: a person's words, which can begin a new line. `step`: one name for everything in a reply."""
+    """`begins`: whether it can begin a branch, as a person typed it. `step`: equal in a reply's rows."""
 
     id: str
     parent: str
@@ -27,7 +27,7 @@ class HistoryNode:
 
 @dataclass(slots=True)
 class HistoryBranch:
-    """`rows`: the positions of its own rows. `of` and `at`: the branch it left, and after which of its rows."""
+    """`rows`: the positions of its own rows. `of`: its parent branch. `at`: after which row of that it begins."""
 
     rows: list[int] = field(default_factory=list)
     of: int = -1
@@ -59,7 +59,7 @@ class HistoryTree:
         return branch
 
     def redirect_followers_to_newest_row(self, ids: Sequence[str]) -> None:
-        """Let what follows these rows follow the newest row, since a compaction kept them."""
+        """Attach later children of these rows to the newest row, since a compaction kept them."""
         for name in ids:
             self.places[name] = (self.current, len(self.branches[self.current].rows) - 1)
 
@@ -78,7 +78,7 @@ class HistoryTree:
         return [*shared, *found.rows]
 
     def rows_shared_with_parent(self, branch: int) -> list[int]:
-        """Return the rows that a branch shares with the one it left."""
+        """Return the rows that a branch shares with its parent branch."""
         found = self.branches[branch]
         if found.of < 0:
             return []
@@ -92,7 +92,7 @@ def build_branch_sessions(
     read_messages: Callable[[Sequence[int], ReadingReport], HistoryMessages],
     report: ReadingReport,
 ) -> list[RecordedSession]:
-    """Build a session for each branch, named by its first own row. `template`: what all begin with."""
+    """Build a session for each branch, named by its first own row, with the fields of `template`."""
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):
         found = read_messages(tree.rows_of_branch(at), ReadingReport() if at else report)

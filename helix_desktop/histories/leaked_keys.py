@@ -19,7 +19,7 @@ _KEY = re.compile(
     r"|xai-[A-Za-z0-9]{30,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIVATE KEY-----"
 )
-_AT_ONCE = 1 << 16  # In characters. Longer texts are searched in parts, because a search blocks other threads.
+_AT_ONCE = 1 << 16  # Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096
 
 

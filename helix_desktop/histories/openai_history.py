@@ -75,7 +75,7 @@ def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[R
 
 
 def _find_answered_call(result: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]) -> str:
-    """Return the last call with a result's name. Old function results contain only the name."""
+    """Return the id of the last call of the named tool: old function results have only a name."""
     name = text_at(result, "name")
     for message in reversed(earlier_messages):
         for call in message.calls:

@@ -1,8 +1,8 @@
 """Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the JSON files before it (`storage/`).
 
-Tried with what 1.18.33 writes here, and 1.1.65 for the JSON files. A message has parts; a tool's
-part has the call and the result. A result that opencode cleared is marked so, and is still there.
-A compaction is a part of a message, and the reply to it, marked `summary`, is the summary.
+Tested with 1.18.33, and with 1.1.65 for the JSON files. A message has parts; a tool's part has both the
+call and its result. A result that opencode cleared is only marked as cleared. A compaction is a part of
+a message, and the reply to that message, which is marked `summary`, is the summary.
 """
 
 import json
@@ -105,7 +105,7 @@ def _build_opencode_recordings(
 
 
 def _first_reverted_message_id(session: Mapping[str, object]) -> str:
-    """Return the first message that opencode no longer shows, and that the next prompt removes."""
+    """Return the id of the first message that opencode hides now and deletes at the next prompt."""
     value = session.get("revert")
     return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
 
@@ -157,7 +157,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
             )
 
     def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
-        """Read a reply whose calls contain their results. A step that continues after results is separate."""
+        """Read a reply, whose calls contain their results. What follows them is another reply."""
         model, usage = text_at(message, "modelID"), _opencode_usage(message)
         written: list[ReplyPart] = []
         results: list[recorded_session.RecordedMessage] = []

@@ -1,7 +1,7 @@
-"""Writes sessions for opencode, which `opencode_history` reads. Resumed by 1.18.33: `opencode --session ID`.
+"""Writes sessions that opencode 1.18.33 resumes with `opencode --session ID`.
 
 A session is the document that `opencode export` writes and `opencode import` reads. If opencode
-has its database, the rows are added to it in one transaction, without changing others.
+has a database, the rows are added to it in one transaction, and existing rows stay as they are.
 """
 
 import itertools
@@ -29,7 +29,7 @@ _TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "
 
 
 def create_opencode_id(kind: str, number: int = 0) -> str:
-    """Create an id like opencode: ids of messages and parts grow with their number, those of sessions shrink with time."""
+    """Create an id as opencode does: ids of sessions shrink with time, all others grow."""
     moment = (number or ~round(time.time() * 0x3E8000)) & ((1 << 48) - 1)
     return f"{kind}_{moment:012x}{''.join(_DIGITS[byte % 62] for byte in os.urandom(14))}"
 
@@ -100,7 +100,7 @@ def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int)
 
 
 def insert_opencode_session(database: Path, content: bytes) -> None:
-    """Add the session to opencode's own database. Raises InvalidInput if there is none, or another form."""
+    """Add the session to opencode's own database. Raises InvalidInput if that cannot be used."""
     document = json.loads(content)
     remedy = (
         "Nothing was changed. Start opencode once, or write a file with `--to FILE` and run `opencode import FILE`."

@@ -1,8 +1,8 @@
-"""Keeps copies of changed histories until they are imported, as their program can overwrite or delete them.
+"""Keeps copies of changed histories until they are imported, since programs overwrite or delete them.
 
-In one folder: `open` contains what changes now, and grows with its files. A numbered folder is sealed:
-nothing is added, and it is deleted once all of it is imported. Each copy has its file's path. A file
-that was rewritten, not just extended, seals earlier copies, as does a database with fewer rows.
+The folder `open` contains copies of files that change now, and which grow with them. A numbered
+folder is sealed: nothing is added, and it is deleted once imported. Each copy has its file's path.
+If a file was rewritten, not just extended, or a database has lost rows, `open` is sealed first.
 """
 
 import os
@@ -17,9 +17,9 @@ from pathlib import Path
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = 32 << 20  # In bytes. Larger databases are not copied, so rows deleted before an import are lost.
-DATABASE_SHARE = 10.0  # After copying a database, wait for this multiple of the processor time that it took.
-COMPARED = 4096  # Bytes. A copy's end is compared with the file, to find out if that was rewritten.
+LARGEST_DATABASE = 32 << 20  # Databases with more bytes are not copied, so rows deleted before an import are lost.
+DATABASE_SHARE = 10.0  # After a copy, databases wait for this multiple of its processor time.
+COMPARED = 4096  # This many bytes at a copy's end show whether the file was rewritten.
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
@@ -47,7 +47,7 @@ class PendingCopies:
         self._seal_open_folder()  # Files may have changed while we were not running.
 
     def copy_file(self, file: Path) -> None:
-        """Copy what the file has and its copy lacks. Raises OSError if it is unreadable or space is short."""
+        """Add to the copy what the file has gained. Raises OSError if that is not possible."""
         with self._lock, file.open("rb") as source:
             about = os.fstat(source.fileno())
             inode, copied = self._copied.get(file, (about.st_ino, 0))
@@ -90,7 +90,7 @@ class PendingCopies:
         return False
 
     def seal_and_list_folders(self) -> list[Path]:
-        """Seal and return all folders of copies, oldest first."""
+        """Seal the open folder, and return all sealed folders, oldest first."""
         with self._lock:
             self._seal_open_folder()
             with suppress(FileNotFoundError):
@@ -110,7 +110,7 @@ class PendingCopies:
 
 
 def _extends_copy(source: int, copy: Path, copied: int, size: int) -> bool:
-    """Whether the file still begins with what was copied, judging by the end of that."""
+    """Whether the file still begins with the copied bytes, judging by the last of them."""
     at = max(0, copied - COMPARED)
     with suppress(OSError), copy.open("rb") as before:
         before.seek(at)

@@ -1,6 +1,6 @@
 """Sessions of pi: `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`, a tree by `parentId`.
 
-Tried with what 0.73 writes here; the format is documented by pi itself (session-format, versions 1 to 3).
+Tested with files of 0.73. The format is documented by pi itself (session-format, versions 1 to 3).
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,9 @@ def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
 
 @dataclass(slots=True)
 class _PiMessages(history_rows.HistoryMessages):
-    places: dict[str, int] = field(default_factory=dict)  # By entry id, the position of its message or of the next.
+    places: dict[str, int] = field(
+        default_factory=dict
+    )  # By entry id: the position of its message, or of the next one.
 
     def read_row(self, value: Mapping[str, object]) -> None:
         self.places[text_at(value, "id")] = len(self.made)
@@ -126,7 +128,7 @@ def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -
 
 
 def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) -> Reasoning:
-    """Return signed reasoning. It can only go back to the two providers' own addresses."""
+    """Return reasoning, signed if Anthropic or OpenAI themselves sent it: others can't read it."""
     text, signature = text_at(block, "thinking"), text_at(block, "thinkingSignature")
     api, model = text_at(message, "api"), text_at(message, "model")
     if signature and api == "anthropic-messages" and message.get("provider") == "anthropic":

@@ -1,6 +1,6 @@
-"""Writes sessions for pi, which `pi_history` reads. Resumed by 0.73.1: `pi --session ID`.
+"""Writes sessions that pi 0.73.1 resumes with `pi --session ID`. See `pi_history`.
 
-Each message is an entry, in one chain. A compaction keeps nothing before it: it names itself as first.
+Each message is an entry that names the one before. A compaction names itself as the first entry kept.
 """
 
 import re
@@ -25,7 +25,7 @@ _NO_USAGE: Line = {**_COUNTS, "totalTokens": 0, "cost": {**_COUNTS, "total": 0}}
 
 
 def build_relative_pi_session_path(working_folder: str, new_id: str, begun: float) -> str:
-    """Return where, in `sessions`, a session of that working folder is stored."""
+    """Return the path, relative to `sessions`, of a session of this working folder."""
     safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", working_folder))
     return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{new_id}.jsonl"
 
@@ -47,7 +47,7 @@ def build_pi_lines(session: RecordedSession, new_id: str, begun: float) -> Itera
 
 
 def _pi_message(message: RecordedMessage, tool_names: dict[str, str]) -> Line:
-    """`tool_names`: tool names by call. Replies add to it, results read it."""
+    """`tool_names`: the tool of each call, by call id. Replies add to it, results look it up."""
     time = round(message.time * 1000)
     if message.role == "assistant":
         tool_names |= {part.id: with_plain_name(part).name for part in message.parts if isinstance(part, ToolCall)}

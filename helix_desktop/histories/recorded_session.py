@@ -1,4 +1,4 @@
-"""A recorded session of an agent, whoever recorded it: its messages in order, branches and compactions."""
+"""A session of an agent as its program recorded it: messages in order, branches and compactions."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,12 +30,12 @@ class RecordedPicture:
 
 @dataclass(frozen=True, slots=True)
 class RecordedMessage:
-    """A message. `answers`: a tool result's call id. `ok`: False if the recorder says that it failed.
+    """A message. `answers`: a tool result's call id. `ok`: False if the call is recorded as failed.
 
-    `parts`: a reply's parts in order, reasoning as signed; without them: reasoning, text, calls.
-    `shown`: what the model saw of a tool's output, if not `text`. `beside`: not a person's own
-    words, or said while the agent worked. A `failure` is a recorder's note that a request
-    failed, and no message. `is_summary`: a compaction's, whose originals are not in the file.
+    `parts`: a reply's parts in order, with signatures. Without them, the order is reasoning, text, calls.
+    `shown`: what the model saw of a tool's output, if not `text`. `beside`: whether no person typed it, or
+    one did while the agent worked. A `failure` is not a message but a note that a request failed.
+    `is_summary`: whether it is the summary of a compaction whose originals are not in the file.
     """
 
     role: Speaker
@@ -58,7 +58,7 @@ class RecordedMessage:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCompaction:
-    """The recorder's program put `text`, before message `at`, in place of what came before message `keep`."""
+    """Before message `at`, the other program replaced everything before message `keep` by `text`."""
 
     at: int
     keep: int
@@ -71,8 +71,8 @@ class RecordedCompaction:
 class RecordedSession:
     """`name` says where it comes from: the file, and a number if a file has several sessions.
 
-    `kind` and `session` identify it; `forked_from` shares its first `forked_at`
-    messages; for a sub-agent, `parent_call` of `parent` created it.
+    `kind` and `session` identify it. Its first `forked_at` messages are those of the session
+    `forked_from`. A sub-agent's session was started by `parent_call` of the session `parent`.
     """
 
     name: str
@@ -99,14 +99,14 @@ def message_texts(message: RecordedMessage) -> Sequence[str]:
 
 
 def texts_to_count(message: RecordedMessage) -> Sequence[str]:
-    """Return the texts to count, each separately."""
+    """Return the texts of which tokens are counted, each by itself."""
     names = (part for call in message.calls for part in (call.name, call.arguments))
     sealed_too = (part.text for part in message.parts if not isinstance(part, ToolCall))
     return [text for text in (message.text, message.reasoning, *names, *sealed_too) if text]
 
 
 def texts_in_context(session: RecordedSession) -> Iterator[str]:
-    """Yield what the agent sends: the last compaction's text, and everything since."""
+    """Yield the texts that the agent will send: the last summary, and all messages that it kept."""
     last = session.compactions[-1] if session.compactions else RecordedCompaction(0, 0, "")
     yield last.text
     for message in session.messages[last.keep :]:

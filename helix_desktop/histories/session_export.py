@@ -1,7 +1,7 @@
-"""Exports a conversation for other programs: as what was said and done, and as OpenAI chat completions.
+"""Exports a conversation for other programs: its messages in order, or OpenAI chat completions.
 
-A pure function of facts. The export contains everything, whatever folds show the
-model. Unanswered calls get a result that says so, so that readers can continue.
+All functions are pure. The export contains everything, also what folds hide from the model.
+Calls without a result get one that says so, so that other programs can continue.
 """
 
 import base64
@@ -31,7 +31,7 @@ def digests_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
 
 
 def list_messages_in_order(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
-    """Yield what was said and done, with each batch of calls completed before anything else."""
+    """Yield messages and results, with the results of a reply directly after it."""
     waiting: dict[str, facts.Recorded] = {}
     held: list[facts.Recorded] = []
     for recorded in build_state(recorded_facts).facts_on_path():

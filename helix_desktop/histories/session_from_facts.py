@@ -1,7 +1,7 @@
 """Turns a conversation's facts into a recorded session, for writing in agents' formats.
 
-The opposite of `history_facts`. It contains everything that was said and done. A handover of the
-beginning becomes a compaction; a result the other program had shortened has the text it showed.
+The opposite of `history_facts`. The session contains every message and result. A handover of the
+beginning becomes a compaction. A result that the other program shortened has the text it showed.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
 
 
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
-    """Return active handovers of the conversation's beginning, oldest first."""
+    """Return the handovers in effect that cover the conversation's beginning, oldest first."""
     state = build_state(recorded_facts)
     path = state.facts_on_path()
     first = next((one.seq for one in path if isinstance(one.fact, facts.UserSaid | facts.ModelReplied)), 0)
@@ -53,8 +53,8 @@ def build_session_from_facts(
     *,
     is_folded: bool = False,
 ) -> recorded_session.RecordedSession:
-    """Build the session with its compactions. `folder`: the working folder. `origin`: also if the
-    facts are just a part. `is_folded`: results are as folded here, not just as the other program showed them.
+    """Build the session with its compactions. `folder`: its working folder. `origin`: that of the whole
+    conversation. `is_folded`: results have the texts of folds that were made here, too.
     """
     shown = _shortened_results_by_seq(recorded_facts) if origin.kind else {}
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
@@ -78,7 +78,7 @@ def build_session_from_facts(
 
 
 def _shortened_results_by_seq(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
-    """Return what the other program showed of results, by number."""
+    """Return what the other program showed of results that it shortened, by the result's number."""
     found: dict[int, str] = {}
     for one in recorded_facts:
         fold = one.fact
@@ -106,7 +106,7 @@ def _message_of_fact(
 
 
 def _message_of_user(fact: facts.UserSaid, content: session_export.ReadContent, *, imported: bool) -> RecordedMessage:
-    """Return a user's message with pictures. Long texts that an import made attachments are text again."""
+    """Return a user's message with pictures. Texts that an import made attachments are text again."""
     texts: list[str] = []
     pictures: list[RecordedPicture] = []
     for part in fact.parts:

@@ -1,4 +1,4 @@
-"""What the writers of agents' formats share."""
+"""Functions that the writers of all agents' formats share."""
 
 import base64
 import re
@@ -44,7 +44,7 @@ def _with_unique_call_ids(
 def list_items_with_results(
     session: recorded_session.RecordedSession,
 ) -> Iterator[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]]:
-    """Yield items for formats in which results are part of their reply: each with its results by call."""
+    """Yield each item with its results by call, for formats in which a reply contains its results."""
     held: tuple[SessionItem, dict[str, recorded_session.RecordedMessage]] | None = None
     for item in list_session_items(session):
         if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and held:

@@ -78,7 +78,7 @@ def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
 
 
 def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:
-    """Return the arguments by common names, or None if one is unknown or no text."""
+    """Return the arguments by common names, or None if one is unknown or is not a text."""
     if (given := parse_json_or_none(arguments_text or "{}")) is None:
         return None
     found: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Trajectories of harnesses: SWE-agent's `.traj`, Harbor's ATIF, and the event logs of Anthropic's managed agents.
 
-SWE-agent: tried with its demonstrations' shape. ATIF and managed agents: written after their documentation and untried.
+Tested with SWE-agent's demonstrations. ATIF and managed agents: written from documentation, not tested with real files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
