@@ -218,5 +218,5 @@ def test_the_folder_of_a_gemini_project_is_cut_to_the_longest_path(tmp_path: Pat
     file.write_text("{}")
     for count, length in ((4_096, 4_096), (4_097, 4_096), (10, 10)):
         (tmp_path / ".project_root").write_text("/" + "w" * (count - 1) + "\n")
-        folder, time = history_finding._folder_and_time_of(gemini_cli_history.KIND, file)
+        folder, time = history_finding._read_folder_and_time(gemini_cli_history.KIND, file)
         assert (len(folder), time) == (length, 0.0)

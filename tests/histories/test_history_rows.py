@@ -183,7 +183,7 @@ def test_a_tool_result_names_its_call_and_whether_it_failed() -> None:
 @pytest.mark.parametrize(("identity", "name"), [("", "read"), ("c1", ""), ("", "")])
 def test_a_call_without_an_id_or_a_name_is_unreadable(identity: str, name: str) -> None:
     with pytest.raises(history_rows.UnreadableRow, match="a call has no id or no name"):
-        history_rows.build_read_call(identity, name, "{}")
-    call = history_rows.build_read_call("c1", "read", {"path": "a"})
+        history_rows.checked_tool_call(identity, name, "{}")
+    call = history_rows.checked_tool_call("c1", "read", {"path": "a"})
     assert (call.id, call.name, call.arguments) == ("c1", "read", '{"path": "a"}')
-    assert history_rows.build_read_call("c1", "read", None).arguments == "{}"
+    assert history_rows.checked_tool_call("c1", "read", None).arguments == "{}"
