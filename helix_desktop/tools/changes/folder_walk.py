@@ -243,11 +243,10 @@ class FolderWalk:
         ), False
 
     def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
-        found = self.found
-        found.files += seen.files
-        found.bytes += seen.bytes
+        self.found.files += seen.files
+        self.found.bytes += seen.bytes
         for identity, name, names in seen.linked:
-            found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
+            self.found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
 
     def _compare_entries_and_list_folders(  # noqa: C901
         self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes
@@ -294,6 +293,7 @@ class FolderWalk:
             now[name] = record
         seen = UnchangedFolder(told, tuple(inner), files, size, tuple(linked))
         self._count_unchanged_folder(path, seen)
+        found.uncovered.setdefault(path, [])  # Replaces what was left out at the last walk and is gone now.
         if fresh or len(now) != len(known) or path not in self._known:
             found.folders[path] = now
             self._seen.pop(path, None)

@@ -390,3 +390,119 @@ def test_the_time_there_is_asked_for_again_when_the_clocks_here_have_come_apart_
         here._store_time_ms()
         assert here.asked == asked
     assert "clock" not in objects(bucket)
+
+
+class CountsCalls(S3RowStore):
+    """Counts calls to the store by kind and folder, and lists of indexes that begin anew."""
+
+    def _call_object_store(self, call: str, path: str, *more: Any, **options: Any) -> Any:
+        self.calls.append(f"{call} {path.partition('/')[0]}")
+        return super()._call_object_store(call, path, *more, **options)
+
+    def _list_object_names(self, folder: str, after: str = "") -> list[str]:
+        self.calls.append(f"list {folder}{' on' if after else ''}")
+        return super()._list_object_names(folder, after)
+
+    def calls_of(self, *words: str) -> list[str]:
+        """The calls of these kinds since this was last asked."""
+        found = [call for call in self.calls if call in words]
+        self.calls.clear()
+        return found
+
+    @property
+    def calls(self) -> list[str]:
+        return vars(self).setdefault("_calls", [])  # type: ignore[no-any-return]
+
+
+def test_a_row_that_was_forgotten_elsewhere_is_never_written() -> None:
+    bucket = MemoryStore()
+    here, rows = machine(bucket, CountsCalls), rows_of_sizes(100, LARGE_ROW_BYTES)
+    machine(bucket).forget_rows([Tombstone(name, b"") for name in rows])
+    here.store_rows(rows)
+    assert here.calls_of("put pack", "put row", "put index") == []
+    other = rows_of_sizes(100)
+    here.store_rows({**rows, **other})
+    assert here.calls_of("put pack", "put row", "put index") == ["put pack", "put index"]
+    assert machine(bucket).fetch_rows([*rows, *other]) == other
+
+
+def test_a_row_with_a_tombstone_is_not_read_though_it_is_still_there() -> None:
+    """As after a machine was switched off while it forgot the row."""
+    bucket = MemoryStore()
+    rows = rows_of_sizes(100, LARGE_ROW_BYTES, 200)
+    here, (small, large, kept) = machine(bucket), rows
+    here.store_rows(rows)
+    assert here.fetch_rows(list(rows)) == rows
+    for name in (small, large):
+        bucket.put(f"trial/{SPACE.hex()}/gone/{name.hex()}", b"-")
+    assert here.fetch_rows(list(rows)) == machine(bucket).fetch_rows(list(rows)) == {kept: rows[kept]}
+    assert here.find_missing_rows(list(rows)) == frozenset()
+
+
+def test_rows_that_are_all_there_are_read_without_looking_for_them_again() -> None:
+    bucket = MemoryStore()
+    rows = rows_of_sizes(100, 200, LARGE_ROW_BYTES)
+    machine(bucket).store_rows(rows)
+    here = machine(bucket, CountsCalls)
+    assert here.fetch_rows(list(rows)) == rows
+    assert here.calls_of("list index", "list index on", "get index") == ["list index", "get index"]
+    assert here.fetch_rows(list(rows)) == rows
+    assert here.calls_of("list index", "list index on", "get index", "get_ranges pack", "get row") == [
+        "get row",
+        "get_ranges pack",
+    ]
+    assert here.fetch_rows([b"n" * 32]) == {}
+    assert here.calls_of("list index", "list index on", "get index") == ["list index on"]
+
+
+def test_what_was_put_a_quarter_of_an_hour_ago_is_still_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine may have named its pack then, and has written its index only now."""
+    bucket = MemoryStore()
+    here = machine(bucket)
+    monkeypatch.setattr(here, "_store_time_ms", lambda: 5_000_000.9)
+    here.fetch_row_usage()
+    assert here._looked == f"{5_000_000 - s3_rows.LATEST_PUT_MS:012x}"
+    monkeypatch.setattr(here, "_store_time_ms", lambda: 1_000.0)
+    here.fetch_row_usage()
+    assert here._looked == "0" * 12
+    assert s3_rows.LATEST_PUT_MS == 15 * 60 * 1000
+
+
+def test_old_rows_are_named_in_ten_thousands() -> None:
+    bucket = MemoryStore()
+    here = machine(bucket)
+    rows = {number.to_bytes(32, "big"): bytes(ROW_KEY_BYTES + 1) for number in range(10_001)}
+    here.store_rows(rows)
+    first = here.list_old_rows(-3600)
+    assert list(first) == sorted(rows)[:10_000]
+    assert list(here.list_old_rows(-3600, after=first[-1])) == sorted(rows)[10_000:]
+
+
+def test_a_quota_is_reached_by_one_byte_more_and_not_by_the_last_one() -> None:
+    bucket = MemoryStore()
+    here = machine(bucket)
+    here.set_quota(300)
+    here.store_rows(rows_of_sizes(100))
+    with pytest.raises(StoreFull):
+        here.store_rows(rows_of_sizes(201))
+    here.store_rows(rows_of_sizes(200))
+    assert here.fetch_row_usage().bytes == 300
+    with pytest.raises(StoreFull):
+        here.store_rows(rows_of_sizes(ROW_KEY_BYTES + 1))
+    here.set_quota(0)
+    here.store_rows(rows_of_sizes(500))
+    assert here.fetch_row_usage().rows == 3
+
+
+def test_rows_of_which_one_pack_is_gone_are_found_in_the_others() -> None:
+    bucket = MemoryStore()
+    here, first, second = machine(bucket), rows_of_sizes(100), rows_of_sizes(200)
+    here.store_rows(first)
+    here.store_rows(second)
+    (pack,) = (place.pack for name, place in here._places.items() if name in first)
+    for folder in ("pack", "index"):
+        bucket.delete(f"trial/{SPACE.hex()}/{folder}/{pack}")
+    assert here.fetch_rows([*first, *second]) == second
+    assert here.find_missing_rows([*first, *second]) == frozenset(first)
+    here.store_rows(first)
+    assert machine(bucket).fetch_rows([*first, *second]) == first | second
