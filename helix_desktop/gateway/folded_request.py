@@ -80,7 +80,7 @@ def build_folded_body(
     made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
     if kept:
         kept.built = made
-    shown = protocol.merge_added(made.units)
+    shown = protocol.merge_added_messages(made.units)
     if own and (usual := _first_client_mark([messages[at] for at in own])) is not None:
         rest = {key: value for key, value in body.items() if key != "messages"}
         shown[:first] = map(anthropic_gateway.without_cache_marks, shown[:first])
@@ -151,7 +151,7 @@ def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Seque
             left = [call for call in calls if call.id not in found]
             units.extend((protocol.result_message(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
             mended += len(left)
-    return dict(protocol.with_messages(body, protocol.merge_added(units))) if mended else None
+    return dict(protocol.with_messages(body, protocol.merge_added_messages(units))) if mended else None
 
 
 def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
@@ -214,7 +214,7 @@ def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[i
 def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
     """Mark where the provider probably has the request cached, instead of the client's own marks."""
     now = kept.marked_request.mark_next_request(list(units))
-    near = sum(map(anthropic_gateway.count_blocks, units[now.stable :])) < anthropic_gateway.LOOK_BACK
+    near = sum(map(anthropic_gateway.count_content_blocks, units[now.stable :])) < anthropic_gateway.LOOK_BACK
     kept.marked_request = now.limit_marks(
         anthropic_gateway.MOST_MARKS - anthropic_gateway.count_cache_marks(rest) - inside, near=near
     )

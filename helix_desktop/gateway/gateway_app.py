@@ -382,7 +382,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, syste
     if body.get("stream") and not (wire is responses_gateway and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
-    body = wire.with_messages(body, wire.merge_added(together))
+    body = wire.with_messages(body, wire.merge_added_messages(together))
     return [orjson.dumps(body)] if system else last.request.body.encode_changed_body(body)
 
 

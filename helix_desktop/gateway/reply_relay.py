@@ -94,7 +94,7 @@ class ReplyRelay:
                 log.exception("a reply could not go on behind a recall")
                 refusal = _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
                 break
-            self.call_filter.count_and_reset_reply(answer.usage.output)
+            self.call_filter.continue_in_next_reply(answer.usage.output)
             continued = await self._relay_continuation(pieces, streams=streams)
             if isinstance(continued, provider_reply_bodies.ProviderRefusal):
                 refusal = continued

@@ -1,5 +1,5 @@
 """The four protocols, a folder for each: the client's requests and replies, and the messages that other programs write.
 
-`*_wire` reads those messages as parts, changes a part where a fold stands for one, reads a stream, and hides calls from one;
-the other modules translate what the engine asks. What all protocols share stands beside the folders. It must not do any I/O.
+`*_gateway` reads those messages as parts, changes a part that a fold replaces, reads streams and hides calls in them;
+`*_client` translates what the engine asks for. What all protocols share is beside the folders. Nothing here does I/O.
 """

@@ -1,6 +1,6 @@
-"""Server-sent events: any chunking, any line ending, comments, several data lines. Read as bytes that can go on untouched, or as text.
+"""Reads server-sent events, however they are split into chunks: as unchanged bytes to pass on, or as text.
 
-What stands in an unfinished event when the connection ends is not an event (the standard says so).
+As the standard says, an event that is not finished when the connection ends is not an event.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The common form of every protocol's messages: a role, and pieces that know their place in the JSON."""
+"""The form in which messages of all protocols are read: a role, and pieces with their places in the JSON."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ SLICE = 1 << 18
 
 
 class Speaker(StrEnum):
-    """A message's speaker. Results of calls are `tool`, whatever their role in the protocol."""
+    """A message's speaker. Results of calls are the user's, whatever their role in the protocol."""
 
     SYSTEM = "system"
     USER = "user"
@@ -50,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """A message: the JSON values it came as (in OpenAI's Responses several), and what they say."""
+    """A message: its JSON values (several in OpenAI's Responses), and the pieces they contain."""
 
     speaker: Speaker
     units: tuple[Json, ...]
@@ -124,7 +124,7 @@ class CallNumbering:
         self.waiting.append((name, f"call-{self.given}"))
         return self.waiting[-1][1]
 
-    def number_of_oldest_open_call(self, name: str) -> str:
+    def pop_oldest_open_call(self, name: str) -> str:
         for at, (called, number) in enumerate(self.waiting):
             if called == name:
                 del self.waiting[at]
@@ -150,14 +150,14 @@ def text_of_content(content: Json) -> str:
     return ""
 
 
-def read_effort(*asked: Json) -> str:
+def format_effort_settings(*settings: Json) -> str:
     """Return a request's settings for the length of thinking as one text."""
-    return " ".join(format_json_value(one) for one in asked if one)
+    return " ".join(format_json_value(one) for one in settings if one)
 
 
-def read_tool(value: Mapping[str, Json], schema: Json, name: str = "") -> Tool:
-    """Return a tool as a client offers it. `name`: used if it has none."""
-    return Tool(text_at(value, "name") or name, text_at(value, "description"), format_json_value(schema))
+def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") -> Tool:
+    """Return a tool as a client offers it. `default_name`: used if it has none."""
+    return Tool(text_at(value, "name") or default_name, text_at(value, "description"), format_json_value(schema))
 
 
 def piece_of_image_url(url: str, path: Path) -> Piece | None:
@@ -174,13 +174,13 @@ def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
 
 
 def edit_pieces(
-    wired: Wired, edits: Sequence[PieceEdit], field_of: Callable[[Json, Piece, str], tuple[Path, Json]]
+    wired: Wired, edits: Sequence[PieceEdit], find_field: Callable[[Json, Piece, str], tuple[Path, Json]]
 ) -> list[Json]:
-    """Return the message with some pieces changed. `field_of`: the field with a piece's text, and its new value."""
+    """Return the message with some pieces changed. `find_field`: the field with a piece's text, and its new value."""
     units: Any = list(wired.units)
     for edit in sorted(edits, key=lambda edit: -edit.at):
         piece = wired.pieces[edit.at]
-        below, fresh = ((), None) if edit.text is None else field_of(units, piece, edit.text)
+        below, fresh = ((), None) if edit.text is None else find_field(units, piece, edit.text)
         path = (*piece.path, *below)
         if fresh is None and len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
             path = path[:-1]  # No provider accepts an empty list.
@@ -188,26 +188,26 @@ def edit_pieces(
     return list(units)
 
 
-def replace_text_in_content(before: Json, text: str, kind: str) -> Json:
+def replace_text_in_content(content: Json, text: str, part_type: str) -> Json:
     """Replace a content's text, keeping its form (string or list) and its pictures."""
-    if not isinstance(before, list):
+    if not isinstance(content, list):
         return text
-    return [{"type": kind, "text": text}, *(part for part in before if "text" not in object_at(part))]
+    return [{"type": part_type, "text": text}, *(part for part in content if "text" not in object_at(part))]
 
 
 def join_added_messages(
     units: Sequence[tuple[Json, bool]],
     field_name: str,
     parts_of: Callable[[Json], list[Json]],
-    result: Callable[[Json], bool],
+    is_result: Callable[[Json], bool],
 ) -> list[Json]:
-    """Merge messages of one role if one of them was added here (`True`). Results come first."""
+    """Merge neighbours of one role if one of them was added here (`True`). Results come first."""
     if not any(map(itemgetter(1), units)):
         return list(map(itemgetter(0), units))
     out: list[tuple[Json, bool]] = []
     for unit, added in units:
         if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
-            parts = sorted([*parts_of(out[-1][0]), *parts_of(unit)], key=lambda part: not result(part))
+            parts = sorted([*parts_of(out[-1][0]), *parts_of(unit)], key=lambda part: not is_result(part))
             out[-1] = ({**out[-1][0], field_name: parts}, True)
         else:
             out.append((unit, added))

@@ -27,14 +27,14 @@ class HiddenCallFilter(ABC):
         self.output_tokens_before = 0  # Output tokens of all replies before this one.
         self._held_events: list[tuple[bytes, Json]] = []
 
-    def count_and_reset_reply(self, output_tokens: int) -> None:
-        """Note that the reply had only hidden calls. The next one continues it."""
+    def continue_in_next_reply(self, output_tokens: int) -> None:
+        """Let the next reply continue this one, which had only hidden calls."""
         self.replies_before += 1
         self.output_tokens_before += output_tokens
         self.reset_for_retry()
 
     def reset_for_retry(self) -> None:
-        """Note that the reply broke off before the agent saw any of it, and will be repeated."""
+        """Start the reply again, since it broke off before the agent saw any of it."""
         self.hidden_count = self.visible_count = 0
         self._held_events = []
 
@@ -53,7 +53,7 @@ class HiddenCallFilter(ABC):
 
     @abstractmethod
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        """Return the bytes for the client."""
+        """Return the bytes that the client gets for an event, which may be none."""
 
     @abstractmethod
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
@@ -74,8 +74,8 @@ class NumberedCallFilter(HiddenCallFilter):
         super().reset_for_retry()
         self._numbers, self._holding = {}, None
 
-    def begin_reply_part(self, index: int, *, thinks: bool, call: str | None) -> bytes:
-        """Number a part. `call`: the tool it calls. Shows what was held back, unless a hidden call follows."""
+    def begin_reply_part(self, index: int, *, thinks: bool, called_tool: str | None) -> bytes:
+        """Number a part. `called_tool`: the tool it calls. Returns what was held back, if that may be shown."""
         if thinks and self.replies_before and self.shown_count:
             self._numbers[index] = None
             return b""
@@ -83,7 +83,7 @@ class NumberedCallFilter(HiddenCallFilter):
             out = self.release_held_events()
             self._holding = index
             return out
-        ours = call is not None and self.count_and_check_hidden(call)
+        ours = called_tool is not None and self.count_and_check_hidden(called_tool)
         if ours and not self.visible_count:
             for _, event in self._held_events:
                 self._numbers[number_at(event, self.index_name)] = None
@@ -118,13 +118,13 @@ class NumberedCallFilter(HiddenCallFilter):
         """Return an event of a visible part with the client's number."""
 
 
-def add_earlier_output(usage: Mapping[str, Json], earlier: int, output: str, read: str = "") -> dict[str, Json]:
-    """Add the output of earlier replies to a reply's usage. `read`: the input's field, if there is a total."""
-    told = {**usage, output: number_at(usage, output) + earlier}
-    return {**told, "total_tokens": number_at(told, read) + told[output]} if read else told
+def add_earlier_output(usage: Mapping[str, Json], earlier: int, field: str, input_field: str = "") -> dict[str, Json]:
+    """Add earlier replies' output to a usage. `field`: the output's; `input_field`: given if there is a total."""
+    told = {**usage, field: number_at(usage, field) + earlier}
+    return {**told, "total_tokens": number_at(told, input_field) + told[field]} if input_field else told
 
 
-def sum_output(values: Sequence[Mapping[str, Json]], output: str, read: str = "") -> dict[str, Json]:
+def sum_output(values: Sequence[Mapping[str, Json]], field: str, input_field: str = "") -> dict[str, Json]:
     """Return the usage of the last reply, with the output of all of them."""
-    earlier = sum(number_at(value, "usage", output) for value in values[:-1])
-    return add_earlier_output(object_at(values[-1], "usage"), earlier, output, read)
+    earlier = sum(number_at(value, "usage", field) for value in values[:-1])
+    return add_earlier_output(object_at(values[-1], "usage"), earlier, field, input_field)

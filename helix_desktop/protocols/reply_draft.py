@@ -24,7 +24,7 @@ SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "cal
 
 @dataclass(slots=True)
 class _DraftPart:
-    sort: Literal["text", "reasoning", "call"]
+    kind: Literal["text", "reasoning", "call"]
     pieces: list[str] = field(default_factory=list)
     opaque: str = ""
     id: str = ""
@@ -58,19 +58,19 @@ class ReplyDraft:
         return any(part.pieces or part.name for part in self._parts.values())
 
     @property
-    def count_calls(self) -> int:
+    def call_count(self) -> int:
         return len(self._call_ids)
 
     @property
     def last_key(self) -> Hashable:
         return next(reversed(self._parts), None)
 
-    def first_key_of_sort(self, sort: str) -> Hashable:
-        return next((key for key, part in self._parts.items() if part.sort == sort), None)
+    def first_key_of_kind(self, kind: str) -> Hashable:
+        return next((key for key, part in self._parts.items() if part.kind == kind), None)
 
-    def sort_of(self, key: Hashable) -> str:
+    def kind_of_part(self, key: Hashable) -> str:
         part = self._parts.get(key)
-        return part.sort if part else ""
+        return part.kind if part else ""
 
     def add_text(self, key: Hashable, piece: str) -> list[Delta]:
         if not piece:
@@ -91,7 +91,7 @@ class ReplyDraft:
         """Begin or continue a call. Its first delta has its id and name."""
         part = self._parts.get(key)
         if part is None:
-            part = _DraftPart("call", index=self.count_calls, id=self._unique_call_id(call_id))
+            part = _DraftPart("call", index=self.call_count, id=self._unique_call_id(call_id))
             self._parts[key] = part
         first = not part.name and bool(name)
         if first:
@@ -118,9 +118,9 @@ class ReplyDraft:
 
     def _finish_part(self, part: _DraftPart, *, cut: bool) -> ReplyPart | None:
         content = "".join(part.pieces) + (LOST if part.half else "")
-        if part.sort == "text":
+        if part.kind == "text":
             return Text(content)
-        if part.sort == "reasoning":
+        if part.kind == "reasoning":
             empty = not content and not part.opaque
             return None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
         if cut and not (part.name and content):

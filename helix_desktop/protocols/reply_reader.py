@@ -38,7 +38,7 @@ class ReplyReaderBase(ABC):
     def reply_so_far(self, cut: str = "") -> Reply:
         """Return the reply so far. `cut`: a sentence on why the stream ended early."""
         stop, why = self._ending_so_far(cut)
-        if stop is Stop.END and self._draft.count_calls:
+        if stop is Stop.END and self._draft.call_count:
             stop = Stop.CALLS
         parts = self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH))
         return Reply(parts, stop, self._usage, self._model, why)

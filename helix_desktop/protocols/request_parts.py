@@ -38,15 +38,15 @@ def function_of_tool(tool: ToolSpec | Tool) -> Object:
     return {"name": tool.name, "description": tool.description, "parameters": schema_of_tool(tool)}
 
 
-def legal_ids(messages: Sequence[Message], legal: re.Pattern[str], length: int) -> dict[str, str]:
-    """Map each call id to one that this provider accepts: itself, or letters and digits made from it."""
+def legal_ids(messages: Sequence[Message], pattern: re.Pattern[str], length: int) -> dict[str, str]:
+    """Map each call id to one that this provider accepts: itself, or hexadecimal digits made from it."""
     ids = {
         part.id if isinstance(part, ToolCall) else part.call
         for message in messages
         for part in message.parts
         if isinstance(part, ToolCall | ToolResult)
     }
-    return {one: one if legal.fullmatch(one) else _id_from_hash(one, length) for one in ids}
+    return {one: one if pattern.fullmatch(one) else _id_from_hash(one, length) for one in ids}
 
 
 def _id_from_hash(call_id: str, length: int) -> str:

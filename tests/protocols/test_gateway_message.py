@@ -19,8 +19,8 @@ from helix_desktop.protocols.gateway_message import (
     copy_with_change,
     edit_pieces,
     join_added_messages,
+    parse_tool,
     piece_of_image_url,
-    read_tool,
     replace_text_in_content,
     slice_text,
     text_of_content,
@@ -103,15 +103,15 @@ def test_the_last_piece_is_edited_first_so_that_places_stay_true() -> None:
 def test_calls_without_ids_are_answered_in_the_order_they_came() -> None:
     numbers = CallNumbering()
     assert [numbers.assign_call_number(name) for name in ("read", "run", "read")] == ["call-1", "call-2", "call-3"]
-    assert [numbers.number_of_oldest_open_call(name) for name in ("read", "read", "read", "run")] == [
+    assert [numbers.pop_oldest_open_call(name) for name in ("read", "read", "read", "run")] == [
         "call-1",
         "call-3",
         "",
         "call-2",
     ]
     assert numbers.assign_call_number("run") == "call-4"
-    assert numbers.number_of_oldest_open_call("run") == "call-4"
-    assert numbers.number_of_oldest_open_call("run") == ""
+    assert numbers.pop_oldest_open_call("run") == "call-4"
+    assert numbers.pop_oldest_open_call("run") == ""
 
 
 def test_a_text_is_sliced_into_parts_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +138,9 @@ def test_the_text_of_a_content_is_all_that_is_said_in_it(content: Any, text: str
 
 def test_a_tool_has_a_name_also_where_only_its_kind_is_known() -> None:
     told = {"name": "Bash", "description": "runs"}
-    assert read_tool(told, {"type": "object"}) == gateway_message.Tool("Bash", "runs", '{"type":"object"}')
-    assert read_tool({}, None, "web_search").name == "web_search"
-    assert read_tool(told, None, "web_search").name == "Bash"
+    assert parse_tool(told, {"type": "object"}) == gateway_message.Tool("Bash", "runs", '{"type":"object"}')
+    assert parse_tool({}, None, "web_search").name == "web_search"
+    assert parse_tool(told, None, "web_search").name == "Bash"
 
 
 def test_a_block_nobody_knows_is_the_same_with_and_without_the_mark_of_a_cache() -> None:

@@ -66,7 +66,7 @@ def test_replies_that_follow_each_other_are_one_message(protocol: str) -> None:
     veil = CALL_FILTERS[protocol](hold=True)
     _, first = fed(veil, protocol, [Says("I look"), RECALL])
     assert veil.has_only_hidden_calls
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     _, second = fed(veil, protocol, [Says("and found it"), TOOL])
     found = shown(protocol, first + second)
     assert [kind for kind, _ in found if kind == "call"] == ["call"]
@@ -113,7 +113,7 @@ def play_letters(veil: _LetterFilter, *parts: str) -> list[bytes]:
     given = []
     for at, part in enumerate(parts):
         call = {"H": "recall_history", "C": "Bash"}.get(part)
-        begun = veil.begin_reply_part(at, thinks=part == "T", call=call)
+        begun = veil.begin_reply_part(at, thinks=part == "T", called_tool=call)
         given.append(begun + veil.filter_event(part.encode(), {"at": at}))
     return given
 
@@ -146,9 +146,9 @@ def test_what_is_held_back_at_the_end_is_shown_once() -> None:
 def test_a_reply_that_follows_shows_no_more_thoughts_once_the_client_has_seen_something() -> None:
     veil = _LetterFilter(hold=True)
     assert play_letters(veil, "H") == [b""]
-    veil.count_and_reset_reply(1)
+    veil.continue_in_next_reply(1)
     assert play_letters(veil, "T", "a", "H") == [b"", b"T0a1", b""]
-    veil.count_and_reset_reply(1)
+    veil.continue_in_next_reply(1)
     assert play_letters(veil, "T", "a") == [b"", b"a2"]
 
 
@@ -169,8 +169,8 @@ def test_calls_are_counted_as_hidden_or_the_clients() -> None:
 def test_a_reply_that_is_counted_leaves_nothing_to_the_next_but_what_the_client_saw_and_what_it_cost() -> None:
     veil = _LetterFilter(hold=True)
     play_letters(veil, "a", "H", "T")
-    veil.count_and_reset_reply(5)
-    veil.count_and_reset_reply(2)
+    veil.continue_in_next_reply(5)
+    veil.continue_in_next_reply(2)
     assert (veil.replies_before, veil.output_tokens_before, veil.shown_count) == (2, 7, 1)
     assert (veil.hidden_count, veil.visible_count, veil.any_hidden) == (0, 0, True)
     assert veil.release_held_events() == b""

@@ -26,7 +26,7 @@ def test_messages_put_together_again_are_the_request_that_came(wire: Any, data: 
     body = data.draw(bodies(wire.NAME))
     units = [unit for message in wire.parse_messages(body) for unit in message.units]
     assert wire.with_messages(body, units)[FIELDS[wire.NAME]] == body[FIELDS[wire.NAME]]
-    assert wire.merge_added([(unit, False) for unit in units]) == units
+    assert wire.merge_added_messages([(unit, False) for unit in units]) == units
 
 
 @each

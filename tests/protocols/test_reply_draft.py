@@ -71,18 +71,18 @@ def test_whole_arguments_add_what_was_missing_or_correct_what_came() -> None:
 
 def test_what_a_draft_tells_of_its_parts() -> None:
     made = draft()
-    assert (made.has_begun, made.count_calls, made.last_key, made.sort_of("t")) == (False, 0, None, "")
+    assert (made.has_begun, made.call_count, made.last_key, made.kind_of_part("t")) == (False, 0, None, "")
     made.seal_reasoning("r", signature="opaque")
     assert not made.has_begun, "what the provider needs back is nothing that anybody saw"
     made.add_text("t", "Yes")
-    assert (made.has_begun, made.last_key, made.first_key_of_sort("call")) == (True, "t", None)
+    assert (made.has_begun, made.last_key, made.first_key_of_kind("call")) == (True, "t", None)
     assert made.add_call_piece("c", call_id="call_00000001", name="read") == [CallDelta(0, "call_00000001", "read", "")]
     assert made.add_call_piece("d", call_id="call_00000001", arguments="{") == [
         CallDelta(1, "call_00000001_new1", "", "{")
     ]
     assert made.add_call_piece("c") == []
-    assert (made.count_calls, made.last_key, made.first_key_of_sort("call")) == (2, "d", "c")
-    assert [made.sort_of(key) for key in "rtc"] == ["reasoning", "text", "call"]
+    assert (made.call_count, made.last_key, made.first_key_of_kind("call")) == (2, "d", "c")
+    assert [made.kind_of_part(key) for key in "rtc"] == ["reasoning", "text", "call"]
 
 
 def test_a_name_alone_is_a_beginning() -> None:

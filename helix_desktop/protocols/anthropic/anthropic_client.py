@@ -1,8 +1,8 @@
-"""Speaks Anthropic's Messages.
+"""Speaks Anthropic's Messages protocol.
 
-Prompt caching is asked for at up to four places: behind tools and system prompt, where the last request was marked,
-behind the last message that a fold changed, and behind the last message: the cache looks back no more than 20
-blocks from a mark. Thinking goes back word for word with its signature, and only to the provider that signed it.
+Up to four marks ask for prompt caching: after tools and system prompt, where the last request had one, after the
+last message that a fold changed, and after the last message, since the cache looks back only 20 blocks from a
+mark. Thinking is sent back word for word with its signature, and only to the provider that signed it.
 """
 
 import re
@@ -24,7 +24,7 @@ from helix_desktop.protocols.request_parts import arguments_as_object, base64_te
 KIND = "anthropic"
 VERSION = "2023-06-01"
 DEFAULT_OUTPUT = 8192  # In tokens. Each request must state a limit, and all models accept this one.
-MOST_ASKED = 32_000  # In tokens. We request a higher limit only if the caller asked for it.
+MOST_ASKED = 32_000  # In tokens. A higher limit is sent only if the caller asks for it.
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
@@ -126,7 +126,7 @@ class _AnthropicMessageWriter:
 
 
 def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]) -> Object:
-    """Return how to ask for effort. With a budget, the last reply must begin with thinking."""
+    """Return the options that ask for thinking. A budget is only sent where it is allowed."""
     if not request.reasoning:
         return {}
     if abilities.reasoning == "adaptive":
@@ -149,7 +149,7 @@ def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
 
 
 def _may_think(written: list[Object | None]) -> bool:
-    """Whether thinking is allowed. In a tool loop of another model there is no thinking to send back."""
+    """Whether thinking is allowed: in a tool loop, the last reply must begin with thinking."""
     if not any(
         json_values.value_at(block, "type") == "tool_result"
         for block in list_at(written[-1] if written else None, "content")
@@ -184,7 +184,7 @@ class AnthropicReplyReader(ReplyReaderBase):
             case "content_block_start":
                 return self._start_block(json_values.number_at(value, "index"), object_at(value, "content_block"))
             case "content_block_delta":
-                return self._block_delta(json_values.number_at(value, "index"), object_at(value, "delta"))
+                return self._read_block_delta(json_values.number_at(value, "index"), object_at(value, "delta"))
             case "message_delta":
                 self._stop = text_at(value, "delta", "stop_reason") or self._stop
                 self._add_usage(object_at(value, "usage"))
@@ -220,7 +220,7 @@ class AnthropicReplyReader(ReplyReaderBase):
                 )
         return []
 
-    def _block_delta(self, index: int, delta: Object) -> list[Delta]:
+    def _read_block_delta(self, index: int, delta: Object) -> list[Delta]:
         match text_at(delta, "type"):
             case "text_delta":
                 return self._draft.add_text(index, checked_text_at(delta, "text"))

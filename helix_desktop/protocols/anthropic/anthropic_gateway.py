@@ -32,8 +32,8 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
-        tuple(gateway_message.read_tool(tool, tool.get("input_schema", {})) for tool in tools),
-        gateway_message.read_effort(body.get("thinking"), text_at(body, "output_config", "effort")),
+        tuple(gateway_message.parse_tool(tool, tool.get("input_schema", {})) for tool in tools),
+        gateway_message.format_effort_settings(body.get("thinking"), text_at(body, "output_config", "effort")),
     )
 
 
@@ -79,10 +79,10 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the message with some pieces changed. Cache marks stay in place."""
-    return gateway_message.edit_pieces(wired, edits, _find_text_place)
+    return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
 
 
-def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -102,7 +102,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
 
 
-def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge messages of one role if one of them was added here (`True`). Results come first."""
     return gateway_message.join_added_messages(
         units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result"
@@ -144,7 +144,7 @@ def last_cache_mark(unit: Json) -> Json | None:
     return found[-1] if found else None
 
 
-def count_blocks(unit: Json) -> int:
+def count_content_blocks(unit: Json) -> int:
     content = object_at(unit).get("content")
     return len(content) if isinstance(content, list) else 1
 
@@ -258,7 +258,7 @@ class AnthropicCallFilter(NumberedCallFilter):
         if kind == "content_block_start":
             block = object_at(event, "content_block")
             call = text_at(block, "name") if block.get("type") == "tool_use" else None
-            out = self.begin_reply_part(index, thinks=block.get("type") in THINKING, call=call)
+            out = self.begin_reply_part(index, thinks=block.get("type") in THINKING, called_tool=call)
         return out + self.hold_or_show_event(raw, event, index)
 
     def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:

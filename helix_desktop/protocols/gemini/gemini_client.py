@@ -1,4 +1,4 @@
-"""Speaks to Google's Gemini, by `streamGenerateContent`.
+"""Speaks Google's Gemini protocol, by `streamGenerateContent`.
 
 Calls are paired with results by name and order, since the protocol has no call ids. A
 part's signature is kept as reasoning without text before that part, and is sent back on it.
@@ -147,7 +147,7 @@ def _with_foreign_signatures(body: Object) -> Object | None:
 
 
 class GeminiReplyReader(ReplyReaderBase):
-    """Reads a stream of responses, each a piece of the reply. It never ends before figures could follow."""
+    """Reads a stream of responses, each a piece of the reply, to its end, as usage may come last."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
@@ -197,13 +197,13 @@ class GeminiReplyReader(ReplyReaderBase):
         words = checked_text_at(part, "text")
         return self._draft.add_text(self._key_for_part("text"), words) if words else []
 
-    def _key_for_part(self, sort: str, *, fresh: bool = False) -> tuple[str, int]:
+    def _key_for_part(self, kind: str, *, fresh: bool = False) -> tuple[str, int]:
         """Return the key of the current part if it is of this kind, or else a new one."""
         last = self._draft.last_key
-        if not fresh and isinstance(last, tuple) and last[0] == sort:
-            return (sort, last[1])
+        if not fresh and isinstance(last, tuple) and last[0] == kind:
+            return (kind, last[1])
         self._parts += 1
-        return (sort, self._parts)
+        return (kind, self._parts)
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if self._blocked or self._finish in gemini_gateway.FILTERS:

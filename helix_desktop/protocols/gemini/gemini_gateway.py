@@ -62,7 +62,7 @@ def _convert_alternatives(schema: Object, alternatives: list[Json], definitions:
 
 
 def _single_type(schema: Object) -> tuple[str, bool]:
-    """Return one type: of several, the first that is not null; of none, what the rest suggests."""
+    """Return a schema's first type, or what its fields suggest, and whether it may be null."""
     kind = value_at(schema, "type")
     if isinstance(kind, list):
         real = [one for one in kind if isinstance(one, str) and one != "null"]
@@ -119,10 +119,10 @@ def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
         for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
     tools = (
-        gateway_message.read_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {})
+        gateway_message.parse_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {})
         for tool in declared
     )
-    effort = gateway_message.read_effort(object_at(body, "generationConfig", "thinkingConfig"))
+    effort = gateway_message.format_effort_settings(object_at(body, "generationConfig", "thinkingConfig"))
     return gateway_message.RequestHead("", gateway_message.text_of_content(system.get("parts")), tuple(tools), effort)
 
 
@@ -133,7 +133,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
         if piece.kind is PieceKind.CALL:
             tally.assign_call_number(piece.name)
         elif piece.kind is PieceKind.RESULT:
-            tally.number_of_oldest_open_call(piece.name)
+            tally.pop_oldest_open_call(piece.name)
     return [*before, *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
 
 
@@ -158,7 +158,7 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
         field, text = _text_of_response(response)
         failed = field == "error"
         return Piece(
-            PieceKind.RESULT, text, path, tally.number_of_oldest_open_call(name), name, ok=not failed, media_type=field
+            PieceKind.RESULT, text, path, tally.pop_oldest_open_call(name), name, ok=not failed, media_type=field
         )
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)
@@ -170,7 +170,7 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
-    """Return a result's field with its text, and the text, or the whole as JSON if there is no such field."""
+    """Return the name of a result's text field, and the text, or "" and the whole result as JSON."""
     value = object_at(response, "response")
     for field in _TEXT_FIELDS:
         if isinstance(value.get(field), str) and len(value) == 1:
@@ -180,10 +180,10 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the content with some parts changed. Signatures stay."""
-    return gateway_message.edit_pieces(wired, edits, _find_text_place)
+    return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
 
 
-def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("functionCall", "args"), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -203,7 +203,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     }
 
 
-def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge contents of one role if one of them was added here. Results come first."""
     return gateway_message.join_added_messages(
         units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)

@@ -76,7 +76,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
             else:
                 written += writer.write_user_message(message)
         if self.host.endswith("openrouter.ai") and request.model.startswith("anthropic/"):
-            _mark_cache(written)
+            _mark_for_caching(written)
         return written
 
 
@@ -160,7 +160,7 @@ def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
     return None if changed == body.get("messages") else {**body, "messages": changed}
 
 
-def _mark_cache(written: list[Json]) -> None:
+def _mark_for_caching(written: list[Json]) -> None:
     """Mark the first and last message for models behind OpenRouter that only cache on request."""
     for message in (written[0], written[-1]):
         content = value_at(message, "content")

@@ -27,8 +27,8 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(gateway_message.text_of_content(m.get("content")) for m in said),
-        tuple(gateway_message.read_tool(tool, tool.get("parameters", {})) for tool in tools),
-        gateway_message.read_effort(body.get("reasoning_effort"), text_at(body, "reasoning", "effort")),
+        tuple(gateway_message.parse_tool(tool, tool.get("parameters", {})) for tool in tools),
+        gateway_message.format_effort_settings(body.get("reasoning_effort"), text_at(body, "reasoning", "effort")),
     )
 
 
@@ -77,10 +77,10 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
-    return gateway_message.edit_pieces(wired, edits, _find_text_place)
+    return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
 
 
-def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     fields = {PieceKind.CALL: ("function", "arguments"), PieceKind.RESULT: ("content",)}
     return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
 
@@ -94,7 +94,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     return {"role": "tool", "tool_call_id": call, "content": text}
 
 
-def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Return the messages unchanged, because here several of one role may follow each other."""
     return [unit for unit, _ in units]
 

@@ -43,13 +43,13 @@ class ChatReplyReader(ReplyReaderBase):
             body: json_values.Json = {"error": error} if error else chunk
             raise self._failure_in_stream(json_values.number_at(error, "code") or 500, body)
         self._model = json_values.text_at(chunk, "model") or self._model
-        self._set_chunk_usage(chunk)
+        self._read_chunk_usage(chunk)
         choice = json_values.value_at(chunk, "choices", 0)
         return self._read_choice(choice) if isinstance(choice, dict) else []
 
     def _read_choice(self, choice: json_values.Object) -> list[Delta]:
-        whole = self._what_is_missing(_object_or_none(choice, "message"))
-        delta = whole or _object_or_none(choice, "delta")
+        whole = self._fields_not_streamed(_object_or_empty(choice, "message"))
+        delta = whole or _object_or_empty(choice, "delta")
         deltas = [*self._read_reasoning(delta), *self._read_content(json_values.value_at(delta, "content"))]
         deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
         calls = json_values.value_at(delta, "tool_calls")
@@ -62,13 +62,13 @@ class ChatReplyReader(ReplyReaderBase):
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
-    def _what_is_missing(self, message: json_values.Object) -> json_values.Object:
+    def _fields_not_streamed(self, message: json_values.Object) -> json_values.Object:
         """Return what a final whole message adds to its pieces, since a call that came twice would run twice."""
         if not self._draft.has_begun:
             return message
         there = {"reasoning_content", "reasoning", "reasoning_details", "refusal"}
-        there |= {"content"} if self._draft.first_key_of_sort("text") is not None else set()
-        there |= {"tool_calls", "function_call"} if self._draft.count_calls else set()
+        there |= {"content"} if self._draft.first_key_of_kind("text") is not None else set()
+        there |= {"tool_calls", "function_call"} if self._draft.call_count else set()
         return {name: value for name, value in message.items() if name not in there}
 
     def _read_content(self, content: json_values.Json) -> list[Delta]:
@@ -96,20 +96,20 @@ class ChatReplyReader(ReplyReaderBase):
             self._draft.add_reasoning(self._next_key("reasoning"), "")
         return deltas
 
-    def _add_to_part(self, sort: str, piece: str) -> list[Delta]:
+    def _add_to_part(self, kind: str, piece: str) -> list[Delta]:
         if not piece:
             return []
-        key = self._current_key_of(sort) or self._next_key(sort)
-        return self._draft.add_text(key, piece) if sort == "text" else self._draft.add_reasoning(key, piece)
+        key = self._current_key_of(kind) or self._next_key(kind)
+        return self._draft.add_text(key, piece) if kind == "text" else self._draft.add_reasoning(key, piece)
 
-    def _current_key_of(self, sort: str) -> Hashable:
+    def _current_key_of(self, kind: str) -> Hashable:
         """Return the key of the current part if it is of this kind."""
         last = self._draft.last_key
-        return last if last is not None and self._draft.sort_of(last) == sort else None
+        return last if last is not None and self._draft.kind_of_part(last) == kind else None
 
-    def _next_key(self, sort: str) -> Hashable:
+    def _next_key(self, kind: str) -> Hashable:
         self._turn += 1
-        return (sort, self._turn)
+        return (kind, self._turn)
 
     def _read_call(self, call: json_values.Json, position: int, *, is_only: bool) -> list[Delta]:
         """Read a piece of a call. Without an index, a new id, or a name when the last call has one, begins a new call."""
@@ -117,7 +117,7 @@ class ChatReplyReader(ReplyReaderBase):
         if isinstance(arguments, dict | list):
             arguments = json_values.dump_json(arguments).decode()
         piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
-        _object_or_none(call, "function")
+        _object_or_empty(call, "function")
         call_id, name = json_values.text_at(call, "id"), json_values.checked_text_at(call, "function", "name")
         key = self._call_key(call, position if is_only else None, call_id, name)
         return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
@@ -132,7 +132,7 @@ class ChatReplyReader(ReplyReaderBase):
             return ("call", "id", call_id)
         last = self._draft.last_key
         if name or not isinstance(last, tuple) or last[0] != "call":
-            return ("call", "unnamed", self._draft.count_calls)
+            return ("call", "unnamed", self._draft.call_count)
         return last
 
     def _key_of_indexed_call(self, index: int, call_id: str, name: str) -> Hashable:
@@ -142,7 +142,7 @@ class ChatReplyReader(ReplyReaderBase):
             self._ids[index] = known = call_id
         return ("call", index, known)
 
-    def _set_chunk_usage(self, chunk: json_values.Object) -> None:
+    def _read_chunk_usage(self, chunk: json_values.Object) -> None:
         """Read the usage, which is in the last chunk, every chunk, or the choice."""
         found = (
             json_values.object_at(chunk, "usage"),
@@ -166,7 +166,7 @@ class ChatReplyReader(ReplyReaderBase):
 
     def _seal_reasoning(self) -> None:
         """Set what to send back with the reasoning: its name here, or its details word for word."""
-        if (key := self._draft.first_key_of_sort("reasoning")) is None:
+        if (key := self._draft.first_key_of_kind("reasoning")) is None:
             return
         if self._details:
             self._draft.seal_reasoning(key, details=merge_reasoning_details(self._details))
@@ -174,7 +174,7 @@ class ChatReplyReader(ReplyReaderBase):
             self._draft.seal_reasoning(key, field=self._field)
 
 
-def _object_or_none(value: json_values.Json, name: str) -> json_values.Object:
+def _object_or_empty(value: json_values.Json, name: str) -> json_values.Object:
     """Return an object, empty if missing. Raises ValueError for any other value."""
     found = json_values.value_at(value, name)
     return {} if found is None else json_values.require_object(found)

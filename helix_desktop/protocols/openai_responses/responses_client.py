@@ -181,7 +181,7 @@ class ResponsesReplyReader(ReplyReaderBase):
                 return self._read_call_item(index, item, done=done)
             case "reasoning" if done:
                 return self._read_reasoning_item(index, item)
-            case "message" if done and not self._draft.sort_of(index):
+            case "message" if done and not self._draft.kind_of_part(index):
                 pieces = list_at(item, "content")
                 text = "".join(text_at(piece, "text") or text_at(piece, "refusal") for piece in pieces)
                 return self._draft.add_text(index, text)
@@ -195,7 +195,7 @@ class ResponsesReplyReader(ReplyReaderBase):
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
         """Keep the item to send it back as it came, which needs encrypted content without the provider's memory."""
         summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
-        deltas = self._draft.add_reasoning(index, "" if self._draft.sort_of(index) else summary)
+        deltas = self._draft.add_reasoning(index, "" if self._draft.kind_of_part(index) else summary)
         if text_at(item, "encrypted_content"):
             kept = without_fields(item, "status", "content")
             self._draft.seal_reasoning(index, **{name: value for name, value in kept.items() if value is not None})

@@ -1,4 +1,4 @@
-"""Reads and writes Responses as the gateway's agents do: items. Those between two of the user are one reply."""
+"""Reads and writes the items of Responses as agents do. Those between two of the user's are one reply."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -25,10 +25,10 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     # Codex also sends tools in the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
-    named = (gateway_message.read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
+    named = (gateway_message.parse_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
     items = takewhile(lambda item: item.get("role") in ("developer", "system"), map(object_at, list_at(body, "input")))
     said = (text_at(body, "instructions"), *(gateway_message.text_of_content(item.get("content")) for item in items))
-    effort = gateway_message.read_effort(text_at(body, "reasoning", "effort"))
+    effort = gateway_message.format_effort_settings(text_at(body, "reasoning", "effort"))
     return RequestHead(text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort)
 
 
@@ -95,11 +95,11 @@ def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the items with some pieces changed. A message with nothing left is dropped."""
-    units = gateway_message.edit_pieces(wired, edits, _find_text_place)
+    units = gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
     return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
 
 
-def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
+def _path_and_value_of_edit(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:
@@ -118,7 +118,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     return {"type": "function_call_output", "call_id": call, "output": text}
 
 
-def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     return [unit for unit, _ in units]
 
 
@@ -233,7 +233,7 @@ class ResponsesCallFilter(NumberedCallFilter):
         if kind != "function_call" and kind.endswith("_call"):
             self.visible_count += 1
         call = text_at(item, "name") if kind == "function_call" else None
-        return self.begin_reply_part(index, thinks=kind == "reasoning", call=call)
+        return self.begin_reply_part(index, thinks=kind == "reasoning", called_tool=call)
 
     def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
         if event.get("type") == "response.output_item.done":

@@ -123,10 +123,10 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
         [],
         [],
     ]
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     second = [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3), STOP]
     assert through(veil, second) == [[], [], [], [3], [4], [told(13)], [6]]
-    veil.count_and_reset_reply(3)
+    veil.continue_in_next_reply(3)
     given = [[event] for event in block(2, OWN)]
     assert through(veil, [BEGIN, *block(0, OWN), told(2), STOP]) == [[], *given, [told(15)], [4]]
 
@@ -158,7 +158,7 @@ def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
 
 def test_the_users_words_and_an_added_result_are_one_message() -> None:
     words, result = {"role": "user", "content": "a"}, anthropic_gateway.result_message("t1", "Bash", "out")
-    assert anthropic_gateway.merge_added([(words, False), (result, True)]) == [
+    assert anthropic_gateway.merge_added_messages([(words, False), (result, True)]) == [
         {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
     ]
 
@@ -290,7 +290,7 @@ def test_messages_are_put_back_as_they_were_read() -> None:
 def test_an_added_message_joins_its_neighbour_of_one_role_and_one_of_the_agent_does_not() -> None:
     words, result = anthropic_gateway.user_message("go on"), anthropic_gateway.result_message("c1", "run", "out")
     reply = {"role": "assistant", "content": "well"}
-    merge = anthropic_gateway.merge_added
+    merge = anthropic_gateway.merge_added_messages
     assert merge([(words, False), (result, False)]) == [words, result]
     assert merge([(words, False), (result, True)]) == [{**words, "content": [*result["content"], *words["content"]]}]
     assert merge([(words, True), (result, False)]) == [{**words, "content": [*result["content"], *words["content"]]}]
@@ -332,10 +332,10 @@ def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
     assert anthropic_gateway.last_cache_mark(unit) == mark
     assert anthropic_gateway.last_cache_mark({"content": [*unit["content"], {"cache_control": later}]}) == later
     bare = anthropic_gateway.without_cache_marks(unit)
-    assert (anthropic_gateway.last_cache_mark(bare), anthropic_gateway.count_blocks(bare)) == (None, 2)
+    assert (anthropic_gateway.last_cache_mark(bare), anthropic_gateway.count_content_blocks(bare)) == (None, 2)
     assert anthropic_gateway.with_cache_mark(bare, mark) == unit
     for thought in (THOUGHT, {"type": "redacted_thinking", "data": "x"}):
         thinking = {"role": "assistant", "content": [thought]}
         assert anthropic_gateway.with_cache_mark(thinking, mark) is thinking
-    assert anthropic_gateway.count_blocks({"role": "user", "content": "a"}) == 1
-    assert anthropic_gateway.count_blocks({"role": "user", "content": []}) == 0
+    assert anthropic_gateway.count_content_blocks({"role": "user", "content": "a"}) == 1
+    assert anthropic_gateway.count_content_blocks({"role": "user", "content": []}) == 0

@@ -225,7 +225,7 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second
     veil = GeminiCallFilter(hold=True)
     through(veil, first)
     assert veil.has_only_hidden_calls
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     assert through(veil, second) == given_
 
 
@@ -366,7 +366,7 @@ def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neig
         "tools": [],
         **body,
     }
-    merge = gemini_gateway.merge_added
+    merge = gemini_gateway.merge_added_messages
     assert merge([(words, False), (result, False)]) == [words, result]
     assert merge([(words, False), (result, True)]) == [{"role": "user", "parts": [*result["parts"], *words["parts"]]}]
     reply = {"role": "model", "parts": [OWN]}

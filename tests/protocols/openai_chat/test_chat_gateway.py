@@ -56,7 +56,7 @@ def test_an_untouched_chunk_is_the_bytes_that_came_and_a_second_reply_says_no_ro
     assert veil.filter_event(raw, parse_event_data(raw)) == raw
     given(veil, {"tool_calls": [call(0, HIDDEN, "{}")]})
     given(veil, {}, "tool_calls")
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     assert given(veil, {"role": "assistant"}) == []
     (chunk,) = given(veil, {"role": "assistant", "content": "well"}, id="two")
     assert chunk["choices"][0]["delta"] == {"content": "well"}
@@ -167,14 +167,14 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second
     veil = ChatCallFilter(hold=True)
     through(veil, first)
     assert veil.has_only_hidden_calls
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     assert through(veil, second) == seen
 
 
 def test_the_thoughts_of_the_next_reply_are_shown_at_once_where_nothing_came_before() -> None:
     veil = ChatCallFilter(hold=False)
     through(veil, [chunk(tool_calls=[RECALL]), END])
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     assert through(veil, [{**THOUGHT, "id": "two"}, WORDS, THOUGHT]) == [[THOUGHT], [WORDS], []]
 
 
@@ -308,7 +308,7 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_i
     for known in range(len(read) + 1):
         assert chat_gateway.parse_messages(body, read[:known]) == read
     assert chat_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
-    assert chat_gateway.merge_added([(words, False), (words, True), (result, True)]) == [words, words, result]
+    assert chat_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [words, words, result]
 
 
 def test_results_calls_and_words_are_changed_where_they_stand() -> None:

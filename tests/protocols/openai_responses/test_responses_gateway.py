@@ -115,7 +115,7 @@ def test_events_are_numbered_as_the_client_sees_them() -> None:
     veil = ResponsesCallFilter(hold=False)
     first = numbered(CREATED, added(0, WORDS), done(0, WORDS), added(1, HIDDEN), done(1, HIDDEN), ended(WORDS, HIDDEN))
     assert through(veil, first) == [[0], [1], [2], [], [], []]
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     start = {**CREATED, "response": {"id": "r2"}}
     progress = {"type": "response.in_progress", "response": {"id": "r2"}}
     note = {"type": "response.note"}
@@ -128,7 +128,7 @@ def test_events_are_numbered_as_the_client_sees_them() -> None:
 def test_the_next_reply_may_be_words_alone() -> None:
     veil = ResponsesCallFilter(hold=True)
     through(veil, [added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN)])
-    veil.count_and_reset_reply(10)
+    veil.continue_in_next_reply(10)
     events = [added(0, THOUGHT), done(0, THOUGHT), added(1, WORDS), done(1, WORDS), ended(THOUGHT, WORDS)]
     assert through(veil, events) == [[], [], [0, 1, 2], [3], [ended(THOUGHT, WORDS, used=13)]]
 
@@ -304,7 +304,11 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_i
     read = responses_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["input"]]
     assert responses_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
-    assert responses_gateway.merge_added([(words, False), (words, True), (result, True)]) == [words, words, result]
+    assert responses_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [
+        words,
+        words,
+        result,
+    ]
 
 
 def test_results_calls_and_words_are_changed_where_they_stand() -> None:
