@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,16 @@ def wait_for(what: str, true: Callable[[], object], seconds: float = PATIENCE) -
         time.sleep(0.1)
 
 
+def answers_messages(on: Screen) -> bool:
+    """Whether the window manager handles what windows ask of it, tried by asking for another number of desktops.
+
+    Openbox says early that it is there. A window that asks to be shown before openbox handles events can wait for ever:
+    openbox has read the request, but sleeps until the next event comes.
+    """
+    on.run("xdotool", "set_num_desktops", "1", check=False)
+    return on.run("xdotool", "get_num_desktops", check=False) == "1"
+
+
 @contextlib.contextmanager
 def screen(size: str = "1600x1000") -> Iterator[Screen]:
     """A new display with openbox; gone afterwards."""
@@ -101,7 +112,7 @@ def screen(size: str = "1600x1000") -> Iterator[Screen]:
         made = Screen(f":{said.readline().strip()}")
     manager = subprocess.Popen(["openbox"], env=made.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for("the window manager", lambda: made.run("xdotool", "get_num_desktops", check=False))
+        wait_for("the window manager", partial(answers_messages, made))
         yield made
     finally:
         for process in (manager, server):
@@ -114,7 +125,7 @@ def program(
     on: Screen, home: Path, *arguments: str, more: Sequence[tuple[str, str]] = (), within: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
     """The program as a user starts it, `within` another command. Still running at the end, it is ended."""
-    environment = {**on.environment, "HELIX_HOME": str(home), **dict(more)}
+    environment = {**on.environment, "HELIX_HOME": str(home), "PYTHONFAULTHANDLER": "1", **dict(more)}
     with tempfile.TemporaryFile("w+") as said:
         started = subprocess.Popen(
             [*within, sys.executable, "-m", "helix_desktop.window_start", *arguments],
@@ -127,6 +138,13 @@ def program(
             yield started
         except BaseException:
             on.shot(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
+            sys.stdout.write(f"All windows:\n{on.run('xwininfo', '-root', '-tree', check=False)}\n")
+            if started.poll() is None:  # Python writes the stack of every thread before it ends.
+                os.killpg(started.pid, signal.SIGABRT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    started.wait(5)
+            said.seek(0)
+            sys.stdout.write(f"What the program wrote, and where each of its threads was:\n{said.read()}\n")
             raise
         finally:
             if started.poll() is None:

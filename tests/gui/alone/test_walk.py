@@ -31,6 +31,26 @@ def screen() -> Iterator[Screen]:
         yield made
 
 
+def test_a_screen_is_given_out_when_its_window_manager_answers(screen: Screen) -> None:
+    assert screen.run("xdotool", "get_num_desktops") == "1", "openbox has four until it handles what it is asked"
+
+
+def test_a_walk_that_waits_in_vain_shows_all_windows_and_threads(
+    screen: Screen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(pytest.fail.Exception):
+        wait_for_window_and_then_in_vain(screen, tmp_path / "home")
+    shown = capsys.readouterr().out
+    assert f'"{TITLE}"' in shown
+    assert "window_start.py" in shown, "the stacks"
+
+
+def wait_for_window_and_then_in_vain(screen: Screen, home: Path) -> None:
+    with program(screen, home):
+        wait_for("the window", lambda: screen.has_front(TITLE))
+        wait_for("nothing", lambda: False, seconds=0.1)
+
+
 def facts(home: Path, kind: str) -> list[str]:
     """All facts of a kind, as they are stored."""
     found: list[str] = []
