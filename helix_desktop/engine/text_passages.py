@@ -9,14 +9,16 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from helix_desktop.engine.ports import TokenCounter
 
 PASSAGES_TOKENS = 500  # All passages of one result together, as every later step sends them again.
 MOST_LINES_AROUND = 10  # More lines around a hit would take the room of other passages.
 # Other searched words up to this many lines away raise a hit's rank, by this factor less for each line.
-NEARBY_LINES, NEARBY_WORTH = 3, 0.6
+NEARBY_LINES, NEARBY_WORTH = 5, 0.8
+# The gain for a word that follows its predecessor in the query within this many characters.
+FOLLOWING_WORTH, FOLLOWING_WITHIN = 0.8, 8
 MOST_IN_ONE_TEXT, MOST_IN_ALL_TEXTS = 2, 4  # Further hits are only listed with their lines.
 WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed, too.
 MOST_WORDS, MOST_HITS, MOST_OTHER_HITS = 16, 2_000, 12
@@ -89,6 +91,11 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
         at = [number for number, line in enumerate(folded, 1) if word in line]
         for number in at[:MOST_HITS]:
             by_line.setdefault(number, {})[word] = math.log(1 + len(lines) / len(at))
+    for one, two in pairwise(wanted):
+        for number, rarity in by_line.items():
+            end = folded[number - 1].find(one) + len(one)
+            if {one, two} <= rarity.keys() and two in folded[number - 1][end : end + FOLLOWING_WITHIN + len(two)]:
+                rarity[f"{one} {two}"] = FOLLOWING_WORTH * min(rarity[one], rarity[two])
     return by_line
 
 
@@ -128,7 +135,8 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     """Return a line, or the part of a very long line around a word, with its position."""
     if len(line) <= LONGEST_LINE:
         return line
-    at = max(0, min((line.casefold().find(word) for word in words), default=0) - LONGEST_LINE // 2)
+    found = (line.casefold().find(word) for word in words)
+    at = max(0, min((at for at in found if at >= 0), default=0) - LONGEST_LINE // 2)
     return f"[characters {at + 1:,}-{at + LONGEST_LINE:,} of {len(line):,}] {line[at : at + LONGEST_LINE]}"
 
 

@@ -53,6 +53,26 @@ def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_sever
     assert re.findall(r"^retry number \d", several, re.MULTILINE) == [f"retry number {at}" for at in range(4)]
 
 
+def test_words_that_follow_each_other_as_in_the_query_come_before_the_same_words_apart() -> None:
+    lines = [*LINES[:100], "RelatedField: a class", *LINES[100:300], "class RelatedField(Field):", *LINES[300:]]
+    found = text_passages.find_passages(TOKENS, lines, "class RelatedField", 30)
+    assert "class RelatedField(Field):" in found
+    assert "RelatedField: a class" not in found
+
+
+def test_words_a_few_lines_away_decide_between_equal_lines() -> None:
+    far = ["def run(self):", *LINES[:4], "    total_of_invoices += 1"]
+    lines = ["def run(self):", *LINES[100:200], *far, *LINES[200:]]
+    found = text_passages.find_passages(TOKENS, lines, "run self total_of_invoices", 60)
+    assert "total_of_invoices" in found
+    assert "[lines 1-" not in found
+
+
+def test_of_a_long_line_the_first_word_is_shown_though_others_follow_each_other_there() -> None:
+    line = "a" * 50_000 + " class RelatedField " + "b" * 50_000
+    assert "class RelatedField" in text_passages.find_passages(TOKENS, [line, *LINES], "class RelatedField", 600)
+
+
 def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> None:
     found = text_passages.find_passages(TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here")
     assert "needle_here" in found
