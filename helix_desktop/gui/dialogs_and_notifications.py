@@ -114,10 +114,10 @@ class DialogsAndNotifications(QObject):
         bench, notices = self._window.current_workbench, self._window.notices
         if bench is None:
             return
-        found = (bench.id, *bench.list_opening_notes)
-        if bench.list_opening_notes and found not in self._shown_notes:
+        found = (bench.id, *bench.opening_notes)
+        if bench.opening_notes and found not in self._shown_notes:
             self._shown_notes.add(found)
-            text = "\n\n".join(map(translate_sentences, bench.list_opening_notes))
+            text = "\n\n".join(map(translate_sentences, bench.opening_notes))
             words = tr("{name} was opened, but there were problems with some of its files.", name=bench.name)
             title = tr("What happened when the workspace was opened")
             notices.show_notice(

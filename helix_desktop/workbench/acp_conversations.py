@@ -1,4 +1,4 @@
-"""The foreign agents of one workspace that work over the Agent Client Protocol: one process for each of their conversations."""
+"""The foreign agents of one workspace (Agent Client Protocol), with a process for each conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_IDLE = 4  # The maximum number of idle foreign agents whose processes are k
 
 
 class AcpConversations:
-    """`own_lines`: the agents that the user has added, as their setting has them. `kits`: by a conversation's copy."""
+    """`own_lines` returns the setting with the user's own agents. `kits` returns the tools for a copy."""
 
     def __init__(
         self, own_lines: Callable[[], str], register: Any, spawn: TaskSpawner, kits: Callable[[str], WorkspaceTools]
@@ -43,14 +43,14 @@ class AcpConversations:
         return agent, environment, partial(self._register_route, name, environment)
 
     async def _read_environment(self) -> Mapping[str, str]:
-        """The user's own, as in a terminal, without what is this program's."""
+        """Return the user's variables, as in a terminal, without those of this program."""
         self._path = self._path or await read_login_path(os.environ)
         return {name: value for name, value in os.environ.items() if not name.startswith("HELIX_")} | {
             "PATH": self._path
         }
 
     async def open_conversation(self, conversation: Conversation) -> ForeignConversation:
-        """The agent's side of it. The SDK takes half a second to import, so a thread does that."""
+        """Return the agent's side of it. A thread imports the SDK, which takes half a second."""
         if conversation.id not in self._open:
             module = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_client.foreign_conversation")
             policy = system_prompt_and_settings.build_policy_fact("none", {})
@@ -59,13 +59,13 @@ class AcpConversations:
         return self._open[conversation.id]
 
     async def start_agent(self, conversation: Conversation) -> ForeignConversation:
-        """The agent that works in it, running, so that it has said what it offers."""
+        """Start the agent that works in a conversation, so that it reports what it offers."""
         foreign = await self.open_conversation(conversation)
         await foreign.open_agent_session(conversation, self._kits(conversation.state.own_copy))
         return foreign
 
     def list_agent_commands(self, conversation: str) -> Mapping[str, str]:
-        """The slash commands of the agent that works in it, as far as it has told of them, with what they do."""
+        """Return the slash commands that the agent in a conversation has reported, with what they do."""
         return self._open[conversation].commands if conversation in self._open else {}
 
     async def run_conversation_turn(

@@ -41,7 +41,7 @@ class WorkspaceService(Protocol):
 
 
 PATIENCE, PAUSE = 30, 0.1  # The maximum number of attempts, and the seconds between two of them.
-COMMAND_LAST = 5.0  # In seconds. Before it ends, a command waits this long for the shared store to get the last facts.
+COMMAND_LAST = 5.0  # Before a command ends, it has this many seconds to send the last facts.
 log = logging.getLogger(__name__)
 Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
 
@@ -56,7 +56,7 @@ class WorkspaceListRow:
 
 @dataclass(frozen=True, slots=True)
 class ImportedWorkspace:
-    """A workspace from a file. `left_out`: what could not be taken over, in sentences."""
+    """A workspace from a file. `left_out` has sentences about what could not be imported."""
 
     id: str
     name: str
@@ -87,7 +87,7 @@ class Workbenches:
 
     @cached_property
     def fleet(self) -> "FleetOverview":
-        """Loaded when somebody looks at tasks."""
+        """Created when somebody looks at tasks."""
         from helix_desktop.workbench.fleet_overview import FleetOverview
 
         return FleetOverview(self._known, self.open_workspace)
@@ -96,7 +96,7 @@ class Workbenches:
         return [bench for _, bench, _ in self._open.values()]
 
     async def open_workspace(self, workspace: str) -> Workbench:
-        """The workbench of a workspace; opened when nobody here has it open."""
+        """Return a workspace's workbench, which is opened if it is not open in this program."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._opening:
             if not self._tidied:
@@ -118,7 +118,7 @@ class Workbenches:
                     last_first.push_async_callback(serving.finish_requests)
 
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
-        """What is found in a workspace that is not open, one at a time. StoreBusy where another program has it open."""
+        """Search a workspace that is not open. Raises StoreBusy if another program has it open."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         if (wire := await running_instance.connect_to_owner(self.places.run, known.id)) is not None:
             await wire.close()
@@ -135,7 +135,7 @@ class Workbenches:
             return await asyncio.to_thread(closed_workspace_search.search_closed_stores, known.folder, words)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
-        """A workspace on a folder, or on none, with the models chosen last."""
+        """Create a workspace for a folder, or for none, with the models that were chosen last."""
         if folder is not None:
             await asyncio.to_thread(self._known.check_usable_by_tools, folder)
         models = await self._last_chosen_models()
@@ -151,7 +151,7 @@ class Workbenches:
         )
 
     async def _last_chosen_models(self) -> dict[str, str]:
-        """Those chosen last; the demonstration's script is none for work."""
+        """Return the models by role that were chosen last, but never the scripted demonstration."""
         last = (known.settings.models for known in await asyncio.to_thread(self._known.list_workspaces))
         return next((dict(chosen) for chosen in last if not _is_demonstration_model(chosen)), {})
 
@@ -168,7 +168,7 @@ class Workbenches:
         await asyncio.to_thread(self._known.recolour_workspace, workspace, colour)
 
     async def trash_workspace(self, *, workspace: str) -> None:
-        """Close it and put it into the trash, whole; `restore_workspace` brings it back."""
+        """Close a workspace and move all of it to the trash. `restore_workspace` brings it back."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         await self.close_workspace(known.id)
         await asyncio.to_thread(self._known.trash_workspace, known.id)
@@ -177,11 +177,11 @@ class Workbenches:
         await asyncio.to_thread(self._known.restore_workspace, workspace)
 
     async def delete_workspace(self, workspace: str) -> None:
-        """Remove a workspace of the trash for good. The folder it worked on is not touched."""
+        """Delete a workspace in the trash for good. The user's folder is not touched."""
         await asyncio.to_thread(self._known.delete_workspace, workspace)
 
     async def set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> Workbench:
-        """Let it work on these folders, and open it anew."""
+        """Let a workspace work on these folders, and open it again."""
         bench = await self.open_workspace(workspace)
         if gone := [str(folder) for folder in folders if not folder.is_dir()]:
             raise NotFound(f"{', '.join(gone)} is not a folder.", remedy="Nothing was changed. Choose another folder.")
@@ -191,25 +191,25 @@ class Workbenches:
         return await self.reopen_workspace(workspace)
 
     async def reopen_workspace(self, workspace: str) -> Workbench:
-        """What runs in it is stopped, and its tools are confined to the folders it has now."""
+        """Stop what runs in a workspace and open it again, confined to the folders it has now."""
         await self.close_workspace(workspace)
         return await self.open_workspace(workspace)
 
     async def export_workspace(self, workspace: str, path: Path, report: Report = ignore_progress) -> Sequence[str]:
-        """Export all but keys to a file. Returns the hashes of damaged entries left out."""
+        """Export all but keys to a file. Returns the hashes of damaged entries, which are left out."""
         opened = (await self.open_workspace(workspace)).workspace
         roughly = (await opened.index.compute_figures()).kept
         return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))
 
     async def import_workspace(self, path: Path, name: str = "", report: Report = ignore_progress) -> ImportedWorkspace:
-        """A new workspace from an export. What it asks to be allowed is only proposed."""
+        """Create a workspace from an export. The permissions in it are only proposed to the user."""
         known = await self._known.import_workspace(path, name=name, report=report)
         notes = known.folder / "notes.txt"
         said = await asyncio.to_thread(notes.read_text, "utf-8") if notes.exists() else ""
         return ImportedWorkspace(known.id, known.name, tuple(said.splitlines()))
 
     async def aclose(self) -> None:
-        """Close everything, all workspaces side by side, also where one of them fails."""
+        """Close all workspaces at the same time, even if one of them fails."""
         ends = await asyncio.gather(
             *(self.close_workspace(workspace) for workspace in tuple(self._open)), return_exceptions=True
         )
@@ -232,7 +232,7 @@ class Workbenches:
         return opened, bench, serving
 
     async def _open_as_owner(self, workspace: str) -> StoredWorkspace:
-        """Opens the workspace as its owner, and waits if a command has it open for a moment."""
+        """Open the workspace as its owner, and wait if a command has it open for a moment."""
         asked = False
         for _ in range(PATIENCE):
             try:
@@ -245,7 +245,7 @@ class Workbenches:
         return await self._known.open_stored_workspace(workspace)
 
     async def _ask_gateway_to_release(self, workspace: str) -> None:
-        """Asks a gateway that has the workspace open to close it, and to work through this process from then on."""
+        """Ask a gateway that has the workspace open to close it, and to use this process from then on."""
         with suppress(HelixError, OSError):
             if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
                 with Terminal() as console:
@@ -254,7 +254,7 @@ class Workbenches:
 
 @asynccontextmanager
 async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
-    """A workbench on a workspace that was opened for one command."""
+    """Yield a workbench for a workspace that was opened for one command."""
     settings = program_settings.ProgramSettings(places.settings_file)
     consent = settings[program_settings.KEYS_IN_FILE]
     secrets = SecretStorage(places.key_file, consent=lambda: consent)
@@ -272,7 +272,7 @@ async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolde
 
 @dataclass(slots=True)
 class _WorkbenchUse:
-    """How many commands use the workbench of a workspace. `last`: closes the one that was opened for them."""
+    """How many commands use a workspace's workbench. `last` closes it if it was opened for them."""
 
     users: int = 0
     last: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -284,7 +284,7 @@ _uses: "weakref.WeakKeyDictionary[StoredWorkspace, _WorkbenchUse]" = weakref.Wea
 
 @asynccontextmanager
 async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
-    """The workbench of a workspace that this process works in. One that is opened for this lasts until its last user is done."""
+    """Yield this process's workbench of a workspace. If it is opened for this, its last user closes it."""
     use = _uses.setdefault(workspace, _WorkbenchUse())
     async with use.opening:
         bench = workbench_of(workspace)
@@ -301,7 +301,7 @@ async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> A
 
 
 def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:
-    """The user's instructions are read again before each step: any process may change them."""
+    """Any process may change the user's instructions, so they are read again before each step."""
     settings = program_settings.ProgramSettings(places.settings_file)
     instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
     return ProgramDependencies(
@@ -320,7 +320,7 @@ def _read_user_setting(places: ProgramFolders, setting: program_settings.Program
 
 
 def folders_closed_to_tools(places: ProgramFolders) -> tuple[Path, ...]:
-    """The program's own folders: no tool may enter them."""
+    """Return the program's own folders, which no tool may enter."""
     return (places.data, places.config, places.logs, places.run)
 
 

@@ -1,4 +1,4 @@
-"""Counts in the background how much the cache takes beyond the user's limit, when that may have changed, and reports it.
+"""Counts in the background by how much the cache exceeds the user's limit, and reports it.
 
 Nothing is removed: only the user does that.
 """
@@ -10,12 +10,12 @@ from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-PAUSE = 1.0  # In seconds. Counting a million entries takes a twentieth of a second, so it is not done too often.
+PAUSE = 1.0  # Seconds between two counts, because a count of a million entries takes 50 ms.
 Listener = Callable[[int], object]
 
 
 class CacheSizeLimit:
-    """`over`: the bytes beyond the limit when it was last counted; 0 where there is none."""
+    """`over`: the bytes beyond the limit at the last count, or 0 without a limit."""
 
     def __init__(self, workspace: StoredWorkspace, spawn: TaskSpawner, *, pause: float = PAUSE) -> None:
         self.over = 0
@@ -26,12 +26,12 @@ class CacheSizeLimit:
         self._wanted = self._counting = False
 
     def watch_cache_size(self, listener: Listener) -> Callable[[], None]:
-        """It is called with the bytes beyond the limit, and with 0 once there are none."""
+        """Call `listener` with the bytes beyond the limit, and with 0 once there are none."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def count_cache_size_soon(self) -> None:
-        """Schedules a count; does nothing when one is already running."""
+        """Schedule a count. If one is running, it counts once more."""
         self._wanted = True
         if not self._counting and (self._workspace.settings.limit or self.over):
             try:

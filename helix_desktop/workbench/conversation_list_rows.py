@@ -1,4 +1,4 @@
-"""The conversations as a list shows them: what the journal knows of each, and its window's use."""
+"""The rows of the list of conversations, from the journal, and how full each context is."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ _SAME_IN_LIST = ("id", "updated", "pinned", "archived", "trashed", "parent", "pa
 
 
 class DailyCost:
-    """`cost_today` in dollars; it begins anew with each day, also where nothing is spent in it."""
+    """`cost_today` is in dollars, and is 0 again when a new day begins."""
 
     def __init__(self) -> None:
         self._cost = 0.0
@@ -37,7 +37,7 @@ class DailyCost:
         return self._cost if _local_day(time.time()) == self._day else 0.0
 
     def add_cost_if_today(self, recorded: facts.Recorded) -> None:
-        """Count a fact, if it is one of today that cost something."""
+        """Add what a fact cost, if it was recorded today."""
         day = _local_day(time.time())
         if day != self._day:
             self._day, self._cost = day, 0.0
@@ -46,7 +46,7 @@ class DailyCost:
 
 
 def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
-    """Yields the facts that this conversation paid for, without imported ones and those that a fork began with."""
+    """Yield the facts that this conversation paid for: none imported, none that its fork began with."""
     copied = [one.seq for one in recorded_facts if getattr(one.fact, "forked_from", "")]
     brought = [(1, copied[0])] if copied else []
     brought += [(one.fact.first, one.seq) for one in recorded_facts if isinstance(one.fact, facts.BroughtIn)]
@@ -76,7 +76,7 @@ class ConversationListRows:
         return self._rows.get(conversation)
 
     async def read_all_rows(self) -> None:
-        """From the journal, and what was spent since midnight."""
+        """Read all rows from the journal, and what was spent since midnight."""
         first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
         rows = await self._journal.list_conversations()
         self._rows = {row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows}
@@ -86,7 +86,7 @@ class ConversationListRows:
                 self._today.add_cost_if_today(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
-        """Reads the rows of these conversations again: they are new, or have changed other than by single facts."""
+        """Read rows again of conversations that are new, or did not change by single facts."""
         for one in conversations:
             with suppress(NotFound):
                 row = await self._journal.find_conversation(one)
@@ -96,7 +96,7 @@ class ConversationListRows:
                 self._rows[one] = await self._row_with_agent_name(row, begun[0] if begun else None)
 
     async def _row_with_agent_name(self, row: StoredConversation, begun: facts.Recorded | None) -> ConversationListRow:
-        """The row with the agent's name: as it was kept, or else as the conversation began."""
+        """Return the row with the agent's name, as it was stored or from the first fact."""
         shown = _list_row_of_stored(row)
         if row.forked_from and row.cost:  # The sum from the journal includes the cost of the copied facts.
             own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
@@ -112,7 +112,7 @@ class ConversationListRows:
         self._rows[conversation] = _row_with_agents(replace(row, parent_call=started.parent_call), started)
 
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
-        """One more fact; `meter` where the conversation's session is there to tell it."""
+        """Apply a new fact to its row. `meter`: from the conversation's session, if that is open."""
         self._today.add_cost_if_today(recorded)
         self._rows[recorded.conversation] = _list_row_after_fact(self._rows[recorded.conversation], recorded)
         if meter is not None:
@@ -127,7 +127,7 @@ class ConversationListRows:
 
 
 class ConversationMeters:
-    """Keeps the rows of open conversations in step with their sessions, and stores their meters at the end of a turn."""
+    """Updates the rows of open conversations from their sessions. Stores meters at the end of a turn."""
 
     def __init__(
         self, rows: ConversationListRows, journal: StoreJournal, sessions: OpenSessions, spawn: TaskSpawner
@@ -136,7 +136,7 @@ class ConversationMeters:
         self._unsaved: dict[str, str] = {}  # Meters that are not saved yet, by conversation.
 
     def update_row_after_fact(self, recorded: facts.Recorded) -> None:
-        """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
+        """Update a row, and save its meter at the end of a turn. Of facts written together, the last has it."""
         session = self._sessions.find_open_session(recorded.conversation)
         is_last = session is not None and session.conversation.state.last_seq == recorded.seq
         meter = session.context.next_request_meter() if session and is_last else None
@@ -147,7 +147,7 @@ class ConversationMeters:
                 self._schedule_meter_write(session, meter)
 
     def update_shown_meter(self, conversation: str) -> None:
-        """Updates the meter in the conversation's row, so that the list and the window agree."""
+        """Update the meter in the conversation's row, so that the list and the window agree."""
         session, row = self._sessions.find_open_session(conversation), self._rows.find_row(conversation)
         if session is not None and row is not None:
             meter = session.context.next_request_meter()
@@ -172,7 +172,7 @@ class ConversationMeters:
         )
 
     async def _save_meter(self, conversation: str) -> None:
-        """Saves the last of several meters that came together; it counts as unsaved until it is written."""
+        """Save the newest meter of a conversation. It counts as unsaved until it is written."""
         while meter := self._unsaved.get(conversation, ""):
             with suppress(HelixError):  # If no meter is saved, the list computes one.
                 await self._journal.store_meter(conversation, meter)
@@ -181,7 +181,7 @@ class ConversationMeters:
 
 
 def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
-    """From the journal's row; the meter is what was kept at the end of its last turn."""
+    """Build a row from the journal's, with the meter that was stored at the end of its last turn."""
     parts, window, agent, acp_agent = _decode_meter(row.meter, row.last_seq)
     same: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_LIST}
     title = row.title or row.begins
@@ -204,14 +204,14 @@ def _row_with_agents(row: ConversationListRow, started: facts.ConversationStarte
 
 
 def encode_meter(meter: WindowMeter, seq: int, agent: str = "", acp_agent: str = "") -> str:
-    """The meter after the fact `seq`, as the journal keeps it beside the conversation; derived, so its form needs no version."""
+    """Return the meter after the fact `seq`, to store in the journal. It is derived, so it has no version."""
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
     agents = {name: value for name, value in (("agent", agent), ("acp_agent", acp_agent)) if value}
     return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **agents})
 
 
 def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, str, str]:
-    """What was measured before the fact `seq` came, from another machine or just before the program was killed, holds no longer."""
+    """Decode a stored meter. Its parts are left out if it was measured before the fact `seq`."""
     try:
         kept = json.loads(text)
         known = int(kept.get("seq", seq)) >= seq

@@ -1,6 +1,6 @@
-"""Gives a conversation to another agent in its own format; folded first where it is too long, or where that is asked for.
+"""Gives a conversation to another agent in that agent's format, folded if it is too long or on request.
 
-It is folded in a fork, so the conversation stays as it is. Every original stays in the cache, where the agent reads it over MCP.
+Only a fork is folded, so the conversation stays as it is. The agent can read every original over MCP.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-FRAME_TOKENS = 30_000  # This many tokens of the window are left free for what an agent adds to each request by itself.
+FRAME_TOKENS = 30_000  # Tokens of the window that are left free for what an agent adds to each request.
 
 
 @dataclass(eq=False)
 class ConversationRelay:
-    """Of one workspace. `open_desk`: its workbench, which has one of these itself; opened only where something is folded."""
+    """For one workspace. `open_desk` opens its workbench, which is needed only for a fold."""
 
     workspace: StoredWorkspace
     tokens: TokenCounter
     open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
     async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
-        """`may_fold`: what is too long is folded, which may be billed. Without it `fits` says that it is too long."""
+        """`may_fold`: fold what is too long, which may cost money. Otherwise `fits` is false then."""
         restored = await self._restore_session(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
         if not asked.is_folded and await self._fits_in_context(restored.texts, room):
@@ -62,7 +62,7 @@ class ConversationRelay:
         return await asyncio.to_thread(restoring.build_restored_session, facts, contents.get, asked)
 
     async def _fork_and_fold(self, desk: Any, asked: RestoreRequest, room: int) -> str:
-        """A fork that takes no more than `room` tokens, as far as that can be had. Without a model it only lists what was left out."""
+        """Return a fork folded to at most `room` tokens if possible. Without a model, it lists what it omits."""
         facts, at = await self.workspace.journal.read_facts(asked.conversation), 0
         if asked.before_compaction:
             at = list_active_compactions(facts)[asked.before_compaction - 1].seq - 1
@@ -80,7 +80,7 @@ class ConversationRelay:
         return str(session.id)
 
     def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
-        """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
+        """Add the workspace's MCP server to the agent's settings, and return a sentence that says so."""
         if agent == "pi":
             raise InvalidInput(
                 "pi does not support MCP, so it cannot read folded originals.",
@@ -97,7 +97,7 @@ class ConversationRelay:
 
 
 async def _fold_older_turns(session: Session) -> bool:
-    """False where there is one turn: it is folded only where there is too little room for it."""
+    """Return False if there is only one turn, which is not folded on request."""
     for kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION):
         with suppress(HelixError):
             await session.fold_on_request(kind)
@@ -106,7 +106,7 @@ async def _fold_older_turns(session: Session) -> bool:
 
 
 def mcp_server_command(workspace: str, data: Path) -> list[str]:
-    """The command with which another program starts the workspace's MCP server: `helix-desktop` on the PATH, else the full command."""
+    """Return the command that starts the workspace's MCP server, by `helix-desktop` if that is on the PATH."""
     program = find_program("helix-desktop")
     home = [] if data == find_program_folders(environ={}).data else ["--home", str(data)]
     return [*([program] if program else own_program_command()), *home, "mcp", "--workspace", workspace]

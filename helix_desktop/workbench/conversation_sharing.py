@@ -23,12 +23,12 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_workspace
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
-EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
-SLOWER = 10.0  # In seconds. While the store is out of reach, the pause between two attempts grows up to this.
-LAST = 0.8  # In seconds. When the workspace closes, the last facts must be sent within this time.
-TURN_PATIENCE = 8.0  # In seconds. A turn waits this long for the store before it begins without it.
-SEND_PATIENCE = 20.0  # In seconds. At its end, a turn waits this long for the store to receive all facts.
-SOON = 0.05  # In seconds. Facts that are appended within this time are sent together.
+EVERY = 1.0  # While the store can be reached, facts are exchanged after this many seconds.
+SLOWER = 10.0  # While the store is out of reach, the pause between attempts grows up to this many seconds.
+LAST = 0.8  # When the workspace closes, the last facts must be sent within this many seconds.
+TURN_PATIENCE = 8.0  # A turn waits this many seconds for the store before it begins without it.
+SEND_PATIENCE = 20.0  # At its end, a turn gives the store this many seconds to receive all facts.
+SOON = 0.05  # Facts that are appended within this many seconds are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -36,8 +36,8 @@ Connect = Callable[[], Awaitable[ConversationSync]]
 
 @dataclass(frozen=True, slots=True)
 class SharingStatus:
-    """The state of sharing. `state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why`
-    says what a person has to do). `waiting`: facts and entries that the others do not have yet.
+    """`state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why` says
+    what the user has to do). `waiting`: how many facts and entries other machines do not have yet.
     """
 
     state: str = "off"
@@ -58,7 +58,7 @@ class SharedWorkbench(Protocol):
 
 
 class WorkspaceSharing:
-    """Syncs an open workspace's conversations. `changed` is called if the state changes."""
+    """Syncs an open workspace's conversations from `start_conversation_sync` on."""
 
     def __init__(self, bench: SharedWorkbench, machine: str) -> None:
         self._bench = bench
@@ -81,22 +81,22 @@ class WorkspaceSharing:
         self.unsent = UnsentFacts(bench.claims)
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
-        """Call what is returned to stop."""
+        """Call `listener` when the state of sharing or a writer changes. Returns how to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def machine_writing_now(self, conversation: str) -> str:
-        """The machine that writes there now; empty where this one may."""
+        """Return the machine that writes there now, or an empty string if this one may."""
         if self._conversations is None or conversation in self._working:
             return ""
         return self._conversations.leases.find_machine_writing(conversation)
 
     def machine_that_wrote_last(self, conversation: str) -> str:
-        """The other machine that wrote there last; empty where it was this one."""
+        """Return the other machine that wrote there last, or an empty string if it was this one."""
         return self._conversations.leases.last_other_machine(conversation) if self._conversations is not None else ""
 
     async def take_over_conversation(self, conversation: str) -> None:
-        """Continue here. Where the engine is away it is done as far as it can be, and `SharedStoreUnreachable` says so."""
+        """Continue here. If the store is away, this is done as far as possible, and then the error is raised."""
         if (conversations := await self._connect_if_conversations_shared()) is None:
             return
         machine = self.machine_writing_now(conversation) or self.machine_that_wrote_last(conversation)
@@ -111,7 +111,7 @@ class WorkspaceSharing:
             self._notify_sharing_listeners()
 
     async def sync_conversations_now(self) -> None:
-        """Send and fetch what is new, and raise what is in the way."""
+        """Send and fetch what is new. Raises the error that prevents it."""
         await self.fetch_facts_of_others()
         await self._send_facts_now()
 
@@ -121,19 +121,19 @@ class WorkspaceSharing:
         await asyncio.shield(self._next_step)
 
     async def _send_after_current_send(self) -> None:
-        """Sends after what is being sent, which may have begun too early. Waiters share it."""
+        """Send after the current exchange, which may have begun too early. Waiters share it."""
         async with self._stepping:
             self._next_step = None
             if (conversations := await self._connect_if_conversations_shared()) is not None:
                 await conversations.send_new_facts()
 
     async def fetch_facts_of_others(self) -> None:
-        """Look for what others wrote, and raise what is in the way."""
+        """Fetch and apply what others wrote. Raises the error that prevents it."""
         if (conversations := await self._connect_if_conversations_shared()) is not None:
             await conversations.fetch_new_facts()
 
     async def acquire_lease_for_turn(self, conversation: str) -> None:
-        """Fetch what others wrote, then keep them from writing. Raises ActionRefused."""
+        """Fetch what others wrote, and keep them from writing. Refused while one of them does."""
         self.synced_sessions.starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):
@@ -148,7 +148,9 @@ class WorkspaceSharing:
 
     @asynccontextmanager
     async def hold_turn_lease(self, conversation: str) -> AsyncIterator[None]:
-        """A turn runs within, also without the store unless the store must have its work."""
+        """Hold the lease during a turn. If the store is away, the turn runs all the same,
+        unless its work only counts once the store has it: then it fails.
+        """
         link = self._bench.workspace.link
         strict = link is not None and link.acknowledge == SHARED
         if strict or self.sharing_state.state != "away":
@@ -166,7 +168,7 @@ class WorkspaceSharing:
             await self.wait_until_sent()
 
     async def count_facts_not_sent(self, *, was_sent: bool = False) -> int:
-        """Facts of conversations that the others do not have yet. `was_sent`: after all was sent that could be."""
+        """Count facts that the others do not have yet. `was_sent`: all that can be sent has been sent."""
         conversations, written = self._conversations, self.unsent.written
         if conversations is None:
             return 0
@@ -175,15 +177,15 @@ class WorkspaceSharing:
         return sum(waiting.values())
 
     async def wait_until_sent(self) -> None:
-        """Returns when the store has what was done here; Away where that takes too long."""
+        """Wait until the store has all facts. SharedStoreUnreachable if that takes too long."""
         try:
             await wait_with_limit(self._send_facts_now(), SEND_PATIENCE)
         except TimeoutError as error:
             raise _unconfirmed_error() from error
 
-    async def ensure_stored(self, conversation: str) -> bool:
-        """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes
-        in it, so that what was written here is a branch. Away where the store does not answer.
+    async def ensure_sent(self, conversation: str) -> bool:
+        """Wait until the store has the conversation's facts. False if another machine writes in it, so that
+        what was written here is a branch. Raises SharedStoreUnreachable if the store does not answer.
         """
         if self._connect is None and self._bench.workspace.link is not None:  # Sharing is being stopped.
             raise _unconfirmed_error()
@@ -201,14 +203,14 @@ class WorkspaceSharing:
         return True
 
     async def stop_sharing(self) -> str:
-        """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
+        """Stop sharing from this machine, and delete nothing. Returns a sentence if the store was not told."""
         await self.stop_conversation_sync()
         return await unshare_workspace(self._bench.workspace)
 
     def start_conversation_sync(
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
     ) -> None:
-        """From now on, once `connect` succeeds. `entries`: how many contents wait to be sent."""
+        """Sync once `connect` succeeds. `entries` returns how many contents wait to be sent."""
         self._entries, self._connect = entries, connect
         self.sharing_state = SharingStatus("starting", address=address)
         self._bench.workspace.journal.asked = self._hold_while_writing
@@ -216,7 +218,7 @@ class WorkspaceSharing:
         self._notify_sharing_listeners()
 
     def start_or_stop_with_link(self) -> None:
-        """The workspace has a link to a shared store now, or none any more."""
+        """Start or stop the sync when the workspace has got a link to a shared store, or lost it."""
         workspace, link = self._bench.workspace, self._bench.workspace.link
         if link is not None and self._task is None:
             connect = partial(_connect_through_link, workspace, link, self.machine_name)
@@ -225,7 +227,7 @@ class WorkspaceSharing:
             self._bench.tasks.spawn_task(self.stop_conversation_sync(), name="share no more")
 
     async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
-        """Sends the last facts and releases the leases. What cannot be sent in time is sent at the next start."""
+        """Send the last facts and release the leases. What cannot be sent in time is sent at the next start."""
         task, self._task = self._task, None
         self._connect = None
         conversations, self._conversations = self._conversations, None
@@ -242,13 +244,13 @@ class WorkspaceSharing:
         self._notify_sharing_listeners()
 
     def send_soon_after_fact(self, event: object) -> None:
-        """Facts are sent soon after they were written."""
+        """Let facts be sent soon after they are appended."""
         if isinstance(event, FactAppended | ConversationReplaced):
             self._poke.set()
 
     @asynccontextmanager
     async def _hold_while_writing(self, conversation: str, count: int) -> AsyncIterator[None]:
-        """Facts are written within. ActionRefused when another machine writes there, unless a turn began earlier: it becomes a branch."""
+        """Let facts be written. Raises ActionRefused if another machine writes there, unless a turn has begun."""
         async with self.unsent.reserve_facts(count, partial(self._may_wait_for_room, conversation), self._poke.set):
             if machine := self.machine_writing_now(conversation):
                 raise ActionRefused(
@@ -261,7 +263,7 @@ class WorkspaceSharing:
             yield
 
     def _may_wait_for_room(self, conversation: str) -> bool:
-        """Not where facts of others may be about to be added, since nothing is sent before that."""
+        """Whether writing may wait. Not while others' facts are added, as nothing is sent then."""
         claim = self._bench.claims.find_claim(conversation)
         session = self._bench.sessions.find_open_session(conversation)
         is_closed = session is None or not (session.is_idle or conversation in self.synced_sessions.starting)
@@ -279,13 +281,13 @@ class WorkspaceSharing:
                 await asyncio.sleep(SOON if reached else EVERY)
 
     async def _connect_if_conversations_shared(self) -> ConversationSync | None:
-        """The same; None also where the store has content alone."""
+        """Connect as `_connect_conversations` does. None also if the store holds only content."""
         return (
             await self._connect_conversations() if addresses.holds_conversations(self.sharing_state.address) else None
         )
 
     async def _connect_conversations(self) -> ConversationSync | None:
-        """With the store's answers; None where nothing is shared. Raises why there are none."""
+        """Return the connection, made if necessary, or None if nothing is shared."""
         async with self._connecting:
             if self._conversations is None and self._connect is not None:
                 made, bench = await self._connect(), self._bench
@@ -300,7 +302,7 @@ class WorkspaceSharing:
             return self._conversations
 
     async def _sync_once(self) -> bool:
-        """Whether the engine was reached."""
+        """Exchange facts once. Returns whether the store was reached."""
         self._working = {
             one for one in self._working if (found := self._bench.sessions.find_open_session(one)) and not found.is_idle
         }
@@ -321,7 +323,7 @@ class WorkspaceSharing:
         return True
 
     def unreadable_conversation_reason(self) -> str:
-        """Why a conversation of the store could not be read; empty where all could."""
+        """Say why a conversation in the store could not be read. Empty if all could be read."""
         return next(iter(self._conversations.complaints.values()), "") if self._conversations is not None else ""
 
     async def _set_sharing_status(self, state: str, why: str = "") -> None:
@@ -350,7 +352,7 @@ def _unconfirmed_error() -> SharedStoreUnreachable:
 
 
 async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
-    """Of a workspace that nobody has open. Gives why one could not be read."""
+    """Sync a workspace that is not open. Returns why a conversation could not be read, if any."""
     if workspace.link is None:
         return ""
     conversations = await _connect_through_link(workspace, workspace.link, platform.node())
@@ -361,7 +363,7 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
 
 
 async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLink, machine: str) -> ConversationSync:
-    """Through the link of the workspace: content goes before the facts that lead to it."""
+    """Connect through the link, so that content is sent before the facts that refer to it."""
     connected = await link.ensure_connected()
     if (heads := heads_of_connection(connected)) is None:
         raise NotFound(
@@ -381,14 +383,14 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     return made
 
 
-MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store can be reached. Workers' tasks never write more.
-ENDING_FACTS = 4  # This many facts are reserved for each task, because a stopped turn must record its end at once.
+MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store can be reached.
+ENDING_FACTS = 4  # Facts reserved for each task, because a stopped turn must record its end at once.
 _LOOK_SECONDS = 0.05
 
 
 class UnsentFacts:
-    """Never fewer than there are: those counted last, those `written` since, and those of the `_line`, the first one first, that
-    waits or writes. For those that the store does not take, of conversations without a worker (`_stuck`), nobody waits.
+    """An upper bound of unsent facts: those counted last, those `written` since, and those of the `_line` of
+    waiting writers. Nobody waits for facts that the store refuses, in conversations without a worker (`_stuck`).
     """
 
     def __init__(self, claims: WorkerClaims) -> None:
@@ -398,7 +400,7 @@ class UnsentFacts:
         self._line: dict[object, int] = {}
 
     def set_unsent_counts(self, unsent: Mapping[str, int], written: int, *, was_sent: bool) -> None:
-        """So many facts of each conversation were unsent when `written` had been. `was_sent`: after all was sent that could be."""
+        """Set what was unsent in each conversation after `written` facts. `was_sent`: nothing more can be sent."""
         if was_sent:
             same = unsent.items() & self._counted.items()
             self._stuck = sum(count for name, count in same if self._claims.find_claim(name) is None)
@@ -406,7 +408,7 @@ class UnsentFacts:
             self._counted, self._written_at_count = unsent, written
 
     def may_write_more_facts(self, place: object = None) -> bool:
-        """For the line up to `place`, or all of it. What is larger than the bound goes alone."""
+        """Whether all in the line, up to `place`, may write. What exceeds the limit goes alone."""
         line = list(self._line)
         ahead = line[: line.index(place) + 1] if place else line
         unsent = sum(self._counted.values()) - self._stuck + self.written - self._written_at_count
@@ -417,7 +419,7 @@ class UnsentFacts:
     async def reserve_facts(
         self, count: int, may_wait: Callable[[], bool], send: Callable[[], object]
     ) -> AsyncIterator[None]:
-        """So many facts are written within. Waits for room, in turn, while `may_wait`; `send` asks for what is unsent to be sent."""
+        """Reserve room for facts to be written. Waits in turn for room while `may_wait`; `send` sends unsent facts."""
         place = object()
         self._line[place] = count
         try:
@@ -431,7 +433,7 @@ class UnsentFacts:
 
 
 class SyncedSessions(OpenConversations):
-    """The sessions of an open workspace, as synchronisation with other machines meets them."""
+    """The sessions of an open workspace, as the sync with other machines uses them."""
 
     def __init__(self, bench: SharedWorkbench) -> None:
         self._bench = bench
@@ -440,7 +442,7 @@ class SyncedSessions(OpenConversations):
         self.branch_by_conversation: dict[str, str] = {}
 
     async def append_facts_of_others(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Where it is open, its session hears each fact; where something goes on there, not now."""
+        """Append them, through the session if the conversation is open. Refused while it works."""
         session = self._bench.sessions.find_open_session(conversation)
         if session is None:
             await work()

@@ -1,4 +1,4 @@
-"""The agents of a workspace at work: who was delegated what by whom, how far it is, what it costs, and how it is stopped."""
+"""The sub-agents of a workspace: starts and stops them, and knows who delegated what and what it costs."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
 
 @dataclass(slots=True)
 class DelegatedAgent:
-    """One that was delegated something. `ended`: seconds since 1970, 0 while it works."""
+    """An agent with a delegated task. `ended`: seconds since 1970, or 0 while it works."""
 
     id: str
     parent: str
@@ -65,17 +65,17 @@ class DelegatedAgent:
 
 @dataclass(slots=True)
 class AgentTeam(delegate_tool.AgentTree):
-    """All agents below one conversation of the user's. `freed`: one has ended or waits."""
+    """All agents below one conversation of the user's. `freed`: one of them has ended or waits."""
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)
     cost: float = 0.0
     began: float = 0.0
-    working: int = 0
-    stops: int = 0
+    working: int = 0  # How many are working now.
+    stops: int = 0  # How often all were stopped.
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release_slots(self, places: int) -> None:
-        """Whoever waits looks again."""
+        """Free places, and let agents that wait for one try again."""
         self.working -= places
         self.freed.set()
         self.freed.clear()
@@ -83,7 +83,7 @@ class AgentTeam(delegate_tool.AgentTree):
 
 @dataclass(frozen=True, slots=True)
 class AgentRoles:
-    """The agents that the workspace's folders and the user's own describe in files."""
+    """The agents that files describe, in the workspace's folders and in the user's own."""
 
     project: WorkspaceRulesAndSkills
 
@@ -94,12 +94,12 @@ class AgentRoles:
         }
 
     def role_file_of(self, state: ConversationState) -> ProjectItem | None:
-        """The agent's file of a conversation that was delegated to one."""
+        """Return the file of the agent to which this conversation was delegated, if any."""
         begun = state.facts[0].fact if state.facts else None
         return self.find_role_file(begun.role) if isinstance(begun, ConversationStarted) else None
 
     def tools_of_role(self, state: ConversationState) -> tuple[str, ...]:
-        """The tools that the file of a conversation's agent names; all where it is empty."""
+        """Return the tools that the file of a conversation's agent names. Empty means all tools."""
         item = self.role_file_of(state)
         return _tools_named_by_role(item) if item is not None else ()
 
@@ -109,7 +109,7 @@ class AgentRoles:
 
 @dataclass(slots=True)
 class SubagentRunner:
-    """`open`: makes a conversation and the session on it, confined to what was delegated."""
+    """`open` creates a conversation and its session, confined to what was delegated."""
 
     roles: AgentRoles
     open: Open
@@ -133,7 +133,7 @@ class SubagentRunner:
         return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
 
     def cost_and_limit_of_tree(self, conversation: str) -> tuple[float, float]:
-        """What the agents of its tree have cost together and may cost; 0: no limit."""
+        """Return what the agents of its tree have cost together, and may cost. 0 means no limit."""
         if conversation not in self._roots:
             return 0.0, 0.0
         return self.team_of(conversation).cost, self.limits().agents_cost
@@ -145,16 +145,16 @@ class SubagentRunner:
     # --- Delegating work to a new agent
 
     async def delegate_to_agent(self, wish: Delegation, context: CallContext) -> DelegationResult:
-        """Run an agent to its end, or begin one in the background."""
+        """Run an agent to its end, or start one in the background."""
         team = self.team_of(wish.parent)
         team.began = team.began or time.time()
         self._check_cost_limit(team)
         agent = await self._create_agent(wish, team)
         if wish.background:
-            self.spawn(self._start_in_background(agent, wish, context.ask, team), name=f"agent {agent.agent_label}")
+            self.spawn(self._run_in_background(agent, wish, context.ask, team), name=f"agent {agent.agent_label}")
             words = f"{agent.agent_label} works in the background; its id is {agent.id}. Its answer comes as a message."
             return DelegationResult(agent.id, words)
-        async with self._give_up_slot(team.agents.get(wish.parent), team):
+        async with self._lend_slot_while_waiting(team.agents.get(wish.parent), team):
             return await self._run_agent(agent, wish, context.ask, team)
 
     def _check_cost_limit(self, team: AgentTeam) -> None:
@@ -163,14 +163,14 @@ class SubagentRunner:
             raise ActionRefused(
                 f"The agents in this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
             )
-        if limits.agents_seconds and self._cost_left(team) <= 0:
+        if limits.agents_seconds and self._time_left(team) <= 0:
             raise ActionRefused(
                 f"The agents in this conversation have reached their time limit of {limits.agents_seconds:g} s."
             )
         if self._closed:
             raise ActionRefused("The workspace is closing.")
 
-    def _cost_left(self, team: AgentTeam) -> float:
+    def _time_left(self, team: AgentTeam) -> float:
         return team.began + self.limits().agents_seconds - time.time()
 
     async def _create_agent(self, wish: Delegation, team: AgentTeam) -> DelegatedAgent:
@@ -185,11 +185,11 @@ class SubagentRunner:
         return agent
 
     def add_agent_to_tree(self, conversation: str, wish: Delegation) -> None:
-        """Called once an agent's conversation has its name: from then on it is part of the tree."""
+        """Add an agent to the tree, once its conversation has an id."""
         self._roots[conversation] = self._roots.get(wish.parent, wish.parent)
         self._chains[conversation] = (*self._chains.get(wish.parent, ()), *((wish.role,) if wish.role else ()))
 
-    async def _start_in_background(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> None:
+    async def _run_in_background(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> None:
         child = await self._run_agent(agent, wish, ask, team)
         parent = self.find(wish.parent)
         if parent is not None and not self._closed:
@@ -211,7 +211,7 @@ class SubagentRunner:
     async def _run_agent_turn(
         self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam
     ) -> DelegationResult:
-        """Its questions are asked in the conversation that started it."""
+        """Run an agent's turn. Its questions are asked in the conversation that started it."""
         session, late = agent.session, ""
         if agent.state == "stopped" or self._closed:
             return DelegationResult(agent.id, "[It was stopped before it began.]", ok=False)
@@ -221,7 +221,7 @@ class SubagentRunner:
         seconds = self.limits().agents_seconds
         try:
             if seconds:
-                await wait_with_limit(session.wait_until_idle(), max(self._cost_left(team), 0.001))
+                await wait_with_limit(session.wait_until_idle(), max(self._time_left(team), 0.001))
             else:
                 await session.wait_until_idle()
         except TimeoutError:
@@ -248,8 +248,8 @@ class SubagentRunner:
             team.release_slots(1)
 
     @asynccontextmanager
-    async def _give_up_slot(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
-        """Gives up the agent's place while it waits for other agents."""
+    async def _lend_slot_while_waiting(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
+        """Free the agent's place while it waits for other agents."""
         if agent is None:
             yield
             return
@@ -263,7 +263,7 @@ class SubagentRunner:
                 await self._wait_for_slot(agent, team)
 
     async def _wait_for_slot(self, agent: DelegatedAgent, team: AgentTeam) -> None:
-        """Waits for a free place in the tree. An agent that is being stopped gets one at once, so that it can end."""
+        """Wait for a free place in the tree. A stopped agent gets one at once, so that it can end."""
         try:
             while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
                 await team.freed.wait()
@@ -271,22 +271,22 @@ class SubagentRunner:
             team.working += 1
 
     def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
-        """All agents below a conversation of the user's, in the order they began."""
+        """Return all agents below a conversation of the user's, in the order they began."""
         return [_build_agent_list_row(agent) for agent in self.team_of(conversation).agents.values()]
 
     def stop_agent(self, agent: str) -> None:
-        """End one, with all it has delegated itself."""
+        """Stop an agent and all agents below it."""
         found, team = self._find_agent(agent), self.team_of(agent)
         _end_agents([each for each in team.agents.values() if each is found or self._is_agent_below(each, agent)], team)
 
     def stop_all_agents(self, conversation: str) -> None:
-        """Stops all agents below a conversation, including those whose conversation is still being created."""
+        """Stop all agents below a conversation, also those whose conversation is still being created."""
         team = self.team_of(conversation)
         team.stops += 1
         _end_agents(team.agents.values(), team)
 
     def close(self) -> None:
-        """Nothing is begun any more."""
+        """Stop all agents, and start none from now on."""
         self._closed = True
         for team in self._teams.values():
             _end_agents(team.agents.values(), team)
@@ -321,7 +321,7 @@ class SubagentRunner:
         for listener in tuple(self.listeners):
             listener()
 
-    def agent_tools(self) -> tuple[BuiltInTool, ...]:
+    def build_agent_tools(self) -> tuple[BuiltInTool, ...]:
         about_list, tool = "The agents you delegated to: state and cost.", partial(BuiltInTool, is_rare=True)
         return (
             tool("message_agent", "Tell a running agent of yours something.", _MESSAGE, self._run_message_agent),
@@ -347,7 +347,7 @@ class SubagentRunner:
         return ToolOutput(f"{agent.agent_label} was stopped.", source=agent.agent_label)
 
     def _require_own_agent(self, agent: str, use: ToolResources) -> DelegatedAgent:
-        """The agent if it belongs to this conversation's tree; raises NotFound otherwise."""
+        """Return the agent if this conversation delegated to it. Raises NotFound otherwise."""
         found = self.team_of(use.context.conversation).agents.get(agent)
         if found is None or found.parent != use.context.conversation:
             raise NotFound(
@@ -364,7 +364,7 @@ _STOP = built_in_tool.object_schema("agent", agent=built_in_tool.text_schema("It
 
 
 def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
-    """The tools an agent's file names, as they are called here; limits in brackets are left to the permissions."""
+    """Return our names of the tools in an agent's file. Permissions decide limits given in brackets."""
     found: dict[str, None] = {}
     for said in tools_of_agent(item):
         name = said.partition("(")[0]
@@ -400,7 +400,7 @@ def _describe_session_end(session: Session) -> str:
 
 
 def result_of_agent(session: Session) -> DelegationResult:
-    """What a sub-agent's conversation came to: its last words, all parts of them, and whether its last turn was finished."""
+    """Return a sub-agent's last answer, joined if it was cut by length, and whether its last turn finished."""
     facts = [recorded.fact for recorded in session.all_facts]
     ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
     replies = [fact for fact in facts if isinstance(fact, ModelReplied)]

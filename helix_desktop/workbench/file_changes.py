@@ -1,4 +1,4 @@
-"""What happened to the files of an open workspace, and taking it back: for the window and the command line."""
+"""Lists and undoes changes to the files of an open workspace, for the window and the command line."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ COPIES = "copies"  # The name of the folder that contains the copies of the work
 
 @dataclass(frozen=True, slots=True)
 class FileUndoResult:
-    """`restored` has all paths; the counts are of files alone. `fact` allows a redo."""
+    """`restored` has all paths; the counts are of files alone. Undoing `fact` is an exact redo."""
 
     restored: tuple[str, ...] = ()
     paths_left_alone: tuple[tuple[str, str], ...] = ()
@@ -58,7 +58,7 @@ class FileChangesWorkbench(Protocol):
 
 
 class FileChanges:
-    """`kit`: of a copy of the workspace's folders, where it is not about the folders themselves."""
+    """`kit`: the tools of a copy of the workspace's folders, if it is about that copy."""
 
     def __init__(self, bench: FileChangesWorkbench, kit: WorkspaceTools | None = None) -> None:
         self._bench = bench
@@ -75,7 +75,7 @@ class FileChanges:
     # --- Checkpoints of the folders
 
     async def prepare_checkpoints(self) -> None:
-        """Make the first checkpoint in the background, then remove contents that nothing needs any more."""
+        """Take the first checkpoint in the background, then remove contents that nothing needs any more."""
         checkpoints = self.workspace_checkpoints
         if checkpoints.folders.coverage.off:
             return
@@ -89,7 +89,7 @@ class FileChanges:
             atomic_files.write_file_atomically(swept, "")
 
     async def remove_unused_checkpoints(self) -> tuple[int, int]:
-        """Remove what no conversation needs any more; entries and bytes. Nothing while there is a copy of the folders: it may need it."""
+        """Remove what no conversation or copy needs any more. Returns the numbers of entries and bytes."""
         if any((self._bench.workspace.folder / COPIES).glob("*")):
             return 0, 0
         named = self.workspace_checkpoints.folders.known_items().values()
@@ -126,25 +126,25 @@ class FileChanges:
         ]
 
     async def measure_checkpoints(self) -> tuple[int, int]:
-        """How many contents checkpoints hold, and the bytes they take."""
+        """Return how many contents checkpoints hold, and how many bytes these take."""
         return await self._bench.workspace.index.measure_checkpoint_bytes()
 
     def exclusion_rules(self) -> Sequence[str]:
         return self.workspace_checkpoints.folders.coverage.leave_out
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
-        """The folders right below the roots that have most in them: name, files, bytes. An empty name: files in no folder."""
+        """Return folders directly in the roots, largest first: name, files, bytes. No name: files in none."""
         return await asyncio.to_thread(self.workspace_checkpoints.folders.largest_top_folders)
 
     async def change_coverage(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
-        """The user's word about a folder over the limit, or other rules."""
+        """Save which files checkpoints cover: all in spite of the limits, or by new rules."""
         changes: dict[str, object] = {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}
         if leave_out is not None:
             changes["changes.leave_out"] = list(leave_out)
         await self._bench.change_settings(changes)
 
     async def turns_with_changes(self, conversation: str) -> Sequence[turn_changes.TurnOfChanges]:
-        """The turns that changed files, with what their sub-agents changed."""
+        """Return the turns that changed files, with what their sub-agents changed."""
         found = []
         facts = await self._bench.read_conversation_facts(conversation)
         for turn in await asyncio.to_thread(turn_changes.group_changes_by_turn, facts):
@@ -171,7 +171,7 @@ class FileChanges:
         )
 
     async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
-        """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
+        """Return what differs now from a checkpoint, whoever changed it. `folders`: also folders of changed files."""
         before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
         await self.workspace_checkpoints.check_for_changes()
         changes = folder_state.compare_trees(before, self.workspace_checkpoints.folders.known_items())
@@ -182,7 +182,7 @@ class FileChanges:
         return found if folders else await self._differences.with_line_counts(found)
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
-        """What differs now from a revision of the user's repository. The index is not looked at."""
+        """Return what differs now from a revision of the user's repository, whatever is staged."""
         await self.workspace_checkpoints.check_for_changes()
         changes = await self.git_repository.compare_with_revision(self.workspace_checkpoints, revision)
         return await self._differences.with_line_counts(
@@ -197,7 +197,7 @@ class FileChanges:
         return self.workspace_checkpoints.roots[int(number)] / inside
 
     async def build_git_patch(self, files: Sequence[FileChange]) -> bytes:
-        """As `git apply` takes it."""
+        """Return a patch for `git apply`."""
         found = []
         for file in files:
             before, after = await self.contents_of_both_versions(file)
@@ -211,14 +211,14 @@ class FileChanges:
         await self.append_change_fact(conversation, ChangeKept(path, hunk))
 
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
-        """What taking back these files comes to, before anything is done."""
+        """Return what an undo of these files would do to each of them."""
         broken = frozenset(file.path_of_change for file in files if file.broken)
         return await change_restoring.plan_undo_of_changes(
             self.workspace_checkpoints, [file.change for file in files], broken
         )
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
-        """All that some steps changed, the folders of files among it: what must go back together."""
+        """Return all that some steps changed, including folders, which must be undone together."""
         found = [(source, await self._differences.read_changes_of_step(source)) for source in sources]
         return self._differences.join_differences(await self._differences.without_foreign_lines(found), list)
 
@@ -230,8 +230,8 @@ class FileChanges:
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
     ) -> FileUndoResult:
-        """Put files as they were. `choices`, for files that others have changed since: before, merge or now;
-        without one the file is left alone. `undoes`: the facts it is about, where the files do not name them.
+        """Restore files. `choices`, for those that others have changed since: "before", "merge" or "now"; without
+        a choice, the file is left alone. `undoes`: the facts that are undone, if the files do not name them.
         """
         undoes = undoes or turn_changes.seqs_to_name_in_undo(
             (source for file in files for source in file.sources), conversation
@@ -257,10 +257,10 @@ class FileChanges:
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
         undone = await self._record_undo(done, wanted, left, conversation, undoes)
-        return replace(undone, fact=None) if already else undone  # Its fact says that these were undone by it.
+        return replace(undone, fact=None) if already else undone  # The steps were undone by an earlier fact.
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
-        """Take back some hunks of a text. What has changed elsewhere in it since stays."""
+        """Undo some hunks of a text. Later changes elsewhere in it stay."""
         await self.workspace_checkpoints.check_for_changes()
         now = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
         if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
@@ -280,7 +280,7 @@ class FileChanges:
         return await self._record_undo(done, wanted, [], conversation, undoes)
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
-        """Before the agent, after it, and now: for the user to choose."""
+        """Return a file before the agent's change, after it, and now, as choices for the user."""
         contents = [
             await self.workspace_checkpoints.read_item_content(item)
             for item in (planned.before, planned.after, planned.now)

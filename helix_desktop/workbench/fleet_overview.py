@@ -1,4 +1,4 @@
-"""What the workers of all workspaces do, with the same figures for `fleet status --json` and window."""
+"""What the workers of all workspaces do, with the same figures for `fleet status --json` and the window."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ WORKS_AT_ONCE = 4
 
 
 async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskState]) -> dict[str, Any]:
-    """The figures of one workspace, and its newest tasks in the states that are `shown`."""
+    """Return the figures of one workspace, and its newest tasks in the states `shown`."""
     states, busy, cost = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
     listed = {state: await tasks.list_fleet_tasks(state.value, MOST_SHOWN) for state in shown}
@@ -39,14 +39,14 @@ async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskSta
 
 
 class FleetOverview:
-    """The tasks of all workspaces. A closed workspace is read without being opened, so that the worker that has it keeps it."""
+    """The tasks of all workspaces. A closed one is read without opening it, so that its worker keeps it."""
 
     def __init__(self, known: AllWorkspaces, open_workspace: Callable[[str], Awaitable[Workbench]]) -> None:
         self._known = known
         self._open_workspace = open_workspace
 
     async def follow_fleet(self, show: Callable[[list[Mapping[str, Any]]], object]) -> None:
-        """`show` hears of all workspaces that have tasks, at once and whenever something changed, until this is cancelled."""
+        """Call `show` with all workspaces that have tasks, now and after each change, until this is cancelled."""
         shown: dict[str, Mapping[str, Any]] | None = None
         while True:
             known = await asyncio.to_thread(self._list_with_tasks)
@@ -85,20 +85,20 @@ class FleetOverview:
             yield tasks
 
     async def run_on_task_list(self, workspace: str, work: Callable[[FleetTaskList], Awaitable[object]]) -> bool:
-        """Run `work` on a workspace's tasks. Returns whether a worker lives that does them."""
+        """Run `work` on a workspace's tasks. Returns whether there is a worker to do them."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._open_list(known) as tasks:
             await work(tasks)
             return bool((await tasks.notes.read_state()).workers)
 
     async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
-        """Done here where no worker lives."""
+        """Add a task. This program does it if there is no worker."""
         new = NewFleetTask(FleetTaskOrder(text, allowed=tuple(allowed)))
         if not await self.run_on_task_list(workspace, lambda tasks: tasks.add_fleet_tasks([new])):
             await self.do_tasks_here(workspace)
 
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
-        """Done here where no worker lives."""
+        """Let a task be done again, by this program if there is no worker."""
 
         async def retry(tasks: FleetTaskList) -> None:
             await tasks.retry_fleet_task(await tasks.find_fleet_task(task), allowed)

@@ -1,4 +1,4 @@
-"""Tools with which an agent gives tasks to the workers of its workspace, on any computer, and reads what came of them."""
+"""Tools with which an agent gives tasks to its workspace's workers, on any computer, and reads the results."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ _READ = object_schema("tasks", tasks=_TEXTS, seconds=whole_number_schema(f"Wait 
 
 
 def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple[BuiltInTool, ...]:
-    """They stand in no request: the model finds them."""
+    """Return the tools. No request contains them; the model finds them with find_tools."""
     about_add = "Give tasks to the workers of this workspace, on any computer. Returns their IDs. The same text from the same conversation is one task, so a call may be repeated."  # fmt: skip
     about_read = "Wait for tasks given to workers, by their IDs. Returns the state of each, and the hash of its answer."
     return (
@@ -42,7 +42,7 @@ def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple
 
 
 async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, use: ToolResources) -> ToolOutput:
-    """Workers may be allowed more than this conversation is, so it is asked for."""
+    """Add tasks after asking, because workers may be allowed more than this conversation."""
     from helix_desktop.store import fleet_task_files
     from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
 

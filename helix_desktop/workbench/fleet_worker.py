@@ -1,9 +1,9 @@
-"""Does the tasks of a workspace: claims them, runs each as a turn of its conversation, and notes what came of it.
+"""Does the tasks of a workspace: claims them, runs each as a turn of its conversation, and notes the result.
 
-A task's conversation has the task's id, on every machine. Who claims a task that another worker had begun fetches what that
-one sent, takes over the conversation's lease and resumes the turn from the journal. A task is done when its conversation says
-so under the head that all machines share; the list of tasks follows. Before each step and each call a worker makes sure that
-its lease still holds, and before each call that the others know of the call: so nobody repeats an effect without knowing.
+A task's conversation has the task's id on every machine. A worker that claims a task which another one has begun
+fetches what that one sent, takes over the conversation's lease, and resumes the turn from the journal. A task is
+done when its conversation in the shared store says so; the list of tasks follows. Before each step and call, a
+worker makes sure that it holds the lease, and before each call that others know of it, so no effect is repeated.
 """
 
 import asyncio
@@ -57,12 +57,12 @@ Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
 
 
 class LostFleetTask(errors.StoreFailed):
-    """The task is somebody else's by now, or was cancelled."""
+    """Another worker has the task now, or it was cancelled."""
 
 
 @dataclass(slots=True)
 class ClaimedFleetTask:
-    """A task this worker has until `held_until`. `question`: what nobody here could allow; `is_lost`: it is not this worker's any more."""
+    """A task that this worker has until `held_until` or `is_lost`. `question`: what nobody here could allow."""
 
     task: FleetTask
     held_until: float
@@ -86,7 +86,7 @@ class ClaimedFleetTask:
             self.session.stop_turn(why)
 
     async def ensure_held(self) -> None:
-        """Waits while nobody knows whether the lease holds. Raises LostFleetTask when it is lost."""
+        """Wait while it is unknown whether the lease holds. Raises LostFleetTask if it does not."""
         while seconds_since_start_of_computer() > self.held_until - TASK_LEASE_SECONDS / 6 and not self.is_lost:
             self._held_again.clear()
             with suppress(TimeoutError):
@@ -97,7 +97,7 @@ class ClaimedFleetTask:
 
 
 class FleetWorker:
-    """Works on the tasks of one workspace until it is drained. `allowed`: what needs no permission here, as `ask --allow` names it."""
+    """Works on a workspace's tasks until drained. `allowed`: what needs no permission, as in `ask --allow`."""
 
     def __init__(self, bench: Workbench, task_list: FleetTaskList, *, at_once: int, allowed: Collection[str]) -> None:
         self._bench = bench
@@ -115,7 +115,7 @@ class FleetWorker:
         self._gate = FleetStepGate(task_list.notes)
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Claim nothing more, and give what runs so long to end."""
+        """Claim no more tasks, and give the running ones this many seconds to end."""
         self._drain_seconds = seconds
         self._is_draining.set()
 
@@ -125,7 +125,7 @@ class FleetWorker:
         return not self._drain_seconds
 
     async def work_until_drained(self, *, until_empty: bool = False) -> None:
-        """`until_empty`: also ends when no task can be claimed and none runs."""
+        """Work until drained. `until_empty`: or until no task can be claimed and none runs."""
         if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
             await self._list.release_orphaned_tasks(_PROCESS)
         await self._renew_worker_note()
@@ -149,7 +149,7 @@ class FleetWorker:
                 await self._list.notes.remove_worker(self._name)
 
     async def _give_back_tasks(self) -> None:
-        """What is still going on is stopped, sent, and waits for another worker."""
+        """Stop the tasks that still run and send them, so that other workers can resume them."""
         for claimed in self._claimed.values():
             claimed.gives_back = True
             claimed.stop_turn()
@@ -184,7 +184,7 @@ class FleetWorker:
                 await self._renew_worker_note()
 
     async def _renew_worker_note(self) -> None:
-        """So that others see it, and it hears when it is to end."""
+        """Show others that this worker lives, and drain it if it has been told to stop."""
         if await self._list.notes.renew_worker_and_tell_if_draining(self._name, TASK_LEASE_SECONDS):
             self.drain()
 
@@ -195,7 +195,7 @@ class FleetWorker:
                 await self.release_old_conversations()
 
     async def release_old_conversations(self) -> None:
-        """The oldest of ended tasks leave this disk, with their sub-agents', once there are half as many more as are to stay."""
+        """Remove the oldest ended tasks' conversations from this disk once there are 1.5 times `most_kept`."""
         rows = self._bench.list_conversations()
         if len(rows) < self.most_kept * 3 // 2:
             return
@@ -218,12 +218,12 @@ class FleetWorker:
 
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
-        may_step, may_call = partial(self._ensure_step_allowed, claimed), partial(self._ensure_call_allowed, claimed)
+        may_step, may_call = partial(self._await_step_allowed, claimed), partial(self._ensure_call_allowed, claimed)
         claim = WorkerClaim(may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending)
         try:
             async with self._bench.claims.hold_claim(task.id, claim), AsyncExitStack() as last:
                 last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
-                last.callback(lambda: self._gate.end_request(task.id, self._cost_of(claimed)))
+                last.callback(lambda: self._gate.end_request(task.id, self._task_cost(claimed)))
                 state, result = await self._work_on_task(claimed)
                 await self._retry_on_store_error(claimed, lambda: self._list.end_fleet_task(task, state, result))
             log.info("task %s is %s", task.id, state.value)
@@ -260,7 +260,7 @@ class FleetWorker:
         return self._state_and_result(claimed, session)
 
     async def _open_task_session(self, task: FleetTask) -> Session:
-        """The conversation of this task as the machine that had it before left it."""
+        """Open a task's conversation as the machine that had it before left it."""
         bench, sharing, order = self._bench, self._bench.sharing, task.order
         sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
         if task.claims > 1:  # Another machine may have the conversations of its sub-agents.
@@ -279,7 +279,7 @@ class FleetWorker:
         return session
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
-        """Whether it began: where another machine still has the conversation, or a hook refuses the message, it does not."""
+        """Run a turn. Returns False if it could not begin: a hook refused it, or another machine has the lease."""
         before = session.conversation.state.last_seq
         allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
 
@@ -311,26 +311,26 @@ class FleetWorker:
         return claimed.is_stopped or any(one.fact == session.turns.last_end for one in session.all_facts[before:])
 
     async def _pause_provider(self, claimed: ClaimedFleetTask, seconds: float) -> None:
-        """A provider that asks one worker to wait is left alone by all."""
+        """Let all workers pause if a provider asks one of them to wait."""
         with suppress(errors.HelixError):
             await self._list.notes.pause_provider(self._provider_of(claimed), seconds)
 
     def _provider_of(self, claimed: ClaimedFleetTask) -> str:
         return self._bench.model_of_conversation(claimed.task.id).partition("/")[0]
 
-    def _cost_of(self, claimed: ClaimedFleetTask) -> float:
-        """What the task has cost until now, with its sub-agents."""
+    def _task_cost(self, claimed: ClaimedFleetTask) -> float:
+        """Return what the task has cost until now, with its sub-agents."""
         own = claimed.session.conversation.state.spent if claimed.session else ()
         agents, _ = self._bench.workforce.cost_and_limit_of_tree(claimed.task.id)
         return sum(one.usage.cost for one in own) + agents
 
-    async def _ensure_step_allowed(self, claimed: ClaimedFleetTask) -> None:
-        """Waits while a provider is not to be asked. BudgetSpent where it would cost too much."""
+    async def _await_step_allowed(self, claimed: ClaimedFleetTask) -> None:
+        """Wait while a provider must not be asked. Raises BudgetSpent if that costs too much."""
         while True:
             await claimed.ensure_held()
-            cost, provider = self._cost_of(claimed), self._provider_of(claimed)
+            cost, provider = self._task_cost(claimed), self._provider_of(claimed)
             try:
-                asking = partial(self._gate.may_begin_step, claimed.task, cost, provider)
+                asking = partial(self._gate.try_to_begin_step, claimed.task, cost, provider)
                 if await self._retry_on_store_error(claimed, asking):
                     return
             except BudgetSpent as spent:
@@ -339,14 +339,14 @@ class FleetWorker:
             await asyncio.sleep(AWAY_SECONDS)
 
     async def _ensure_call_allowed(self, claimed: ClaimedFleetTask) -> None:
-        """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
-        self._gate.end_request(claimed.task.id, self._cost_of(claimed))
+        """Send the call before it runs: after a crash, the next worker tells the model that it may have run."""
+        self._gate.end_request(claimed.task.id, self._task_cost(claimed))
         await claimed.ensure_held()
         await self._ensure_conversation_is_sent(claimed)
         await claimed.ensure_held()
 
     async def _ensure_conversation_is_sent(self, claimed: ClaimedFleetTask) -> None:
-        if not await self._retry_on_store_error(claimed, lambda: self._bench.sharing.ensure_stored(claimed.task.id)):
+        if not await self._retry_on_store_error(claimed, lambda: self._bench.sharing.ensure_sent(claimed.task.id)):
             claimed.is_lost = True
             raise LostFleetTask("Another computer wrote to this task's conversation.")
 
@@ -362,7 +362,7 @@ class FleetWorker:
                 await asyncio.sleep(AWAY_SECONDS)
 
     def _state_and_result(self, claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
-        ends, cost = _list_turn_ends(session), self._cost_of(claimed)
+        ends, cost = _list_turn_ends(session), self._task_cost(claimed)
         if _is_done(session):
             answer = result_of_agent(session).answer
             return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
@@ -395,7 +395,7 @@ def _is_stop_of_user(end: TurnEnded | None) -> bool:
 
 
 def _was_stopped_by_user_before(task: FleetTask, session: Session) -> bool:
-    """By the user, at a worker that died before the list knew. What the list knows was retried."""
+    """Whether the user stopped it at a worker that died before it reported that."""
     is_open = session.conversation.state.branch.turn.running
     return not task.result.why and not is_open and any(map(_is_stop_of_user, _list_turn_ends(session)[-1:]))
 
@@ -418,12 +418,12 @@ class FleetStepGate:
         self._asking = asyncio.Lock()
 
     def end_request(self, task: str, cost: float) -> None:
-        """The task's request has ended, and the task has cost so much until now."""
+        """Note that the task's request has ended. `cost`: of the whole task until now."""
         if (before := self._under_way.pop(task, None)) is not None:
             self._dearest = max(self._dearest or 0.0, cost - before)
 
-    async def may_begin_step(self, task: FleetTask, cost: float, provider: str) -> bool:
-        """Whether it may begin one now; later, where not. BudgetSpent where it may not before a limit is raised."""
+    async def try_to_begin_step(self, task: FleetTask, cost: float, provider: str) -> bool:
+        """Begin a step if it may begin now, or return False. Raises BudgetSpent if a limit forbids it."""
         async with self._asking:
             self.end_request(task.id, cost)
             state = await self._notes.read_state()

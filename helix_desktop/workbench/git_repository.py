@@ -1,7 +1,7 @@
-"""The user's git repository, as far as changes have to do with it: read for a comparison, and committed to when the user says so.
+"""Compares files with the user's git repository, and commits to it when the user says so.
 
-No program of the repository's runs (tools/git_runner.py). Reading reads objects, and the index is
-not touched; a commit runs no hook, and a file that a filter would change on its way is refused.
+No program that the repository names is run (tools/git_runner.py). A comparison reads only objects,
+not the index. A commit runs no hook, and is refused for files that a filter would change.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _MODES = {b"100644": 0o644, b"100755": 0o755}
 
 
 class GitRepository:
-    """Of one workspace; each of its roots may have its own."""
+    """The repositories of one workspace; each of its roots may have one."""
 
     def __init__(self, models: WorkspaceModels, roots: Callable[[], Sequence[Path]]) -> None:
         self._models = models
         self._roots = roots
 
     async def compare_with_revision(self, checkpoints: Checkpoints, revision: str) -> Sequence[PathChange]:
-        """What is different now from a revision, in all roots that have it."""
+        """Return what differs now from a revision, in all roots that have it."""
         if revision.startswith("-"):
             raise InvalidInput(f"{revision} is not a commit, branch or tag.")
         found: list[PathChange] = []
@@ -84,7 +84,7 @@ class GitRepository:
         return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
 
     async def propose_commit_message(self, changes: bytes) -> str:
-        """A message for a commit of these changes, by the fast model."""
+        """Let the fast model write a message for a commit of these changes."""
         client = self._models.client_for_role(ModelRole.FAST) or self._models.client_for_role(ModelRole.MAIN)
         if client is None:
             raise InvalidInput("No model is available to suggest a commit message.")
@@ -97,11 +97,11 @@ class GitRepository:
         return await asyncio.to_thread(lambda: any((place / ".git").exists() for place in places))
 
     async def set_up_repository(self) -> None:
-        """Begins a repository in the workspace's first folder, without the hooks of a template."""
+        """Create a repository in the workspace's first folder, without the hooks of a template."""
         await asyncio.to_thread(run_git, self._roots()[0], "init", "--quiet", "--template=")
 
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
-        """Commit these files as they are now, and nothing else that is staged. Returns the line git answers with."""
+        """Commit these files as they are now, and nothing else that is staged. Returns git's answer."""
         if not message.strip():
             raise InvalidInput("Enter a message for the commit.")
         by_root: dict[Path, list[str]] = {}
@@ -136,7 +136,7 @@ def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
 
 
 def _list_revision_files(root: Path, revision: str) -> dict[str, tuple[bytes, str, int]] | None:
-    """Every file of a revision beneath the root: mode, blob and size; None where there is none."""
+    """Return mode, blob and size of a revision's files below the root. None if it does not exist."""
     try:
         content = run_git(root, "ls-tree", "-r", "-l", "-z", revision)
     except ActionRefused:

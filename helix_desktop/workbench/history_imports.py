@@ -66,7 +66,7 @@ async def hold_no_conversation(_conversation: str) -> AsyncIterator[None]:
 
 @dataclass(slots=True)
 class ImportResult:
-    """What an import came to, also where it was stopped and went on. `here`: conversations with nothing new."""
+    """The result of an import, also of one that was stopped and continued. `here`: all its conversations."""
 
     run: str
     imported: list[ImportedConversation] = field(default_factory=list)
@@ -76,17 +76,17 @@ class ImportResult:
 
     @property
     def unchanged_count(self) -> int:
-        """How many conversations were already here."""
+        """Return how many conversations had nothing new."""
         return len(self.here.difference(one.id for one in self.imported))
 
 
 def new_import_name() -> str:
-    """A name for an import; it tells when it was."""
+    """Return a name for an import, which contains the time."""
     return f"{clock.strftime('%Y%m%dT%H%M%S', clock.gmtime())}-{random.token_hex(3)}"
 
 
 def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
-    """The files to read; NotFound for a path that is not there."""
+    """Return the files to read. Raises NotFound for a path that does not exist."""
     found: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -97,7 +97,7 @@ def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
 
 @dataclass(slots=True)
 class HistoryImport:
-    """One import into one workspace. `hold`: nobody else changes a conversation within it."""
+    """One import into one workspace. Within `hold`, nobody else changes a conversation."""
 
     workspace: StoredWorkspace
     tokens: TokenCounter
@@ -113,7 +113,7 @@ class HistoryImport:
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
-        """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
+        """Import all sessions of these files. The result has a sentence about each that could not be imported."""
         gc.set_threshold(20_000, 50, 100)  # Few objects of an import are in cycles.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
@@ -154,20 +154,20 @@ class HistoryImport:
         for recorded in self.earlier.last.values():
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
         for file in files:
-            stamp = _stamp_of_history_file(self._copy_if_any(file) or file)
+            stamp = _stamp_of_history_file(self._copy_of_file(file) or file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
                 self.result.here |= here.get(str(file), set())
             else:
                 yield from self._read_sessions_of_file(file, stamp)
 
-    def _copy_if_any(self, file: Path) -> Path | None:
+    def _copy_of_file(self, file: Path) -> Path | None:
         copy = path_of_copy(self.copies, file) if self.copies is not None else file
         return copy if self.copies is not None and copy.is_file() else None
 
     def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
         told = ReadingReport()
-        read = history_reading.read_sessions(file, told, self.kind, self._copy_if_any(file))
-        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_if_any(file) or file):
+        read = history_reading.read_sessions(file, told, self.kind, self._copy_of_file(file))
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_of_file(file) or file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         try:
@@ -181,7 +181,7 @@ class HistoryImport:
         except (NotFound, InvalidInput) as error:
             self.result.complaints.append(str(error))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, the others are imported
-            self._complain_of_failure(str(file), error)
+            self._add_reading_complaint(str(file), error)
         self.result.complaints.extend(told.complaint_sentences(str(file)))
 
     def _prepare_sessions(self, read: Iterator[Read]) -> Iterator[SessionToImport]:
@@ -189,11 +189,11 @@ class HistoryImport:
             try:
                 prepared = self._prepare_session(one)
             except Exception as error:  # noqa: BLE001 - the same for a session
-                self._complain_of_failure(one[1].name, error)
+                self._add_reading_complaint(one[1].name, error)
             else:
                 yield prepared
 
-    def _complain_of_failure(self, name: str, error: Exception) -> None:
+    def _add_reading_complaint(self, name: str, error: Exception) -> None:
         log.warning("a history could not be read: %s", type(error).__name__)
         self.result.complaints.append(
             f"{name} can't be read: it contains something unexpected. The other conversations are imported."
@@ -216,7 +216,7 @@ class HistoryImport:
     # --- Writing sessions into conversations, on the event loop
 
     def _was_deleted(self, held: SessionToImport) -> bool:
-        """Whether somebody deleted the conversation, or what it belongs to, for good: the recorder leaves it out then."""
+        """Whether the user deleted it, or what it belongs to, for good, so that the recorder leaves it out."""
         one, own = held.recording, held.with_unique_session_name().recording
         if self.copies is None or {one.identity_of_session, own.identity_of_session} & self.earlier.last.keys():
             return False
@@ -253,7 +253,7 @@ class HistoryImport:
 
 
 def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:
-    """Yields each session while the next one is read on the thread."""
+    """Yield each session while the next one is read on the thread."""
     following = thread.submit_work(next, coming, None)
     while (one := following.result()) is not None:
         following = thread.submit_work(next, coming, None)
@@ -261,7 +261,7 @@ def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Rea
 
 
 def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[SessionToImport]]:
-    """Yields sessions that can be written at the same time, because none belongs to another one of them."""
+    """Yield groups of sessions that can be written at the same time, because none belongs to another."""
     group: dict[str, SessionToImport] = {}
     for one in coming:
         needed = (one.recording.session, one.recording.forked_from, one.recording.parent)
@@ -275,7 +275,7 @@ def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[Session
 
 
 def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
-    """What looks like a key in everything that will be stored of it, by message."""
+    """Return texts to be stored that look like keys, each with the number of its message."""
     stored = [(at, text) for at, message in enumerate(recording.messages) for text in _texts_to_be_stored(message)]
     stored += [(min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions]
     return [(at, key) for at, text in stored for key in leaked_keys.find_keys(text)]
@@ -293,7 +293,7 @@ def _file_size_bytes(file: Path) -> int:
 
 
 def _stamp_of_history_file(file: Path) -> tuple[int, int]:
-    """What tells that a file has not changed: its size and its time, with what a database keeps beside it."""
+    """Return the size and time that show whether a file has changed, including files beside a database."""
     size = modified = 0
     for name in (
         file,
@@ -310,7 +310,7 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
 
 
 async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no_conversation) -> tuple[int, list[str]]:
-    """Undoes an import: new conversations go to the trash, added facts leave the line. How many, and what stays."""
+    """Undo an import: trash its new conversations and rewind the others. Returns how many, and what stays."""
     newest = {
         one.conversation: (one, one.fact)
         for one in await workspace.journal.imported_facts()
@@ -345,7 +345,7 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: Recorded) ->
 async def find_recorded_conversations(
     workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
 ) -> list[str]:
-    """The conversations of these other programs, or of all of them, with their forks. `before`: which changed last before that time."""
+    """Return conversations imported from these programs, or from all, and their forks. `before`: last changed."""
     brought = (one for one in await workspace.journal.imported_facts() if isinstance(one.fact, BroughtIn))
     origins = ((one.conversation, one.fact.origin.kind) for one in brought if isinstance(one.fact, BroughtIn))
     found = {conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)}
@@ -356,7 +356,7 @@ async def find_recorded_conversations(
 
 
 async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:
-    """The imports of a workspace, the newest first: name, how many conversations, whether it was undone."""
+    """Return a workspace's imports, newest first: name, number of conversations, whether it was undone."""
     found: dict[str, dict[str, bool]] = {}
     for one in await workspace.journal.imported_facts():
         if isinstance(one.fact, BroughtIn) and one.fact.run:

@@ -1,4 +1,4 @@
-"""Runs the hooks of a workspace: each a process with a time limit, in the sandbox as a command of the model is."""
+"""Runs the hooks of a workspace, each in a process with a time limit, sandboxed like the model's commands."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HookRunner:
-    """`last`: by a hook's key, what went wrong when it ran last; empty where nothing did."""
+    """`last`: by a hook's key, what went wrong when it ran last, or an empty string."""
 
     workspace: StoredWorkspace
     project: WorkspaceRulesAndSkills
@@ -52,7 +52,7 @@ class HookRunner:
     _count: int = 0
 
     async def run_hooks_for_event(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
-        """Runs the hooks for an event that is not a tool call, and returns whether it may go on and what they say."""
+        """Run the hooks for an event that is no tool call. Returns whether it may go on, and what they say."""
         if not self._has_hooks_for(event):
             return HookOutcome()
         about = str(values.get("source") or values.get("trigger") or "")
@@ -61,7 +61,7 @@ class HookRunner:
         return HookOutcome(blocks, "\n".join(answer.says for answer in answers if answer.says))
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
-        """Raises ActionRefused where a hook blocks the call, or the user, asked because of one, says no."""
+        """Raises ActionRefused if a hook blocks the call, or lets the user be asked and the user refuses."""
         answers = await self._run_hooks_of_call("PreToolUse", call, context)
         self._add_hook_notes(context.conversation, "PreToolUse", answers)
         for answer in answers:
@@ -72,7 +72,7 @@ class HookRunner:
                 await _ask_because_of_hook(call, context, answer.asks)
 
     async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None:
-        """What hooks say about a call that ran is said to the model with the next request."""
+        """Run the hooks for a finished call. The model reads what they say with the next request."""
         if not self._has_hooks_for("PostToolUse"):
             return
         shown = (
@@ -84,11 +84,11 @@ class HookRunner:
         self._add_hook_notes(context.conversation, "PostToolUse", said)
 
     def pop_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
-        """What hooks have said since the last step."""
+        """Return what hooks have said since the last step, and forget it."""
         return tuple(self._notes.pop(conversation, ()))
 
     def run_observing_hooks(self, event: Event, spawn: TaskSpawner) -> None:
-        """Runs observing hooks in the background: a question is asked, or a handover begins."""
+        """Run hooks in the background when a question is asked or a handover begins."""
         match event:
             case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
                 spawn(self.run_hooks_for_event("Notification", conversation, {"message": question.title}), name="hooks")
@@ -102,7 +102,7 @@ class HookRunner:
     async def _run_hooks_of_call(
         self, event: str, call: ToolCall, context: CallContext, **more: Any
     ) -> list[HookAnswer]:
-        """The call as Claude Code names it. About files that a hook left behind the user is asked as by this call."""
+        """Run hooks with the call as Claude Code names it. The user is asked about files that hooks changed."""
         if not self._has_hooks_for(event):
             return []
         given = parse_arguments(call.arguments) or {}
@@ -118,7 +118,7 @@ class HookRunner:
     async def _run_all_hooks(
         self, event: str, conversation: str, about: str, values: Mapping[str, Any], use: ToolResources | None = None
     ) -> list[HookAnswer]:
-        """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
+        """Run all hooks for it at the same time. Autorun files that they changed are reverted, or asked about."""
         found: list[tuple[ProjectItem, ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
             hook = build_hook_from_item(item, self._first_folder if item.own else item.path.parent.parent)
@@ -152,7 +152,7 @@ class HookRunner:
         return list(answers)
 
     async def _watch_files_before_hooks(self, use: ToolResources | None) -> CommandCheck:
-        """The files before the hooks run. Where nobody can be asked, commands in the background keep what they are compared with."""
+        """Read the autorun files before hooks run. Without `use`, background commands keep their own checks."""
         watched = (
             await self.kit.commands.begin_command_check(use, outside=False, lasting=False) if use is not None else None
         )
@@ -200,7 +200,7 @@ class HookRunner:
     async def _start_hook_in_sandbox(
         self, hook: ProjectHook, hook_variables: dict[str, str], watched: CommandCheck, stdin: int
     ) -> RunningCommand:
-        """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
+        """Start it like a command of the model: the same files are protected, and the mode may forbid writing."""
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         opened = await asyncio.to_thread(self._openings_for_hook, watched.guard)
@@ -221,13 +221,13 @@ class HookRunner:
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _openings_for_hook(self, guard: AutorunGuard) -> CommandOpenings:
-        """What a command of the model sees that asked for nothing."""
+        """Return what a command of the model sees without asking for more."""
         return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
 
     async def _start_users_hook(
         self, hook: ProjectHook, hook_variables: dict[str, str], _watched: CommandCheck, stdin: int
     ) -> RunningCommand:
-        """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
+        """Start the user's own script as it is set. Programs in the workspace's folders are not searched for."""
         environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | hook_variables
         environment["PATH"] = search_path_without_roots(
             environment.get("PATH", os.defpath), self.kit.resources.roots.folders
@@ -262,7 +262,7 @@ def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str
 
 
 async def _wait_for_hook_output(command: RunningCommand) -> tuple[str | None, str | None, int | None]:
-    """What it printed and complained of, and its exit code; None for a stream that floods, whose end nobody waits for."""
+    """Return its output, its error output and its exit code. None for a stream with too much output."""
     process = command.process
     said = await asyncio.gather(_read_hook_stream(command, process.stdout), _read_hook_stream(command, process.stderr))
     return *said, None if None in said else await process.wait()

@@ -1,6 +1,6 @@
-"""Ends the turns that a killed program left open, so that a command that starts later does not leave them open for ever.
+"""Ends the turns that a killed program left open, so that they do not stay open for ever.
 
-Only a process that has the workspace to itself may do so: a turn that is open in the journal then runs nowhere on this computer.
+Only a process that has the workspace to itself may do so, because then no open turn runs on this computer.
 """
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
@@ -10,7 +10,7 @@ from helix_desktop.workbench.open_workbench import Workbench
 
 
 async def end_interrupted_turn(session: Session) -> bool:
-    """Record that the last turn of a conversation at rest did not end by itself. Whether one was open."""
+    """Record that the last turn of an idle conversation was interrupted. Returns whether one was open."""
     if session.agent or not session.is_idle or not session.conversation.state.branch.turn.running:
         return False
     await session.conversation.append_facts(TurnEnded(TurnEnd.FAILED, CLOSED))
@@ -18,7 +18,7 @@ async def end_interrupted_turn(session: Session) -> bool:
 
 
 async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str]:
-    """The same in all conversations of this computer but `keep`. Returns those with an open turn."""
+    """Do so in all conversations of this computer except `keep`. Returns those with an open turn."""
     found = []
     for conversation in await bench.workspace.journal.conversations_with_open_turn():
         row = bench.conversation_row(conversation)

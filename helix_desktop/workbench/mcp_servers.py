@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class WorkspaceMcpServers:
-    """`listeners` hear when a server's status or its tools change. The settings say which servers there are."""
+    """The servers in the settings. `listeners` are called when a server's status or its tools change."""
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
@@ -45,7 +45,7 @@ class WorkspaceMcpServers:
         self._changing = asyncio.Lock()
 
     def start_configured_servers(self) -> None:
-        """Start what is configured, in the background: a slow server delays nothing."""
+        """Start the configured servers in the background, so that a slow one delays nothing."""
         if self._workspace.settings.mcp:
             self._spawn(self.apply_server_settings(), name="MCP servers")
 
@@ -53,7 +53,7 @@ class WorkspaceMcpServers:
         return self._host.list_ready_tools() if self._host else ()
 
     def list_server_prompts(self) -> Sequence[McpServerPrompt]:
-        """What the servers that are ready offer to be said with a slash."""
+        """Return the prompts of the running servers, which the user can enter with a slash."""
         return [prompt for server in self.running_servers for prompt in server.prompts]
 
     def list_offered_resources(self) -> Sequence[McpServerResource]:
@@ -70,7 +70,7 @@ class WorkspaceMcpServers:
         return self._host.hosted_servers if self._host else ()
 
     async def apply_server_settings(self) -> None:
-        """Take over what the settings say now."""
+        """Start, stop and reconnect servers as the settings say now."""
         async with self._changing:
             if self._host is None and not self._workspace.settings.mcp:
                 return
@@ -78,7 +78,7 @@ class WorkspaceMcpServers:
             await host.configure_servers(self._readable_configs())
 
     async def add_pasted_servers(self, text: str, name: str = "") -> PastedServers:
-        """Add servers in any form people paste. Secrets are kept before anything is written."""
+        """Add servers from pasted text in any common form. Secrets are stored before settings."""
         await self._require_host()
         from helix_desktop.mcp_client.server_config import parse_pasted_text
 
@@ -98,7 +98,7 @@ class WorkspaceMcpServers:
         await self.apply_server_settings()
 
     async def switch_server(self, name: str, *, on: bool) -> None:
-        """Start a server, or end it and leave it in the list."""
+        """Start a server, or stop it and leave it in the list."""
         await self._change_server_table(name, lambda _: {"enabled": on})
 
     async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
@@ -107,21 +107,21 @@ class WorkspaceMcpServers:
         )
 
     async def mark_tool_as_read_only(self, name: str, tool: str, *, reads: bool) -> None:
-        """The user knows that a tool only reads: it runs in plan mode as well."""
+        """Note that the user says whether a tool only reads. If so, it runs in plan mode as well."""
         await self._change_server_table(
             name,
             lambda server: {"reading": tuple(sorted({*server.reading, tool} if reads else {*server.reading} - {tool}))},
         )
 
     async def set_server_timeouts(self, name: str, **seconds: float) -> None:
-        """How long starting (`start_seconds`) and a call (`call_seconds`) may take."""
+        """Set how long starting (`start_seconds`) and a call (`call_seconds`) may take."""
         await self._change_server_table(name, lambda _: seconds)
 
     async def restart_server(self, name: str) -> None:
         (await self._require_host()).find_hosted_server(name).reconnect_now()
 
     async def sign_in_at_server(self, name: str, page: Callable[[str], Awaitable[object]]) -> McpConnectionStatus:
-        """The user asks to sign in to a server: `page` opens the address it names. How the server is when that is done."""
+        """Sign in to a server: `page` opens the address that it names. Returns the server's status afterwards."""
         await self.apply_server_settings()
         from helix_desktop.mcp_client.hosted_server import McpConnectionState
 
@@ -150,7 +150,7 @@ class WorkspaceMcpServers:
             self.listeners.remove(news.set)
 
     async def test_server_once(self, name: str) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
-        """Try a server once, beside the one that runs: its status, its tools, what it wrote to its standard error."""
+        """Start a server once more for a test. Returns its status, its tools and its error output."""
         return await (await self._require_host()).try_out_server(_config_of_server(self._workspace.settings, name))
 
     async def aclose(self) -> None:
@@ -171,7 +171,7 @@ class WorkspaceMcpServers:
         return self._host
 
     def _readable_configs(self) -> Sequence[ServerConfig]:
-        """All that can be read; `mistakes` says what is wrong with the others."""
+        """Return the configurations that can be read. `mistakes` says why others cannot."""
         from helix_desktop.mcp_client.server_config import parse_server_table
 
         configs, self.mistakes = [], {}
@@ -184,7 +184,7 @@ class WorkspaceMcpServers:
         return configs
 
     async def _change_server_table(self, name: str, wanted: Callable[[ServerConfig], Mapping[str, Any]]) -> None:
-        """`wanted`: what becomes of a server as it stands in the file by then."""
+        """Change a server's table. `wanted` returns new values, given those in the file by then."""
         await self._require_host()
 
         def changed_server_keys(now: WorkspaceConfig) -> Mapping[str, Any]:
@@ -198,7 +198,7 @@ class WorkspaceMcpServers:
         await asyncio.to_thread(self._workspace.change_settings, {f"mcp.{quote_key_part(name)}": table})
 
     async def _store_server_secret(self, secret: McpSecret, value: str) -> None:
-        """With the keyring, or in the file that was allowed; where there is neither, until the program ends."""
+        """Store it in the keyring or in the file that the user allowed, or else until the program ends."""
         try:
             await self._secrets.store_secret(secret, value)
         except NoUsableKeyring:

@@ -1,4 +1,4 @@
-"""The models of one workspace, by role: named in its settings, described by the catalogue, connected when first used."""
+"""A workspace's models by role: named in its settings, described by the catalogue, connected on first use."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +20,7 @@ from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 
-LEAST_LEARNED_WINDOW = 1_024  # In tokens. A server that reports a smaller window is mistaken.
+LEAST_LEARNED_WINDOW = 1_024  # A server that reports a window with fewer tokens is mistaken.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class ModelAccess:
     clock: Clock
 
     def prepare_model_access(self) -> None:
-        """What the first message would have to wait for; for a thread."""
+        """Load what the first message would have to wait for. To be run in a thread."""
         http_transport.load_http_and_certificates()
         self.tokens.count_tokens("the vocabulary is read")
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model somebody chose. Its key is fetched for each request and kept nowhere."""
+    """A model that was chosen. Its key is read for each request and stored nowhere."""
 
     info: ModelInfo
     config: ProviderConfig
@@ -70,7 +70,7 @@ class ChosenModel:
 
 
 class WorkspaceModels:
-    """`names`: the settings' model of each role, as `provider/model`. They may change any time."""
+    """`names` returns the current settings: the model of each role, as `provider/model`."""
 
     def __init__(self, access: ModelAccess, names: Callable[[], Mapping[str, str]]) -> None:
         self._access = access
@@ -79,7 +79,7 @@ class WorkspaceModels:
         self._read = access.configured.change_stamp()
 
     def client_for_role(self, role: ModelRole) -> ModelClient | None:
-        """The model of a role, or None where none is chosen. The main one takes the place of another that is not there."""
+        """Return the model of a role, or None. The main model replaces one that is not available."""
         name = self._names().get(role, "")
         try:
             return self.model_by_name(name) if name else None
@@ -89,7 +89,7 @@ class WorkspaceModels:
             return None
 
     async def check_main_model(self) -> None:
-        """Raises what is missing before the main model can be asked: the model itself, or its provider's key."""
+        """Raise an error if the main model cannot be asked, as it or its provider's key is missing."""
         if not (name := self._names().get(ModelRole.MAIN, "")):
             raise UnknownModel("No model has been chosen.", remedy="To choose a model, run `helix-desktop model set`.")
         config = self.model_by_name(name).config
@@ -97,7 +97,7 @@ class WorkspaceModels:
         provider_catalog.require_usable_key(config, key)
 
     def model_by_name(self, name: str) -> ChosenModel:
-        """Any model by its full name; UnknownModel says what is wrong with the name."""
+        """Return any model by its full name. UnknownModel says what is wrong with the name."""
         # A command, the user or this program may have changed the configuration.
         if (now := self._access.configured.change_stamp()) != self._read:
             self._known.clear()
@@ -107,7 +107,7 @@ class WorkspaceModels:
         return self._known[name]
 
     def model_facts(self, main: str = "") -> tuple[ModelSet, ...]:
-        """What the journal keeps of the models in use. Unknown ones are left to the request."""
+        """Return facts about the models in use (`main`: another main one). Unknown names are skipped."""
         found = []
         for role in ModelRole:
             name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")
@@ -118,7 +118,7 @@ class WorkspaceModels:
         return tuple(found)
 
     def list_known_model_names(self) -> list[str]:
-        """The models that are chosen, then those the configured providers last reported, without asking them."""
+        """Return the chosen models, then those that the providers last reported, without asking them."""
         reported = (
             f"{config.name}/{model}"
             for config in self._access.configured.list_providers()
@@ -129,7 +129,7 @@ class WorkspaceModels:
     async def request_body_as_sent(
         self, session: Session, seq: int | None, request: Request, model: str
     ) -> tuple[str, Mapping[str, Any]]:
-        """The body a step's request went out as, to the model that answered it; the next one goes to `model_name`."""
+        """Return a step's model and the body it was sent. `seq`: the reply, or None for the next request to `model`."""
         reply = session.conversation.fact_at(seq) if seq is not None else None
         chosen = self.model_by_name(reply.model if isinstance(reply, ModelReplied) else model)
         return chosen.model_name, await asyncio.to_thread(

@@ -1,7 +1,7 @@
 """The open conversations of one workspace: one session for each at any time.
 
-What goes on, or has something that waits, is kept. Of the others the newest few are, and whatever somebody holds (a window that
-shows it, a coroutine that works on it) is the one that is found; the rest is let go, and opened again in milliseconds.
+A session that works, or has something waiting, stays open, and so do the last few idle ones and each one that somebody
+refers to, such as a window that shows it. The others are closed, and are opened again in milliseconds.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ KEPT = 2  # The number of idle sessions that stay open besides the visible one.
 
 
 class OpenSessions:
-    """By the conversation's name."""
+    """The open sessions, by the conversation's id."""
 
     def __init__(self) -> None:
         self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
@@ -29,7 +29,7 @@ class OpenSessions:
         return self._there.get(conversation)
 
     def keep_session_open(self, session: Session) -> None:
-        """Keeps the session open until it is at rest and other sessions have been used since."""
+        """Keep the session open until it is idle and other sessions have been used since."""
         self._there[session.id] = session
         self._kept.pop(session.id, None)
         self._kept[session.id] = session
@@ -45,7 +45,7 @@ class OpenSessions:
 
     @asynccontextmanager
     async def hold_conversation(self, conversation: str) -> AsyncIterator[None]:
-        """Inside, its facts may change: a session it has is held, and nobody can open it."""
+        """Pause its session and let nobody open one, so that its facts may be changed."""
         async with AsyncExitStack() as held:
             await held.enter_async_context(self.opening)
             if (session := self.find_open_session(conversation)) is not None:
@@ -54,7 +54,7 @@ class OpenSessions:
 
     @asynccontextmanager
     async def hold_all_sessions_still(self) -> AsyncIterator[None]:
-        """All of them hold still; Refused while one works."""
+        """Pause all sessions. Raises ActionRefused while one of them works."""
         async with AsyncExitStack() as held:
             for session in self:
                 await held.enter_async_context(session.pause_session())

@@ -67,15 +67,15 @@ _open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKey
 
 
 def workbench_of(workspace: StoredWorkspace) -> "Workbench | None":
-    """The program's workbench on the workspace, if any, so that a command from outside uses the same sessions."""
+    """Return the program's workbench of the workspace, if any, so that commands use the same sessions."""
     return _open.get(workspace)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramDependencies:
-    """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter. `fetching`:
-    whether agents are offered fetch_url. `instructions`: the user's own, for every workspace; asked for before each
-    step, in a thread. `machine`: what other machines call this one; empty: its name in the network.
+    """What all workbenches share. `closed`: the program's own folders, which no tool may enter.
+    `fetching`: whether agents are offered fetch_url. `instructions` returns the user's own, and runs
+    in a thread before each step. `machine`: this machine's name for others, if not its network name.
     """
 
     access: ModelAccess
@@ -89,7 +89,7 @@ class ProgramDependencies:
 
 
 class Workbench:
-    """Made by `open_workbench`. All sessions are heard through `subscribe_to_events`."""
+    """Created by `open_workbench`. `subscribe_to_events` reports the events of all sessions."""
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class Workbench:
 
     @classmethod
     async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> "Workbench":
-        """Get the tools ready and the conversations listed."""
+        """Prepare the tools and list the conversations."""
         permissions = system_prompt_and_settings.parse_permissions(workspace.settings)
         roots = [Path(root) for root in workspace.settings.roots]
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
         permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
-        bench._wide = system_prompt_and_settings.report_wide_rules(workspace, permissions)
+        bench._wide = system_prompt_and_settings.describe_wide_rules_once(workspace, permissions)
         try:
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
@@ -199,7 +199,7 @@ class Workbench:
 
     @property
     def allowed_folders(self) -> Sequence[Path]:
-        """Where its tools may work; an imported one has none until the user chooses."""
+        """Return where its tools may work: nowhere in an imported workspace until the user chooses."""
         return tuple(map(Path, self.workspace.settings.roots))
 
     @property
@@ -209,7 +209,7 @@ class Workbench:
     # --- Listing, opening and changing conversations
 
     def list_conversations(self) -> Sequence[ConversationListRow]:
-        """All of them, the one that changed last first; sub-agents' name their parent."""
+        """Return all conversations, last changed first. Those of sub-agents name their parent."""
         window = self._chosen_window_tokens()
         return sorted((self._complete_row(row, window) for row in self._rows), key=lambda row: -row.updated)
 
@@ -218,13 +218,13 @@ class Workbench:
         return None if row is None else self._complete_row(row, self._chosen_window_tokens())
 
     def _chosen_window_tokens(self) -> int:
-        """Of the chosen model; 0 where none is known."""
+        """Return the window of the chosen model, or 0 if it is unknown."""
         with suppress(HelixError):
             return self.models.model_by_name(self.main_model_name).info.window
         return 0
 
     def _complete_row(self, row: ConversationListRow, window: int) -> ConversationListRow:
-        """With the machine that wrote there last; at rest measured by the `window` of its next request."""
+        """Add the machine that wrote there last, its copy, and the `window` of an idle one's next request."""
         machine = self.sharing.machine_that_wrote_last(row.id)
         session = self.sessions.find_open_session(row.id)
         place = session.conversation.state.own_copy if session is not None else row.id
@@ -237,7 +237,7 @@ class Workbench:
         return replace(row, window=window) if window and row.parts and resting and not own else row
 
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
-        """Hear everything of every conversation; call what is returned to stop."""
+        """Call `listener` with the events of all conversations. Returns how to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -274,14 +274,14 @@ class Workbench:
         identity: str = "",
         acp_agent: str = "",
     ) -> Session:
-        """`role`: the agent of the workspace that works in it. `identity`: its id, where that is
-        not to be a new one. `acp_agent`: the foreign agent that works in it.
+        """`role`: the workspace's agent that works in it. `identity`: the id to use instead of a
+        new one. `acp_agent`: the foreign agent that works in it.
         """
         started = facts.ConversationStarted(title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent)
         return await self.open_session(await self._create_conversation(started, identity))
 
     async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> Session:
-        """One that the user begins: in a copy of the folders where the settings say so."""
+        """Start a conversation for the user, in a copy of the folders if the settings say so."""
         if self.workspace.settings.copies.get("always"):
             return await self.start_conversation_in_copy(with_changes=True, identity=identity, acp_agent=acp_agent)
         return await self.start_conversation(identity=identity, acp_agent=acp_agent)
@@ -301,14 +301,14 @@ class Workbench:
         return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
 
     async def open_draft_session(self) -> Session:
-        """Returns a session of a conversation that is not stored, so that the price of its first message can be shown."""
+        """Return a session without a stored conversation, to show what its first message would cost."""
         session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))
         session.conversation.listeners.clear()
         await self._predict_request_of(session)
         return session
 
     async def predict_next_request(self, conversation: str) -> None:
-        """Computes what the next request will be sent with, if that changed since the last one."""
+        """Compute the settings of the next request, and report them if they have changed."""
         if (session := self.sessions.find_open_session(conversation)) is not None:
             await self._predict_request_of(session)
 
@@ -319,8 +319,8 @@ class Workbench:
     async def fork_conversation(
         self, conversation: str, last_seq: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
     ) -> Session:
-        """A copy of a conversation up to `last_seq` (0: all of it). `agent`: who continues it, if not this program. `title`:
-        empty keeps the original's. `in_copy`: it works in a copy of the folders as they are now.
+        """Fork a conversation after `last_seq` (0: its end). `agent`: who continues it, if not this
+        program. An empty `title` keeps the original's. `in_copy`: it works in a new copy of the folders.
         """
         original = (await self.open_session(conversation)).conversation.state
         last, copy = original.last_seq, original.own_copy
@@ -344,7 +344,7 @@ class Workbench:
         return session
 
     async def save_conversation_model(self, conversation: str, name: str) -> None:
-        """A main model for one conversation, also after a restart; empty: the workspace's again."""
+        """Set one conversation's main model for good. An empty name means the workspace's again."""
         if name:
             self.models.model_by_name(name)
         await (await self.open_session(conversation)).conversation.append_facts(facts.ConversationChanged(model=name))
@@ -357,7 +357,7 @@ class Workbench:
             self._instead.pop(conversation, None)
 
     async def read_conversation_facts(self, conversation: str) -> Sequence[facts.Recorded]:
-        """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
+        """Return a conversation's facts, without opening a session if there is none."""
         session = self.sessions.find_open_session(conversation)
         return (
             tuple(session.all_facts) if session is not None else await self.workspace.journal.read_facts(conversation)
@@ -402,7 +402,7 @@ class Workbench:
             others=(
                 *self.project.skill_tools(),
                 *self.planning.plan_tools(depth),
-                *self.workforce.agent_tools(),
+                *self.workforce.build_agent_tools(),
                 self.copies.build_apply_tool(),
                 *fleet_tools.build_fleet_tools(self.workspace, self.claims),
             ),
@@ -444,7 +444,7 @@ class Workbench:
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request
     ) -> tuple[str, Mapping[str, Any]]:
-        """The request of a step (None: the next one) as its provider gets it, and the model."""
+        """Return a step's model and request as the provider gets it. `seq`: None for the next one."""
         return await self.models.request_body_as_sent(
             await self.open_session(conversation), seq, request, self.model_of_conversation(conversation)
         )
@@ -452,7 +452,7 @@ class Workbench:
     # --- Sessions of sub-agents
 
     async def _create_subagent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
-        """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
+        """Create a sub-agent's conversation, and a session that has what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
         if wish.isolated or self.workspace.settings.copies.get("always"):
@@ -482,7 +482,7 @@ class Workbench:
         result: history_imports.ImportResult | None = None,
         copies: Path | None = None,
     ) -> history_imports.ImportResult:
-        """Import conversations, or what is new of them. Stopped, it leaves whole ones, named in `result`."""
+        """Import conversations, or what is new in them. If stopped, it leaves whole ones, named in `result`."""
         result = result or history_imports.ImportResult(history_imports.new_import_name())
         ahead = (await self.open_draft_session()).conversation.expected_state.settings
         work = history_imports.HistoryImport(
@@ -512,12 +512,12 @@ class Workbench:
     # --- Conversations that other machines write too, and forgetting
 
     async def reread_replaced_conversation(self, conversation: str) -> None:
-        """Updates the list for a conversation that another machine created or continued, and that is not open here."""
+        """Update the list after another machine created or continued a conversation that is not open here."""
         await self._meters.reread_rows_and_meters([conversation])
         self._on_event(session_events.ConversationReplaced(conversation))
 
     async def move_to_branch(self, conversation: str, branch: str) -> None:
-        """Updates the conversation after two machines wrote in it; what was written here is now a branch."""
+        """Update the list after two machines wrote in a conversation: what was written here is now a branch."""
         await self._meters.reread_rows_and_meters([conversation, branch])
         self._on_event(session_events.ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()
@@ -525,7 +525,9 @@ class Workbench:
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
     ) -> ForgetResult:
-        """Remove a text or entries from the workspace for good. Refused while a session works."""
+        """Remove a text or entries from the whole workspace for good. Sessions are paused and
+        read changed facts again. Raises ActionRefused while one of them works.
+        """
         async with self.workspace.pause_sharing(), self.sessions.opening, self.sessions.hold_all_sessions_still():
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
             tasks, left = await forget_text_in_tasks(self.workspace, text)
@@ -534,7 +536,7 @@ class Workbench:
         return replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
 
     async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
-        """Remove the conversations in the trash, or only these, for good, with what only they use; Refused while anything works."""
+        """Delete the trash, or only these, for good, with what only they use. Refused while a session works."""
         async with self.sessions.opening, self.sessions.hold_all_sessions_still():
             emptied = await self.workspace.delete_conversations_for_good(ids_instead)
         self._rows.remove_conversation_rows(emptied.conversations)
@@ -543,7 +545,7 @@ class Workbench:
         return emptied
 
     async def release_unused_conversations(self, names: Collection[str]) -> None:
-        """Those of these that the shared store has whole, and nobody works in, leave this disk."""
+        """Remove from this disk those that the shared store has completely and nobody works in."""
         async with self.workspace.pause_sharing(), self.sessions.opening:
             idle = [
                 one for one in names if not self.sessions.find_open_session(one) and not self.claims.find_claim(one)
@@ -551,12 +553,12 @@ class Workbench:
             self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> facts.Attachment:
-        """Put something the user adds to a message into the cache."""
+        """Store something that the user adds to a message."""
         stored = await self.workspace.cache.store_content(content, EntryOrigin("user", name, media_type))
         return facts.Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
     async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
-        """How many of its tokens are sent: of one that is too large for the window only an excerpt goes along."""
+        """Return how many tokens are sent. Of an attachment that is too large, only an excerpt is sent."""
         settings, tokens = self.workspace.settings, self.token_counter
         chosen = policy_from_fact(system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy))
         main = next((model.window for model in self.models.model_facts() if model.role is facts.ModelRole.MAIN), 0)
@@ -571,12 +573,12 @@ class Workbench:
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
-        """Paths below the workspace's folder that hold `prefix`, shortest first, for completion."""
+        """Return paths below the workspace's folder that contain `prefix`, shortest first."""
         found = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
         return [name for name in found if not self.kit.resources.roots.is_hidden_inside(name)]
 
     async def change_settings(self, changes: Changes) -> None:
-        """Set keys of workspace.toml, and let what runs take them over."""
+        """Change keys of workspace.toml and apply them to what is running."""
         servers = self.workspace.settings.mcp
         await asyncio.to_thread(self.workspace.change_settings, changes)
         wanted = system_prompt_and_settings.parse_permissions(self.workspace.settings)
@@ -611,7 +613,7 @@ class Workbench:
         await self.change_settings({"policy.preset": name, "policy.values": dict(values or {})})
 
     async def choose_model_for_role(self, name: str, role: str = "main") -> None:
-        """`provider/model` for a role; an empty name leaves the role to the main model."""
+        """Choose a `provider/model` for a role. An empty name leaves the role to the main model."""
         if role not in list(facts.ModelRole):
             raise InvalidInput(f"{role!r} is not a model role. Available: {', '.join(facts.ModelRole)}.")
         if name:
@@ -619,12 +621,12 @@ class Workbench:
         await self.change_settings({f"models.{role}": name or None})
 
     def set_model_until_closed(self, conversation: str, name: str) -> None:
-        """Another main model for one conversation, until the workbench closes."""
+        """Set another main model for one conversation until the workbench closes."""
         self.models.model_by_name(name)
         self._instead[conversation] = name
 
     def model_of_conversation(self, conversation: str) -> str:
-        """The main model of a conversation; empty where none is chosen."""
+        """Return the main model of a conversation, or an empty string if none is chosen."""
         return self._instead.get(conversation) or self.main_model_name
 
     async def choose_permission_mode(self, name: str) -> None:
@@ -639,17 +641,17 @@ class Workbench:
         return await self.attach_content(uri, found.text.encode("utf-8", "replace"), "text/plain")
 
     @property
-    def list_opening_notes(self) -> Sequence[str]:
-        """What was repaired at opening, and which settings mean nothing, in sentences for users."""
+    def opening_notes(self) -> Sequence[str]:
+        """Return sentences about what was repaired at opening, and about unknown settings."""
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def read_imported_proposals(self) -> str:
-        """What an imported workspace asks to be allowed, as its file has it; empty for nothing."""
+        """Return what an imported workspace asks to be allowed as TOML, or an empty string."""
         proposed = self.workspace.settings.proposed
         return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
 
     async def decide_imported_proposals(self, *, accept: bool) -> None:
-        """Put what was imported into force, or drop it. Folders that are not on this machine cannot be taken over."""
+        """Apply the imported permissions, or discard them. Folders that are not on this machine are left out."""
         proposed = dict(self.workspace.settings.proposed) if accept else {}
         if "roots" in proposed:
             proposed["roots"] = await asyncio.to_thread(existing_folders, proposed["roots"])
@@ -672,7 +674,7 @@ class Workbench:
         return replace(made, notes=(*made.notes, *self.hooks.pop_hook_notes(conversation.id)))
 
     async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
-        """Files are read in a thread: a folder may be on a disk that does not answer."""
+        """Build them with files read in a thread, because a disk may not answer."""
         settings, tokens = self.workspace.settings, self.token_counter
         system, (rules, notes) = await asyncio.gather(
             asyncio.to_thread(self._build_system_prompt, settings, conversation.state.own_copy),
@@ -715,7 +717,7 @@ class Workbench:
             listener(event)
 
     async def _update_rows_of_changed_copy(self, own_copy: str) -> None:
-        """The rows of all that have changed the same files say so."""
+        """Show in the rows of all copies which of them have changed the same files."""
         await self.copies.refresh_changed_files(own_copy)
         for row in tuple(self._rows):
             self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
@@ -728,7 +730,7 @@ async def _open_folder_tools(
     roots: Sequence[Path],
     copy: FolderCopy | None = None,
 ) -> WorkspaceTools:
-    """The tools that work in these folders. `copy`: whose folders they are; it also reads the objects that it borrows."""
+    """Open the tools for these folders. `copy`: if they are of a copy, which also reads borrowed objects."""
     objects = tuple(path for made in copy.repositories for path in made.objects) if copy else ()
 
     def parse_openings() -> CommandOpenings:
@@ -770,7 +772,7 @@ def existing_folders(folders: Sequence[Any]) -> list[str]:
 
 
 def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
-    """The shortest first. Breadth first, without hidden ones, some thousands of places at most."""
+    """Return paths containing `wanted`, shortest first, of the first 20,000 that are not hidden."""
     found: list[str] = []
     waiting, looked = [folder], 0
     while waiting and looked < 20_000 and len(found) < limit * 5:

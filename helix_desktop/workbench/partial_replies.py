@@ -1,7 +1,7 @@
-"""Saves what a model is writing about every second, so that a kill in the middle of an answer loses no more.
+"""Saves what a model is writing every second, so that a kill during an answer loses no more.
 
-One small file for each reply that streams. It is removed when the reply is a fact; one that is found when a conversation
-is opened is the beginning of an answer whose program was killed, and becomes a fact then.
+Each streaming reply has a small file, which is deleted once the reply is a fact. A file that is found when a
+conversation is opened is from a program that was killed, and becomes a fact then.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions
 
-EVERY = 1.0  # In seconds. A reply that is still arriving is saved this often.
+EVERY = 1.0  # Seconds between two saves of a reply that is still arriving.
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _StreamedReply:
 
 
 class PartialReplies:
-    """Hears a workbench's events; `sleep` is the clock's."""
+    """The partial replies of a workbench, updated with its events."""
 
     def __init__(self, folder: Path, spawn: TaskSpawner, sessions: OpenSessions) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class PartialReplies:
                 self._spawn(deleting, name="drop a partial reply")
 
     async def recover_cut_off_reply(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
-        """What the last run of the program left of an answer becomes a fact, as an answer that was cut off."""
+        """Append what a killed program saved of an answer as a reply that was cut off."""
         found = await asyncio.to_thread(self._read_partial_reply, conversation.id)
         if found is None:
             return
@@ -71,7 +71,7 @@ class PartialReplies:
         await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 
     def delete_all_partial_replies(self) -> None:
-        """Deletes all partial replies, so that forgotten text does not survive in them."""
+        """Delete all partial replies, so that forgotten text does not survive in them."""
         self._of.clear()
         for file in self._folder.glob("*.json"):
             file.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class PartialReplies:
             self._writing = False
 
     def _partial_reply_file(self, conversation: str) -> Path:
-        """An ID that an earlier version let in may be any text, such as a path."""
+        """Return the file's path. Earlier versions accepted any text as an ID, which is hashed."""
         is_name = fact_encoding.CONVERSATION_ID.fullmatch(conversation)
         name = conversation if is_name else hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
         return self._folder / f"{name}.json"

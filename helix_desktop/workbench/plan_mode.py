@@ -34,7 +34,7 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PlanMode:
-    """`choose`: takes up another mode. The plan itself is recorded with the answer (`engine/session.py`)."""
+    """`choose` changes the mode. The plan itself is recorded with the answer (`engine/session.py`)."""
 
     permissions: WorkspacePermissions
     choose: Callable[[str], Awaitable[None]]
@@ -43,7 +43,7 @@ class PlanMode:
         return [StandingNote("mode", _MODE if self.permissions.mode is PermissionMode.PLAN else "")]
 
     def plan_tools(self, depth: int) -> tuple[BuiltInTool, ...]:
-        """The tool that shows a plan; sub-agents report to whoever delegated them instead."""
+        """Return the tool that shows a plan. Sub-agents have none: they report to their parent."""
         return (BuiltInTool(PRESENT_PLAN, _ABOUT, _SCHEMA, self._present_plan, is_rare=True),) if depth == 0 else ()
 
     async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:

@@ -1,7 +1,7 @@
-"""Copies of a workspace's folders for conversations that work apart: made, brought back, discarded.
+"""Copies of a workspace's folders, each for a conversation: creates, brings back and discards them.
 
-They lie beside the program's data, in `copies/<conversation>/<number>`. A description says when one is
-whole. Nothing is deleted unless the user says so, and then what is nowhere else is in the cache first.
+They are in the workspace's data, in `copies/<conversation>/<number>`. A description says when one is
+complete. One is deleted only when the user says so, after storing in the cache what is nowhere else.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
-MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
+MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
 _NOT_TOUCHED = "Your own folder was not changed."
 _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN: "hard link to {}"}
 
 
 @dataclass(frozen=True, slots=True)
 class FolderCopy:
-    """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`: the copy it was made of, where it was one;
-    `start`: the checkpoint of what it was at first. One that is not whole has never been worked in.
+    """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`: the copy
+    that it was made from, if any; `start`: the checkpoint of its first state.
     """
 
     id: str
@@ -71,13 +71,13 @@ class FolderCopy:
 
     @property
     def label(self) -> str:
-        """The branch, the commit or the folder it is a copy of."""
+        """Return the branch, commit or folder that it is a copy of."""
         return next((each.branch or each.base[:9] or Path(each.source).name for each in self.repositories), "")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """`changed`: the user's files that differ in it; `overlaps`: those another copy changed too."""
+    """`changed`: the user's files that differ in it; `overlaps`: those other copies changed, too."""
 
     bytes: int = 0
     uncommitted: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class CopiesWorkbench(Protocol):
 
 
 class RepositoryCopies:
-    """Of one workbench. `open_copy_tools`: opens the tools that work in a copy alone."""
+    """The copies of one workbench. `open_copy_tools` opens the tools that work in a copy alone."""
 
     def __init__(self, bench: CopiesWorkbench, open_copy_tools: OpenCopyTools) -> None:
         self._bench = bench
@@ -119,7 +119,7 @@ class RepositoryCopies:
             await self._kits.pop(name).aclose()
 
     def list_copies(self) -> list[FolderCopy]:
-        """All there are, also what a crash has left, the newest first."""
+        """Return all copies, newest first, including those that a crash left incomplete."""
         found = list_folder_copies(self._bench.workspace)
         self.labels = {copy.id: copy.label for copy in found if copy.is_whole}
         return found
@@ -130,7 +130,7 @@ class RepositoryCopies:
     # --- Making copies, and the tools that work in them
 
     async def get_or_open_tools(self, name: str) -> WorkspaceTools:
-        """The tools that work in a copy; those of the workspace for an empty name."""
+        """Return the tools that work in a copy, or for an empty name those of the workspace."""
         if not name:
             return self._bench.kit
         async with self._opening:
@@ -141,11 +141,11 @@ class RepositoryCopies:
         return self._kits[name]
 
     def tools_of_copy(self, name: str) -> WorkspaceTools:
-        """The same, when they have been opened."""
+        """Return the tools of a copy that have been opened before, or those of the workspace."""
         return self._kits[name] if name else self._bench.kit
 
     def check_copy_is_there(self, name: str) -> None:
-        """ActionRefused where a conversation works in a copy that is not on this computer."""
+        """Raise ActionRefused if a conversation works in a copy that is not on this computer."""
         if name and (name not in self._kits or not self._kits[name].resources.roots.folders):
             raise ActionRefused(
                 "This conversation's copy of the repository was discarded, or it is on another computer.",
@@ -153,7 +153,7 @@ class RepositoryCopies:
             )
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
-        """Of the folders that `parent` works in, or of the user's. A failure leaves nothing."""
+        """Copy the folders of the copy `parent`, or the user's. A failure leaves nothing behind."""
         kit = await self.get_or_open_tools(parent)
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
@@ -176,7 +176,7 @@ class RepositoryCopies:
         return copy
 
     async def run_set_up_command(self, conversation: str) -> str:
-        """Runs the command of the settings, once in each new copy, and asks as for any command. What the agent is told of it."""
+        """Run the settings' command once in each new copy, if permitted. Returns what the agent is told."""
         command = self._bench.workspace.settings.copies.get("set_up")
         session = self._bench.sessions.find_open_session(conversation)
         if not command or session is None or session.conversation.state.own_copy not in self._new:
@@ -195,7 +195,7 @@ class RepositoryCopies:
         return await asyncio.to_thread(_read_copy_status, copy)
 
     async def describe_copy_of_agent(self, session: Session) -> str:
-        """What an agent is told whose sub-agent worked in a copy; empty where that has none of its own."""
+        """Return what the parent of a sub-agent is told of its copy, or nothing if it has none of its own."""
         copy = await asyncio.to_thread(self.find_copy, session.id)
         if copy is None or session.conversation.state.own_copy != copy.id:
             return ""
@@ -235,7 +235,7 @@ class RepositoryCopies:
         return built_in_tool.ToolOutput(" ".join(said), source=row.title)
 
     async def read_status_of_copies(self) -> dict[str, CopyStatus]:
-        """Of each copy by its name, with what others have changed as well."""
+        """Return the status of each copy, with files that other copies have changed as well."""
         copies = await asyncio.to_thread(self.list_copies)
         found = {copy.id: await self.read_copy_status(copy) for copy in copies}
         self._changed = {name: each.changed for name, each in found.items()}
@@ -243,7 +243,7 @@ class RepositoryCopies:
         return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
 
     async def refresh_changed_files(self, name: str) -> None:
-        """Files have changed in a copy, so what is different in it is listed again."""
+        """List again what differs in a copy, because files in it have changed."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
                 with suppress(ActionRefused):  # If a copy is damaged, `read_copy_status` reports it.
@@ -261,11 +261,11 @@ class RepositoryCopies:
         }
 
     def changed_files(self, name: str) -> Sequence[str]:
-        """The user's files that are different in a copy, as far as they have been listed."""
+        """Return the user's files that differ in a copy, according to the last list."""
         return self._changed.get(name, ())
 
-    async def _find_changes(self, copy: FolderCopy) -> list[PathChange]:
-        """What is different from how it was at first, but not what git ignores."""
+    async def _changes_in_copy(self, copy: FolderCopy) -> list[PathChange]:
+        """Return what differs from the copy's first state, without files that git ignores."""
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
@@ -287,7 +287,7 @@ class RepositoryCopies:
     # --- Bringing a copy's changes back to the user's folders
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
-        """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
+        """Apply, merge, rebase or discard it (`way`). Returns sentences. If refused, the user's files are unchanged."""
         self._check_nobody_works_in(copy)
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
@@ -308,9 +308,9 @@ class RepositoryCopies:
             )
 
     async def _plan_changes(self, copy: FolderCopy) -> tuple[Checkpoints, list[RestoreStep]]:
-        """What would be written to the folders that the copy was made of. It refuses conflicts."""
+        """Return what to write to the folders that the copy was made from. Conflicts are refused."""
         self._check_nobody_works_in(copy)
-        changes = await self._find_changes(copy)
+        changes = await self._changes_in_copy(copy)
         kit = await self.get_or_open_tools(copy.parent)
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
         if checkpoints is None or places != [root for root, _ in copy.roots]:
@@ -332,7 +332,7 @@ class RepositoryCopies:
     async def _restore_planned_steps(
         self, checkpoints: Checkpoints, steps: Sequence[RestoreStep], session: Session | None
     ) -> tuple[str, ...]:
-        """`session`: whose conversation can undo it; a new one where there is none."""
+        """`session`: its conversation can undo this. Without one, a new conversation can."""
         if not steps:
             return ("There are no changes to bring back.",)
         done = await change_restoring.restore_paths(checkpoints, steps)
@@ -351,7 +351,7 @@ class RepositoryCopies:
         return (f"Files changed: {len(done.restored):,}. You can undo this in conversation {session.id}.", *left)
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
-        """First content, then the name, then the files: each is harmless without the next."""
+        """Store the content, then rename and delete the copy. A crash in between is harmless."""
         if copy.problem:
             raise ActionRefused(
                 copy.problem,
@@ -369,8 +369,8 @@ class RepositoryCopies:
         return (*kept, "The copy was deleted.")
 
     async def _store_bundles_of_copy(self, copy: FolderCopy) -> list[str]:
-        """What was committed there and what was not, as a bundle of each repository."""
-        if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
+        """Store a bundle of each repository with what is only in the copy, committed or not."""
+        if any(not made.base for made in copy.repositories) and await self._changes_in_copy(copy):
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
         for source, checkout, made in _find_checkouts(copy):
@@ -386,7 +386,7 @@ class RepositoryCopies:
 
 
 def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
-    """All there are, the newest first."""
+    """Return all copies of a workspace's folders, newest first."""
     folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
     found = [_read_copy_description(folder) for folder in folders if folder.is_dir()]
     return sorted(found, key=lambda copy: -copy.created)
@@ -420,7 +420,7 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
 
 
 def _copy_without_git(root: Path, target: Path) -> CopySource:
-    """A copy that takes no space of its own until something is changed in it."""
+    """Create a copy that takes no disk space until something in it is changed."""
     cp = find_program("cp")
     words = [cp, "-aT", "--reflink=always", str(root), str(target)]
     if not cp or run_process(ProcessLaunch(CommandAuthor.PROGRAM, words)).code:
@@ -448,7 +448,7 @@ def _read_copy_description(folder: Path) -> FolderCopy:
 
 
 def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
-    """The user's repository (None where it is gone), ours, and what ours was made of."""
+    """Yield the user's repository (None if it is gone), the copy, and what that was made from."""
     for number, made in enumerate(copy.repositories):
         source = None
         with suppress(ActionRefused):
@@ -483,7 +483,7 @@ def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
 
 
 def _find_users_folder(source: str) -> str:
-    """The folder that a copy is of in the end, where it is a copy of a copy."""
+    """Return the user's folder from which a copy, or a copy of a copy, was made."""
     above = Path(source).parent
     if above.parent.name != COPIES or not Path(source).name.isdigit():
         return source
@@ -493,7 +493,7 @@ def _find_users_folder(source: str) -> str:
 
 
 def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
-    """Of each root, the files that git sees as changed or new; None where there is no git."""
+    """Return the files of each root that git sees as changed or new, or None without git."""
     found: dict[int, frozenset[str] | None] = {}
     for number, (_, inside) in enumerate(copy.roots):
         repository, _, below = inside.rstrip(".").partition("/")
@@ -509,7 +509,7 @@ def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
 def _find_git_file_missing_from_checkpoint(
     roots: Sequence[Path], checkpoint_items: Mapping[str, TreeItem], git_names: Mapping[int, frozenset[str] | None]
 ) -> str:
-    """One that git knows and the checkpoints do not; empty where there is none."""
+    """Return a file that git knows but checkpoints do not, or an empty string."""
     for number, names in git_names.items():
         for name in names or ():
             item, place = checkpoint_items.get(f"{number}/{name}"), roots[number] / name
@@ -519,7 +519,7 @@ def _find_git_file_missing_from_checkpoint(
 
 
 def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] | None]) -> bool:
-    """Of what came since the start, only what git would track. Folders follow their files."""
+    """Whether to bring a change back. New files only if git would track them."""
     if all(item is None or item.kind is PathKind.FOLDER for item in change[1:]):
         return change.after is None
     number, _, inside = change.path.partition("/")
@@ -531,7 +531,7 @@ def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] 
 
 
 def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
-    """In the copy first; the user's branches are moved when that went well in all repositories."""
+    """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
     joined = []
     for source, checkout, _ in _find_checkouts(copy):
         if source is None:
@@ -560,7 +560,7 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
 
 
 async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:
-    """What to write so that these changes are there as well, and where they touch the user's own."""
+    """Return the steps that add these changes to the user's files, and the paths with conflicts."""
     steps, conflicts = [], []
     for change in changes:
         now = checkpoints.folders.last_item_at(change.path)
@@ -577,7 +577,7 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
 
 
 def _describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
-    """A line with the full path, and what becomes of it where that is more than other content."""
+    """Return a line with the full path, and what happens to it if more than its content changes."""
     number, _, inside = step.path.partition("/")
     now, target = step.now, step.target
     words = ["new"] if now is None else ["deleted"] if target is None else []
@@ -590,7 +590,7 @@ def _describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
 
 
 def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True) -> bool:
-    """As git sees it: of a mode, only whether a file can be run."""
+    """Compare as git does: of a mode, only whether a file is executable counts."""
     if one is None or other is None or one.kind is not other.kind:
         return one is other
     same_mode = not with_mode or not (one.mode ^ other.mode) & 0o100
@@ -598,14 +598,14 @@ def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode:
 
 
 def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:
-    """The file with the mode that the user's has, but for whether it can be run."""
+    """Return the file with the mode of the user's, except whether it is executable."""
     if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
         return wanted
     return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111)
 
 
 async def _merge_versions(checkpoints: Checkpoints, change: PathChange, now: TreeItem | None) -> TreeItem | None:
-    """What git makes of the user's version and ours; None where both touch the same lines."""
+    """Merge the user's version with the copy's as git does. None if both changed the same lines."""
     before, after = change.before, change.after
     if now is None or before is None or after is None or not now.kind is before.kind is after.kind is PathKind.FILE:
         return None

@@ -1,4 +1,4 @@
-"""What the workspace's folders bring, in use: rules that come into force, skills that are read, commands that are said."""
+"""Uses what the workspace's folders contain for agents: rules, skills and descriptions of agents."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ class UsedProjectItems:
     skills: dict[str, None] = field(default_factory=dict)
     read: int = 0
 
-    def read_new_facts(self, state: ConversationState, roots: Sequence[Path]) -> "UsedProjectItems":
+    def update_from_facts(self, state: ConversationState, roots: Sequence[Path]) -> "UsedProjectItems":
         for recorded in state.facts[self.read :]:
             fact = recorded.fact
             if isinstance(fact, ModelReplied):
@@ -69,7 +69,7 @@ class UsedProjectItems:
 
 
 class WorkspaceRulesAndSkills:
-    """Of one workspace. `now` is what was found when it was last looked for; `changed` is called when that is something else."""
+    """The rules and skills of one workspace. `now` was found last; `listeners` are called if that changes."""
 
     def __init__(self, workspace: StoredWorkspace) -> None:
         self.now = ProjectItems()
@@ -90,7 +90,7 @@ class WorkspaceRulesAndSkills:
         )
 
     async def reread_project_folders(self) -> ProjectItems:
-        """`read_project_folders`, beside the loop; who shows it hears of what is different."""
+        """Read the folders in a thread, and call the listeners if something has changed."""
         found = await asyncio.to_thread(self.read_project_folders)
         if found != self.now:
             self.now = found
@@ -101,9 +101,9 @@ class WorkspaceRulesAndSkills:
     async def rules_and_notes_for_step(
         self, conversation: str, state: ConversationState, tokens: TokenCounter
     ) -> tuple[tuple[RulesSet, ...], tuple[StandingNote, ...]]:
-        """The rules in front of a conversation's next request, and what holds from there on."""
+        """Return the rules for a conversation's next request, and notes that hold from then on."""
         roots = [Path(root) for root in self._workspace.settings.roots]
-        used = self._used.setdefault(conversation, UsedProjectItems()).read_new_facts(state, roots)
+        used = self._used.setdefault(conversation, UsedProjectItems()).update_from_facts(state, roots)
         found = await self.reread_project_folders()
         rules = _rules_for_prompt(found, state, tokens)
         notes = (
@@ -147,12 +147,12 @@ class WorkspaceRulesAndSkills:
         return [item for item in self.now.items_in_force("skill") if not _is_hidden_from_models(item)]
 
     async def trust_items(self, *items: ProjectItem) -> None:
-        """The user has seen exactly these contents and agrees: one change, whatever their number."""
+        """Trust these items with exactly the content that the user has seen."""
         agreed = {item.settings_key: item.content_sha256 for item in items}
         await self._change_project_settings(lambda now: {"permissions.trusted": {**now.trusted, **agreed}})
 
     async def switch_item(self, key: str, *, on: bool) -> None:
-        """Use an item, or do not, whatever else is decided about it."""
+        """Turn an item on or off, whether it is trusted or not."""
         await self._change_project_settings(
             lambda now: {"permissions.off": sorted({*now.off} - {key} if on else {*now.off, key})}
         )
@@ -164,7 +164,7 @@ class WorkspaceRulesAndSkills:
     def build_tools_on_demand(
         self, conversation: Conversation, tokens: TokenCounter, finder: tools_on_demand.ToolFinder
     ) -> OnDemandTools:
-        """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
+        """Build them with the tokens that the conversation's policy and its model's window allow for tools."""
 
         def compute_tool_room() -> RequestHeadRoom:
             ahead = conversation.expected_state
@@ -187,7 +187,7 @@ def _is_hidden_from_models(item: ProjectItem) -> bool:
 
 
 def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: TokenCounter) -> tuple[RulesSet, ...]:
-    """Trusted files of the folders; a changed one as it was trusted."""
+    """Return trusted rules files. One that has changed is used as it was when trusted."""
     holding = [item for item in found.items_in_force("rules") if not item.is_nested]
     facts = [RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding]
     waiting = {
@@ -200,7 +200,7 @@ def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: Tok
 def _notes_on_nested_rules(
     found: ProjectItems, touched: Iterable[Path], state: ConversationState
 ) -> list[StandingNote]:
-    """Those a file of this conversation brought into force; what is gone or off is taken back."""
+    """Return rules that apply to paths this conversation used, and revoke those that are gone."""
     paths = tuple(touched)
     notes, there = [], set()
     for item in found.items_of_kind("rules"):

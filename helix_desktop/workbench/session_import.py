@@ -1,6 +1,6 @@
-"""One session of another program on its way into its conversation: a new one, what has been added to one that is here, or a fork of it.
+"""Writes a session of another program into a conversation: a new one, a grown one, or a fork.
 
-Contents are stored first; the facts then come in one transaction, with a `BroughtIn` that tells where they come from.
+Contents are stored first. The facts follow in one transaction, with a `BroughtIn` that says where they are from.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-TOGETHER, SLICE = 256, 1 << 20  # This many contents, or contents of more bytes than this together, share one sync.
+TOGETHER, SLICE = 256, 1 << 20  # So many contents, or contents with more bytes in all, share one sync.
 REWRITTEN = "the other program compacted the conversation and overwrote its file"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedConversation:
-    """A conversation after its import. `state`: "new", "more" (it had grown), "fork" (it was continued here), "back" (an undone import)."""
+    """An imported conversation. `state`: "new", "more" (grown), "fork" (continued here), "back" (import redone)."""
 
     id: str
     state: str
@@ -69,13 +69,13 @@ class ImportedConversation:
 
 
 def conversation_id_of_session(kind: str, session: str) -> str:
-    """The conversation a session becomes: the same in every import."""
+    """Return the id of a session's conversation, which is the same in every import."""
     return hashlib.sha256(f"{kind}\0{session}".encode("utf-8", "replace")).hexdigest()[:20]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionToImport:
-    """A session that was read. `stamp`: of its file, where it is the last in it."""
+    """A session that was read. `stamp`: of its file, if it is the last session in it."""
 
     file: Path
     recording: RecordedSession
@@ -87,14 +87,14 @@ class SessionToImport:
     unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
 
     def with_unique_session_name(self) -> "SessionToImport":
-        """Returns the session under a name of its own, for two different files that name the same session."""
+        """Return the session with a unique name, because two files may use the same name."""
         name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
         return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierImports:
-    """What was imported before, by program and session. `last`: the fact of the last import; `calls`: the call that made a sub-agent's session."""
+    """Earlier imports by program and session. `last`: the newest fact; `calls`: the call that started it."""
 
     last: dict[tuple[str, str], Recorded] = field(default_factory=dict)
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def imported_path(recorded: Recorded) -> str:
 
 @dataclass(slots=True)
 class SessionWriter:
-    """One recording on its way into its conversation. `run`: the name of the import; `hold`: nobody else changes a conversation within it."""
+    """Writes one session. `run`: the import's name. While `hold` is entered, nobody else changes it."""
 
     workspace: StoredWorkspace
     hold: Hold
@@ -150,7 +150,7 @@ class SessionWriter:
     # --- A new conversation, or new messages of a known one
 
     async def _create_imported_conversation(self) -> None:
-        """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
+        """Append all of it in one transaction. A branch becomes a fork of its original."""
         recording, earlier = self.held.recording, self.earlier
         source = earlier.imported_conversation(recording.kind, recording.forked_from)
         parent = earlier.imported_conversation(recording.kind, recording.parent)
@@ -174,7 +174,7 @@ class SessionWriter:
             self._seqs[number] = at
 
     async def _append_new_messages_of_recording(self, facts: Sequence[Recorded]) -> bool:
-        """Appends what is new, to a fork if it was continued here. False when the file holds another session."""
+        """Append what is new, to a fork if it was continued here. False if the file holds another session."""
         last = max((one.seq for one in facts if isinstance(one.fact, BroughtIn)), default=0)
         undone = any(one.seq == last and isinstance(one.fact, BroughtIn) and one.fact.undone for one in facts)
         present = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
@@ -199,8 +199,8 @@ class SessionWriter:
         return True
 
     async def _append_after_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
-        """Where the other program wrote its file anew, with a summary or nothing in the place of what was there: that stays, the
-        summary is a fold over it, and what is new comes behind it. False: the file says something else.
+        """Import a file in which the other program replaced older messages by a summary or by nothing: they stay
+        here, the summary becomes a fold over them, and new messages follow. False if the file has other content.
         """
         stand = [one for one in present if _is_message_fact(one.fact)]
         said = [number for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result][common:]
@@ -223,7 +223,7 @@ class SessionWriter:
         return True
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
-        """Counts messages and results that are the same here and in the file. If some were forgotten, all count so."""
+        """Count messages and results that are equal here and in the file. If some were forgotten, all count."""
         said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.is_message_or_result]
         common, compare = 0, history_facts.comparable_text
         for (number, draft), one in zip(said, present, strict=False):
@@ -234,7 +234,7 @@ class SessionWriter:
         return common
 
     def _folds_made_since(self, facts: Sequence[Recorded], fresh: int) -> list[FactDraft]:
-        """Folds over what is here already that the other program made since."""
+        """Return new folds of the other program over messages that are already here."""
         there = {(one.fact.kind, one.fact.cover) for one in facts if isinstance(one.fact, Folded)}
         folds = (draft for draft in self.held.made[: fresh - 1] if isinstance(draft.fact, Folded))
         covers = ((draft, self._renumber_cover(draft.fact.cover)) for draft in folds if isinstance(draft.fact, Folded))
@@ -270,7 +270,7 @@ class SessionWriter:
         await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
 
     async def _fork_with_new_messages(self, present: Sequence[Recorded], common: int, fresh: int) -> None:
-        """The part that came from there and what is new of it, beside the conversation as it was continued here."""
+        """Fork the imported part and append what is new. The conversation stays as it was continued here."""
         stand = [one for one in present if _is_message_fact(one.fact)]
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
@@ -324,7 +324,7 @@ class SessionWriter:
         await self.workspace.cache.store_many(batch)
 
     async def _store_unread_lines(self, before: Sequence[Recorded]) -> Stored | None:
-        """Those that no import before has stored."""
+        """Store the lines that no earlier import has stored."""
         earlier = [one.fact.unread.digest for one in before if isinstance(one.fact, BroughtIn) and one.fact.unread]
         stored = (await self.workspace.cache.read_contents(earlier)).values() if earlier else ()
         known = {line for content in stored for line in content.splitlines()}
@@ -335,7 +335,7 @@ class SessionWriter:
     async def _append_with_import_fact(
         self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
     ) -> None:
-        """Appends the facts in one transaction, with the fact that says where they come from."""
+        """Append the facts in one transaction, with the fact that says where they come from."""
         size, modified = self.held.stamp
         origin, said = history_facts.origin_of_recording(self.held.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
@@ -365,7 +365,7 @@ class SessionWriter:
 
 
 def _rename_folds(before: Sequence[Recorded], facts: Sequence[tuple[float, Fact]]) -> list[tuple[float, Fact]]:
-    """The facts, their folds under names that none before has."""
+    """Return the facts, with names for their folds that are not used yet."""
     taken = (one.fact.fold.rpartition("-")[2] for one in before if isinstance(one.fact, Folded))
     numbers = itertools.count(1 + max((int(name) for name in taken if name.isdecimal()), default=0))
     return [
@@ -375,7 +375,7 @@ def _rename_folds(before: Sequence[Recorded], facts: Sequence[tuple[float, Fact]
 
 
 def _build_fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], summary: FactDraft) -> Folded | None:
-    """A fold over what the summary stands for; None where there is one, or it would not hold."""
+    """Return a fold over what the summary replaces. None if there is one or it is not valid."""
     covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
     if not covered or _has_fold_of_summary(facts, summary):
         return None

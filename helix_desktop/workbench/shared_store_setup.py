@@ -1,4 +1,4 @@
-"""Shares a workspace through a store, tests one, joins one and stops sharing: for the window and the command line."""
+"""Shares a workspace through a store, tests and joins stores, and stops sharing."""
 
 import asyncio
 import os
@@ -19,28 +19,28 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 class WorkspaceSharingSetup:
-    """What the window asks before a workspace is shared, and how it begins."""
+    """What the window needs to share a workspace."""
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage) -> None:
         self._workspace = workspace
         self._secrets = secrets
 
     async def measure_shared_amount(self) -> tuple[int, int, int]:
-        """How much sharing sends: conversations, entries, and their bytes."""
+        """Return how much would be sent: conversations, entries, and the bytes of these."""
         await self._workspace.index.wait_until_indexed()
         stored = await self._workspace.index.compute_figures()
         return len(await self._workspace.journal.list_conversations()), stored.entries, stored.size
 
     async def test_store_address(self, address: str) -> str:
-        """What is there, in a few words; raises why it cannot be used. Nothing of the workspace is sent."""
+        """Describe the store at an address, or raise why it cannot be used. No workspace data is sent."""
         where = addresses.parse_store_address(address)
         return await _probe_with_key(where, await _read_sealing_key(self._workspace.id, self._secrets), None)
 
     async def start_sharing_at(self, address: str) -> None:
         await share_workspace(self._workspace, address, self._secrets)
 
-    async def key_for_joining(self) -> str:
-        """The line another machine needs besides the address; NotFound where it is not shared from here."""
+    async def read_key_for_joining(self) -> str:
+        """Return the key that other machines need besides the address. NotFound if it is not shared from here."""
         if known := await self._secrets.read_secret(SharedStoreKey(self._workspace.id)):
             return known
         raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share the workspace.")
@@ -49,9 +49,9 @@ class WorkspaceSharingSetup:
 async def share_workspace(
     workspace: StoredWorkspace, address: str, secrets: SecretStorage, *, acknowledge: str = "", quota: int | None = None
 ) -> str:
-    """From now on. Its key is made, unless it has one from before; both secrets go into the keyring. Gives what the store is.
+    """Share a workspace from now on, with its old key or a new one. Both secrets are stored in the keyring.
 
-    A workspace that is shared there already gets the new password.
+    If it is shared there already, only the password changes. Returns a description of the store.
     """
     where = addresses.parse_store_address(address)
     if (other := workspace.settings.shared.get("url")) and other != where.url:
@@ -71,7 +71,7 @@ async def share_workspace(
 
 
 async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str = "", quota: int | None = None) -> str:
-    """Begin to share through `HELIX_STORE` with `HELIX_STORE_KEY`: from now on, others with this key find the workspace there."""
+    """Share through `HELIX_STORE` with `HELIX_STORE_KEY`, where others with this key find the workspace."""
     where, key_ = (addresses.parse_store_address(os.environ[workspace_link.STORE]), workspace_link.read_store_key())
     space = row_encryption.RowCipher(key_).space.hex()
     await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, space)
@@ -87,7 +87,7 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
 async def join_shared_workspace(
     workspaces: AllWorkspaces, address: str, key_text: str, name: str, folder: Path, secrets: SecretStorage | None
 ) -> KnownWorkspace:
-    """A workspace here of one that is shared there; nothing is created where that fails. Without `secrets`, both stay in the environment."""
+    """Create a workspace for one that is shared there, or nothing if that fails. `secrets`: where to store the key."""
     where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
     await asyncio.to_thread(workspaces.check_usable_by_tools, folder)
     async with _connect_once(where, key_) as remote:
@@ -116,7 +116,7 @@ async def join_shared_workspace(
 
 
 async def unshare_workspace(workspace: StoredWorkspace) -> str:
-    """What was sent stays for the others, and the key in the keyring. Gives a sentence where the store could not be told."""
+    """Stop sharing. What was sent stays there, and the key here. Returns a sentence if the store was not told."""
     left = ""
     try:
         if workspace.link is not None:
@@ -143,7 +143,7 @@ async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) ->
 
 @asynccontextmanager
 async def _connect_once(where: StoreAddress, key: bytes) -> AsyncIterator[AsyncRowStore]:
-    """A connection for a check. An error says nothing of waiting changes: nothing is shared yet."""
+    """Connect for a check. Nothing is shared yet, so errors do not speak of changes that wait."""
     connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key)
     try:
         yield connected.remote

@@ -1,4 +1,4 @@
-"""Turns a slash command into a message: its shell lines run after permission, its files are read like any other."""
+"""Turns a slash command into a message. Its shell lines and files are run and read if permitted."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MOST_OUTPUT = 32 * 1024
 
 
 class SlashCommands:
-    """Those of the folders, skills, and prompts of servers."""
+    """The slash commands from folders, skills, and prompts of servers."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class SlashCommands:
         self._project, self._servers, self._acp, self._cache, self._tokens = project, servers, acp, cache, tokens
 
     def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
-        """Those of the folders, skills, and prompts of servers; not those that the other agent working in `conversation` knows itself."""
+        """Return all commands, without those that a foreign agent in `conversation` has itself."""
         prompts = [
             ProjectItem("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
             for each in self._servers.list_server_prompts()
@@ -42,7 +42,7 @@ class SlashCommands:
         return [item for item in own if item.name not in known]
 
     async def expand_command_message(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
-        """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
+        """Replace a command's name at the start of a message by its text. Return other messages unchanged."""
         brought = await self._project.reread_project_folders()
         first = parts[0] if parts else None
         if not isinstance(first, Text) or not first.text.startswith("/"):
@@ -85,6 +85,6 @@ class SlashCommands:
 
 
 def _assign_prompt_arguments(names: Sequence[str], arguments: str) -> dict[str, str]:
-    """The words in the order of a prompt's arguments; the last one takes the rest."""
+    """Assign the words to a prompt's arguments in order. The last argument gets the rest."""
     words = arguments.split(maxsplit=max(0, len(names) - 1))
     return dict(zip(names, words, strict=False))

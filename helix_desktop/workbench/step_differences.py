@@ -1,4 +1,4 @@
-"""Joins what steps did to paths into changes of files: without lines of others, with counted lines."""
+"""Joins the changes of several steps by file, without lines that others changed, and counts lines."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from helix_desktop.tools.changes.checkpoints import Checkpoints
 
 COUNTED = 20_000  # The maximum number of line counts of changed files that stay in memory.
 Difference = tuple[ChangeSource, Sequence[PathChange]]
-_LARGE = 16 << 20  # In bytes. If the files of a list are larger than this together, their lines are not counted.
+_LARGE = 16 << 20  # Lines are counted for files of a list up to this many bytes together.
 
 
 class StepDifferences:
-    """Of one workspace. `checkpoints`: NotFound where it has no folder."""
+    """For one workspace. `checkpoints` raises NotFound if it has no folder."""
 
     def __init__(self, cache: ContentCache, checkpoints: Callable[[], Checkpoints]) -> None:
         self._cache = cache
@@ -30,8 +30,8 @@ class StepDifferences:
         return folder_state.decode_difference(await self._cache.read_content(source.fact.difference.digest))
 
     async def without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
-        """Recomputes an undo, and what follows it, without lines that somebody else wrote; otherwise they would be
-        shown as the agent's. An undo that left nothing of the agent's work is not listed, and neither is what it undid.
+        """Recompute an undo, and what follows it, without lines of others, which would be shown as the agent's.
+        An undo that left nothing of the agent's work is not listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
         beside: set[str] = set()  # Paths that are shown without the lines that someone else changed.
@@ -60,7 +60,7 @@ class StepDifferences:
         ]
 
     async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
-        """As this change alone would leave it; None where nobody else wrote, or parts overlap."""
+        """Return the file as this change alone leaves it. None if no one else's part can be left out."""
         if whole.after == change.before:
             return None
         backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)
@@ -85,7 +85,7 @@ class StepDifferences:
         return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
     async def with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
-        """With the lines that came and went, as far as that is quick."""
+        """Add how many lines were added and removed, if that is quick to count."""
         left = _LARGE
         found = []
         for file in files:
@@ -98,7 +98,7 @@ class StepDifferences:
         return found
 
     async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
-        """Lines that came and went; of the same two contents they are the same for ever, so they are counted once."""
+        """Count the added and removed lines. The result for two contents never changes, so it is kept."""
         items = file.change.before, file.change.after
         same = all(item is None or item.kind is PathKind.FILE for item in items)
         key = tuple(b"" if item is None else item.content for item in items)

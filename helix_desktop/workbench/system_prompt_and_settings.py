@@ -1,4 +1,4 @@
-"""What a conversation depends on besides what is said: system prompt, trusted rules files, policy, models, limits."""
+"""What a conversation depends on besides its messages: system prompt, policy, models, limits, permissions."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ OWN_HERE = "The user's own instructions for this workspace. Where they differ fr
 def build_system_prompt(
     name: str, roots: Sequence[str], tokens: TokenCounter, everywhere: str = "", here: str = ""
 ) -> SystemSet:
-    """`everywhere` and `here` are the user's. The same for every request, so it stays cached."""
+    """Build the same prompt for every request. `everywhere`, `here`: the user's instructions."""
     text = (resources.resources_folder() / "system_prompt.md").read_text(encoding="utf-8")
     text = text.replace("{workspace}", name).replace("{roots}", ", ".join(roots) or "none")
     if everywhere.strip():
@@ -38,21 +38,21 @@ def build_system_prompt(
 
 
 def apply_model_choices(model: ModelSet, settings: WorkspaceConfig) -> ModelSet:
-    """What the user chose for the main model: how long it thinks, its temperature."""
+    """Add what the user chose for the main model: its effort, temperature and top_p."""
     if model.role is not ModelRole.MAIN:
         return model
     return replace(model, effort=settings.effort, temperature=settings.temperature, top_p=settings.top_p)
 
 
 def build_policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
-    """The policy of the settings; InvalidInput where a value is no policy's."""
+    """Return the policy of the settings. Raises InvalidInput for a value that no policy has."""
     return (
         context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET).with_thresholds(values).to_policy_fact()
     )
 
 
 def system_prompt_for_role(system: SystemSet, role: ProjectItem | None, tokens: TokenCounter) -> SystemSet:
-    """The program's own words, then what an agent's file says of its work."""
+    """Return the program's own prompt, followed by what an agent's file says about its work."""
     if role is None:
         return system
     text = f"{system.text}\n\nYou are the agent {role.name} of this workspace. What its file says of your work:\n\n{role.body}"
@@ -60,13 +60,13 @@ def system_prompt_for_role(system: SystemSet, role: ProjectItem | None, tokens: 
 
 
 def policy_of_role(role: ProjectItem | None, preset: str, values: Mapping[str, Any]) -> PolicySet:
-    """An agent's own policy where its file names one that is known."""
+    """Return the policy that an agent's file names, or else the one of the settings."""
     own = text_or_empty(role.values.get("policy")) if role is not None else ""
     return build_policy_fact(own, {}) if own in context_policy.PRESETS else build_policy_fact(preset, values)
 
 
 def model_of_role(role: ProjectItem | None, chosen: Mapping[str, str], models: WorkspaceModels) -> str:
-    """The model an agent's file names: one that is configured, or a small one for Claude's; empty: as its parent."""
+    """Return the model that an agent's file names, if it is configured. Empty: the model of its parent."""
     said = text_or_empty(role.values.get("model")) if role is not None else ""
     if "/" in said:
         with suppress(HelixError):
@@ -76,14 +76,14 @@ def model_of_role(role: ProjectItem | None, chosen: Mapping[str, str], models: W
 
 
 def parse_turn_limits(table: Mapping[str, Any]) -> TurnLimits:
-    """The limits of the settings, the default for what is not said there."""
+    """Return the limits in the settings, with defaults for those that are not set."""
     usual = asdict(TurnLimits())
     given = {name: type(usual[name])(value) for name, value in table.items() if name in usual}
     return TurnLimits(**given)
 
 
 def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
-    """What checkpoints cover, the default for what is not said."""
+    """Return what checkpoints cover, with defaults for what is not set."""
     usual = CheckpointCoverage()
     given = {name: table[name] for name in ("most_files", "most_bytes", "off") if name in table}
     return replace(usual, **given, leave_out=tuple(table.get("leave_out", usual.leave_out)))
@@ -94,7 +94,7 @@ def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:
 
 
 def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
-    """What the agent may do, as the settings have it; a mode nobody knows asks."""
+    """Return what the agent may do by the settings. An unknown mode counts as `ask`."""
     try:
         mode = PermissionMode(settings.mode)
     except ValueError:
@@ -104,8 +104,8 @@ def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
     )
 
 
-def report_wide_rules(workspace: StoredWorkspace, permissions: WorkspacePermissions) -> tuple[str, ...]:
-    """Sentences about rules that allow other programs as well, as older versions made them; each rule is reported once."""
+def describe_wide_rules_once(workspace: StoredWorkspace, permissions: WorkspacePermissions) -> tuple[str, ...]:
+    """Describe rules of older versions that also allow other programs, and save that they were shown."""
     shown = workspace.settings.shown
     found = [rule.command for rule in permissions.rules if is_rule_too_wide(rule) and rule.command not in shown]
     notes: list[str] = []

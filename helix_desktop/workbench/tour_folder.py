@@ -7,7 +7,7 @@ MODEL = "demo/demo"
 
 
 def create_tour_folder(folder: Path) -> None:
-    """A small project: some code, a table, a long log. The same on every machine."""
+    """Create a small project with code, a table and a long log, the same on every machine."""
     numbers = random.Random(1953)  # noqa: S311 - a sample, not a secret
     (folder / "src").mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(

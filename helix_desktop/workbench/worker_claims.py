@@ -1,4 +1,4 @@
-"""The conversations that a worker has for a while: each step and each call asks first whether it still has them."""
+"""The conversations that a worker has claimed. Each step and call first checks that it still has them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,8 +14,8 @@ from helix_desktop.tools.toolbox import CallHooks
 
 @dataclass(frozen=True, slots=True)
 class WorkerClaim:
-    """`ensure_may_act` returns when the worker may act, and raises StoreFailed when it never may again; `ensure_may_call` also
-    when others know of the calls that are about to run. `budget`: dollars for the conversation and its sub-agents; 0: no limit.
+    """`ensure_may_act` waits until the worker may act, and raises StoreFailed if it never may again. `ensure_may_call`
+    also waits until others know of the next calls. `budget`: dollars for the conversation and its sub-agents, 0 for no limit.
     `waiting`: the conversations in which a call waits for other tasks. `is_ending`: whether its turn was told to stop.
     """
 
@@ -28,7 +28,7 @@ class WorkerClaim:
 
 
 class WorkerClaims:
-    """By conversation; a sub-agent's is that of the conversation above it. Calls check the claim, then run `hooks`."""
+    """Claims by conversation; sub-agents have that of their parent. Calls check the claim, then run `hooks`."""
 
     def __init__(self, hooks: CallHooks, parent_of: Callable[[str], str]) -> None:
         self._hooks = hooks
@@ -37,7 +37,7 @@ class WorkerClaims:
 
     @asynccontextmanager
     async def hold_claim(self, conversation: str, claim: WorkerClaim) -> AsyncIterator[None]:
-        """One at a time: a task that is claimed again here shares the session with the claim before, which ends first."""
+        """Hold a claim, after waiting for an earlier claim of the same conversation to end."""
         while (before := self.held.get(conversation)) is not None:
             await before.removed.wait()
         self.held[conversation] = claim
@@ -58,7 +58,7 @@ class WorkerClaims:
 
     @contextmanager
     def give_up_worker_slot(self, conversation: str) -> Iterator[None]:
-        """Meanwhile its worker may do another task: the one it waits for may need the place."""
+        """Let its worker do another task meanwhile, which may be the one that it waits for."""
         waiting = claim.waiting if (claim := self.find_claim(conversation)) is not None else []
         waiting.append(conversation)
         try:

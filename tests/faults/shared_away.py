@@ -83,7 +83,9 @@ async def trial(
             await here.sharing_setup.start_sharing_at(server.url)
             assert here.workspace.link is not None
             await here.workspace.link.announce_and_send_missing()  # it is there for others
-            there = await desks[1].join_workspace(server.url, await here.sharing_setup.key_for_joining(), "Pairs", work)
+            there = await desks[1].join_workspace(
+                server.url, await here.sharing_setup.read_key_for_joining(), "Pairs", work
+            )
             await there.choose_model_for_role("demo/demo")
             done = Worked(await here.start_conversation())
             for _ in range(3):

@@ -417,7 +417,7 @@ class FakeSharing:
             raise SharedStoreUnreachable(self.refusing)
         self.stand(SharingStatus("in step", address=address))
 
-    async def key_for_joining(self) -> str:
+    async def read_key_for_joining(self) -> str:
         return "helix1-key"
 
     async def stop_sharing(self) -> str:
@@ -565,7 +565,7 @@ class FakeWorkbench(StandIn):
         self.team: list[SubagentRow] = []
         self.switched: list[tuple[str, bool]] = []
         self.trusted: list[ProjectItem] = []
-        self.list_opening_notes: tuple[str, ...] = ()
+        self.opening_notes: tuple[str, ...] = ()
         self.proposed = ""
         self.busy = False
         self.forgotten: list[str] = []

@@ -294,7 +294,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
 ) -> None:
     parser = desk.benches["parser"]
-    parser.list_opening_notes = ("A torn log was mended; nothing was lost.",)
+    parser.opening_notes = ("A torn log was mended; nothing was lost.",)
     parser.proposed = 'roots = ["/elsewhere"]'
     window.go_to_workspace("parser")
     assert window.notices.shown_text == f"{parser.name} was opened, but there were problems with some of its files."

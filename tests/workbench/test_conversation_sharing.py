@@ -230,7 +230,7 @@ async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(h
 async def test_a_workspace_that_is_closing_confirms_nothing_as_sent(homes: tuple[Home, Home]) -> None:
     here, _ = homes
     session = await here.bench.start_conversation()
-    assert await here.bench.sharing.ensure_stored(session.id)
+    assert await here.bench.sharing.ensure_sent(session.id)
 
     async def connect() -> SharedStoreConnection:
         raise SharedStoreUnreachable("Nobody answers.")
@@ -238,7 +238,7 @@ async def test_a_workspace_that_is_closing_confirms_nothing_as_sent(homes: tuple
     here.bench.workspace.share_content("postgresql://helix@localhost/nowhere", connect)
     await here.bench.sharing.stop_conversation_sync()
     with pytest.raises(SharedStoreUnreachable):
-        await here.bench.sharing.ensure_stored(session.id)
+        await here.bench.sharing.ensure_sent(session.id)
 
 
 async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: tuple[Home, Home]) -> None:

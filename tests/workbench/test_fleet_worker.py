@@ -132,8 +132,8 @@ async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
         (task,) = await tasks.list_fleet_tasks()
         while not (await tasks.notes.read_state()).paused:
             await asyncio.sleep(0)
-        assert not await gate.may_begin_step(task, 0.0, "peer")
-        assert await gate.may_begin_step(task, 0.0, "other")
+        assert not await gate.try_to_begin_step(task, 0.0, "peer")
+        assert await gate.try_to_begin_step(task, 0.0, "other")
         await asyncio.wait_for(working, 60)
         assert (await tasks.count_fleet_tasks())[0]["done"] == 1
 
@@ -308,14 +308,14 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
     async with place(desks, folder, CALL, reply("It is made.")) as (bench, tasks, _):
         monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        confirm, troubles = bench.sharing.ensure_stored, [trouble("no"), trouble("not yet")]
+        confirm, troubles = bench.sharing.ensure_sent, [trouble("no"), trouble("not yet")]
 
         async def confirm_later(conversation: str) -> bool:
             if troubles:
                 raise troubles.pop()
             return await confirm(conversation)
 
-        monkeypatch.setattr(bench.sharing, "ensure_stored", confirm_later)
+        monkeypatch.setattr(bench.sharing, "ensure_sent", confirm_later)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
         assert (folder / "made.txt").read_text() == "made"

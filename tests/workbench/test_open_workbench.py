@@ -546,7 +546,7 @@ async def test_rules_that_allow_other_programs_as_well_are_shown_once(desks: Des
     for expected in ([said], []):
         desk = desks()
         again = await desk.open_workspace("Pairs")
-        assert [note for note in again.list_opening_notes if "other programs" in note] == expected
+        assert [note for note in again.opening_notes if "other programs" in note] == expected
         await desk.aclose()
 
 

@@ -39,7 +39,9 @@ async def test_an_empty_workspace_can_be_joined_as_soon_as_it_is_shared(
             server.url
         ) as connection:  # without a turn of the event loop, in which it could still be told
             assert connection.execute("SELECT count(*) FROM helix.machines").fetchall() == [(1,)]
-        there = await desks[1].join_workspace(server.url, await here.sharing_setup.key_for_joining(), "Pairs", tmp_path)
+        there = await desks[1].join_workspace(
+            server.url, await here.sharing_setup.read_key_for_joining(), "Pairs", tmp_path
+        )
         assert there.name == "Pairs"
     finally:
         for each in desks:

@@ -107,7 +107,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
             QGuiApplication.clipboard().setText(key)
             self._show_sharing_status(tr("The key was copied to the clipboard."))
 
-        self._run_sharing_work(self._setup.key_for_joining(), "", put_key_on_clipboard)
+        self._run_sharing_work(self._setup.read_key_for_joining(), "", put_key_on_clipboard)
 
     def _copy_store_address(self) -> None:
         QGuiApplication.clipboard().setText(self.line.text())

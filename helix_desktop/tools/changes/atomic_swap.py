@@ -100,7 +100,6 @@ def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
 
 
 def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> bool:
-    """Whether an entry is exactly what was expected."""
     try:
         st = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = kind_of_entry(st)

@@ -86,5 +86,4 @@ class OpenSteps:
             del self._found[number]
 
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
-        """Return the conversation's steps that have not ended."""
         return tuple(window for window in self._open if window.conversation == conversation)

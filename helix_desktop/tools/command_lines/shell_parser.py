@@ -523,7 +523,6 @@ class _CommandParser(ShellWordParser):
         return True
 
     def _skip_space_and_comments(self) -> None:
-        """Skip blanks, comments and line ends."""
         while self.peek_after_blanks() in ("\n", "#"):
             if self.text[self.at] == "#":
                 self._skip_comment()
