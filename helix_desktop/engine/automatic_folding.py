@@ -34,7 +34,6 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByU
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
-NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
 RETRY_SECONDS = 60.0  # A strategy that failed is not tried again for this many seconds.
 WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
@@ -159,7 +158,7 @@ class ConversationFolding:
                 raise ActionRefused("One-line markers would not be shorter than the old outputs.")
             return await self._shortener.replace_with_markers(clearing.parts_to_clear(situation), ASKED)
         if (plan := self._plan_on_demand(kind, wish)) is None:
-            raise ActionRefused(NOTHING_TO_FOLD)
+            raise ActionRefused(context_usage.NOTHING_TO_FOLD)
         await self._discard_ready_fold_but_record_cost()
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."

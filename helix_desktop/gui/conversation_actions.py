@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui import conversation_export
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
@@ -246,6 +245,7 @@ class ConversationActions:
 
     async def _export_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
         """Writes the file, and returns how many outputs could not be read."""
+        from helix_desktop.gui import conversation_export
         from helix_desktop.histories import session_export
 
         facts = list((await bench.open_session(row.id)).conversation.state.facts)

@@ -2,7 +2,7 @@
 
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.automatic_folding import NOTHING_TO_FOLD
+from helix_desktop.engine.context_usage import NOTHING_TO_FOLD
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
