@@ -5,6 +5,7 @@ place of what it covers. Settings (system prompt, rules, tools, policy, models) 
 Messages, folds, pins and exclusions are those of the branch: a rewind to `k` shows them as they were then.
 """
 
+from array import array
 from collections.abc import Iterable
 from copy import copy
 
@@ -50,7 +51,7 @@ class ConversationState(Moment):
         self.last_fold = 0  # The highest number in the names of folds and batches on any branch.
         self._returned: dict[bytes, int] = {}
         self._blocks: list[Block] = []  # The blocks of the settings, followed by those of all items.
-        self._starts: list[int] = []  # The index in `_blocks` at which each item begins.
+        self._starts = array("q")  # The index in `_blocks` at which each item begins.
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
         self._original: ConversationState | None = None  # The original, for a copy with other settings.
@@ -146,7 +147,7 @@ class ConversationState(Moment):
         changed = self.branch.pop_first_changed_index()
         if self._head is not self.settings.settings_blocks:
             self._head = self.settings.settings_blocks
-            self._blocks, self._starts = list(self._head), []
+            self._blocks, self._starts = list(self._head), array("q")
         if changed < len(self._starts):
             del self._blocks[self._starts[changed] :]
             del self._starts[changed:]

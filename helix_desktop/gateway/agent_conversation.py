@@ -47,9 +47,8 @@ class ConnectedAgentModel:
         said = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
         alone = request.system == ASKED_ALONE
         question = "\n\n".join(said) if alone else said[-1]
-        text, usage, model = await self.ask(
-            self.conversation, question, request.system if alone else "", request.max_output
-        )
+        system = request.system if alone else ""
+        text, usage, model = await self.ask(self.conversation, question, system, request.max_output)
         yield TextDelta(text)
         parts, priced = (facts.Text(text),) if text else (), _price_usage(usage, model, self.model_name)
         yield Reply(parts, facts.Stop.END, priced, self.model_name)
@@ -162,9 +161,8 @@ class OpenAgentConversation:
             return False
         if sum(len(piece.text) for piece in pieces) > LONG_TEXT_CHARACTERS:
             return False
-        return self.session.folding.can_skip_folding(
-            sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
-        )
+        tokens = sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
+        return self.session.folding.can_skip_folding(tokens)
 
     # --- Recording a request's messages as facts
 
@@ -239,9 +237,8 @@ class OpenAgentConversation:
         """Return the part of a user's message. Pictures and unknown blocks become cache entries."""
         if piece.kind is PieceKind.IMAGE:
             about = EntryOrigin("user", "image", piece.media_type)
-            stored = await self.bench.workspace.cache.store_content(
-                await asyncio.to_thread(_decode_base64_or_keep_text, piece.text), about
-            )
+            content = await asyncio.to_thread(_decode_base64_or_keep_text, piece.text)
+            stored = await self.bench.workspace.cache.store_content(content, about)
             return facts.Attachment("image", stored, 0)
         if piece.kind is PieceKind.OTHER:
             about = EntryOrigin("user", "block", "application/json")

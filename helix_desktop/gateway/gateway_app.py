@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, replace
@@ -23,7 +23,7 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, Provide
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import access_check, agent_identity, request_routes
 from helix_desktop.gateway.agent_figures import Figures
-from helix_desktop.gateway.conversations_port import AgentConversations
+from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question
@@ -56,10 +56,12 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
+SideReply = tuple["SideReplyRecorder", Ticket, Replied | None, str]
 
 # We keep the last request of this many conversations, so that their models can write folds.
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
+NOT_FOLDED = "The agent is signed in with a subscription. With a subscription, folding is off unless you turn it on."
 _HEAD_FIELDS = (
     "system", "instructions", "systemInstruction", "tools", "tool_choice", "toolConfig", "thinking",
     "context_management",
@@ -93,6 +95,21 @@ class LastAgentRequest:
         return self.request.arrival.agent, self.request.arrival.session, self.room
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SideReplyRecorder:
+    """Records the reply to a side request in its conversation. `waiting`: those that came before theirs began."""
+
+    find_conversation: Callable[[], str]
+    room: AgentConversations
+    waiting: deque[SideReply]
+
+    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
+        if conversation := self.find_conversation():
+            await self.room.record_agent_reply(replace(ticket, conversation=conversation), replied, shown_key)
+        else:
+            self.waiting.append((self, ticket, replied, shown_key))
+
+
 class GatewayApp:
     """`use_conversations`: opens a workspace's conversations by name (empty: the default one)."""
 
@@ -104,6 +121,7 @@ class GatewayApp:
         self._providers = ProviderHttpClients()
         self._registered_conversations = RegisteredConversations(conversations_file)
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
+        self._side_replies: deque[SideReply] = deque(maxlen=MOST_HELD_REQUESTS)
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
         self._taken_out = TakenOutMessages()
@@ -152,9 +170,8 @@ class GatewayApp:
             await _send_own_answer(send, 413, "A request of more than 64 MB is refused.")
             return
         query = scope.get("query_string", b"").decode("latin-1")
-        incoming = IncomingRequest(
-            scope["method"], where, query, tuple(scope["headers"]), headers, content, registration
-        )
+        raw = tuple(scope["headers"])
+        incoming = IncomingRequest(scope["method"], where, query, raw, headers, content, registration)
         await self._forward_while_connected(incoming, receive, send)
 
     async def _forward_while_connected(self, incoming: IncomingRequest, receive: Receive, send: SendEvent) -> None:
@@ -203,11 +220,12 @@ class GatewayApp:
                 if len(incoming.content) >= SIDE_REQUEST_BYTES:
                     session = agent_identity.session_of_request(incoming.headers, {})
                     self._taken_out.refuse_if_anything_taken_out(session)
-                conversation = self._find_conversation_beside(request, room)
-                if request is None or room is None or where.counts_tokens or not conversation:
+                if request is None or room is None or where.counts_tokens:
                     await sending.forward_without_reading()
                 else:
-                    await AgentRequestHandler(sending).forward_side_request(request, room, conversation)
+                    find = partial(self._find_conversation_beside, request, room)
+                    recorder = SideReplyRecorder(find, room, self._side_replies)
+                    await AgentRequestHandler(sending).forward_side_request(request, recorder)
             elif room is None:
                 handler = AgentRequestHandler(sending, taken_out=self._taken_out)
                 await handler.forward_unfolded_and_unrecorded(request)
@@ -220,9 +238,9 @@ class GatewayApp:
                 handler = AgentRequestHandler(sending, remember, self._refused_conversations, behind, taken_out)
                 await handler.handle_request(request, room)
 
-    def _find_conversation_beside(self, request: ParsedRequest | None, room: AgentConversations | None) -> str:
+    def _find_conversation_beside(self, request: ParsedRequest, room: AgentConversations) -> str:
         """Return the conversation that last sent a request like this side request, or an empty string."""
-        sender = (request.arrival.agent, request.arrival.session, room) if request is not None else None
+        sender = (request.arrival.agent, request.arrival.session, room)
         found = (name for name, last in reversed(self._last_requests.items()) if last.sender == sender)
         return next(found, "")
 
@@ -276,11 +294,7 @@ class GatewayApp:
         seen.requests += 1
         seen.last = time.time()
         on_plan = agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold
-        seen.unfolded = (
-            "The agent is signed in with a subscription. With a subscription, folding is off unless you turn it on."
-            if on_plan
-            else ""
-        )
+        seen.unfolded = NOT_FOLDED if on_plan else ""
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
         """Return figures of its conversations, or for the window those of all, and of today."""
@@ -314,9 +328,8 @@ class GatewayApp:
     ) -> None:
         """Remember the last request, unless its workspace was closed."""
         incoming, is_open = sending.incoming, self.open_conversations()
-        self._registered_conversations.remember_conversation_of_token(
-            incoming.registration.token, conversation, _workspace_of_request(incoming)
-        )
+        token, workspace = incoming.registration.token, _workspace_of_request(incoming)
+        self._registered_conversations.remember_conversation_of_token(token, conversation, workspace)
         for name in [name for name, last in self._last_requests.items() if last.room not in is_open]:
             del self._last_requests[name]
         headers = request_routes.headers_to_forward(incoming.raw_headers)
@@ -325,6 +338,9 @@ class GatewayApp:
         while len(self._last_requests) > MOST_HELD_REQUESTS:
             self._last_requests.popitem(last=False)
         self.agent_activity[request.arrival.agent].conversation = conversation
+        for _ in range(len(self._side_replies)):
+            recorder, ticket, replied, key = self._side_replies.popleft()
+            self._tasks.spawn_task(recorder.record_agent_reply(ticket, replied, key), name="record a side reply")
 
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int

@@ -117,9 +117,8 @@ class GatewayWorkspaces:
             if (serving := await self._serve(workspace)) is not None:
                 undo.push_async_callback(serving.finish_requests)
             self._stacks_by_id[identity] = undo.pop_all()
-        self._tasks.spawn_task(
-            asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME), name="load the vocabulary"
-        )
+        counting = asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME)
+        self._tasks.spawn_task(counting, name="load the vocabulary")
         _released[identity] = lambda: self._tasks.spawn_task(
             self._close_for_other_process(identity), name="let a workspace go"
         )

@@ -5,6 +5,7 @@ the window shows. It must not see keys, headers or addresses.
 """
 
 import asyncio
+import gc
 import json
 import logging
 import re
@@ -167,9 +168,8 @@ class LocalAgentConversations:
                 await follower.rewind_and_keep_exclusions(track.last_message_seq)
             await follower.apply_request_settings(arrival)
             if not arrival.fold or _is_long_history(messages, track):
-                return self._forward_before_recording(
-                    follower, track, arrival, messages, await follower.update_entries(track)
-                )
+                shown = await follower.update_entries(track)
+                return self._forward_before_recording(follower, track, arrival, messages, shown)
             await self._append_unrecorded_messages(follower, track, arrival, messages)
             track.newest_fact_sent = conversation.state.last_seq
             if arrival.fold:
@@ -234,9 +234,8 @@ class LocalAgentConversations:
         track.is_recorded.clear()
         track.is_wanted.clear()
         try:
-            self._tasks.spawn_task(
-                self._record_forwarded_request(follower, track, arrival, messages), name="record a request"
-            )
+            recording = self._record_forwarded_request(follower, track, arrival, messages)
+            self._tasks.spawn_task(recording, name="record a request")
         except StoppedByUser:
             track.is_recorded.set()
             raise
@@ -261,9 +260,8 @@ class LocalAgentConversations:
             async with follower.write_in_one_transaction() if together else nullcontext(follower) as writer:
                 first = writer.conversation.state.last_seq + 1
                 seqs = await writer.append_messages(batch, track.last_message_seq)
-                new_facts: list[facts.Fact] = [
-                    facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
-                ]
+                received = facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
+                new_facts: list[facts.Fact] = [received]
                 if any(message.speaker is Speaker.ASSISTANT for message in batch):
                     # The agent got these replies without the gateway.
                     new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
@@ -283,6 +281,7 @@ class LocalAgentConversations:
             is_long = _is_long_history(messages, track)
             await self._append_unrecorded_messages(follower, track, arrival, messages)
             if is_long:  # What recording it has left over is needed less than memory for its fold.
+                gc.freeze()  # These facts live long, so garbage collection can skip them.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
             track.newest_fact_sent = follower.conversation.state.last_seq
             if arrival.fold:
@@ -312,9 +311,8 @@ class LocalAgentConversations:
         session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
         if kept_out:
             await session.conversation.append_facts(*kept_out)
-        fresh = KnownMessages(
-            session.id, arrival.session, arrival.head, list(arrival.chain[: place.known_count]), list(place.seqs)
-        )
+        chain = list(arrival.chain[: place.known_count])
+        fresh = KnownMessages(session.id, arrival.session, arrival.head, chain, list(place.seqs))
         self._matcher.add_known_messages(fresh)
         await self._record_which_messages_fork_contains(fresh)
         return fresh
@@ -385,12 +383,10 @@ class LocalAgentConversations:
                 await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
                 reply = follower.build_agent_reply(replied)
                 await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
-            self._matcher.append_message_hash(
-                track, next_message_hash(track.chain, ticket.wire, shown_key), conversation.state.last_seq
-            )
-            new_facts: list[facts.Fact] = [
-                facts.Received((track.chain[-1],), (track.last_message_seq,), track.session, track.head)
-            ]
+            hashed = next_message_hash(track.chain, ticket.wire, shown_key)
+            self._matcher.append_message_hash(track, hashed, conversation.state.last_seq)
+            received = facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
+            new_facts: list[facts.Fact] = [received]
             if replied is not None and replied.stop is not facts.Stop.CALLS:
                 new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
             await conversation.append_facts(*new_facts)
@@ -419,9 +415,8 @@ class LocalAgentConversations:
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
         """Return the figures of open conversations. `since`: of all used after that time, from then on."""
-        found = [
-            compute_agent_figures(name, one.conversation.state, since) for name, one in self._open_conversations.items()
-        ]
+        states = {name: held.conversation.state for name, held in self._open_conversations.items()}
+        found = [compute_agent_figures(name, state, since) for name, state in states.items()]
         rows = self._bench.list_conversations() if since else ()
         rest = [row for row in rows if row.agent and row.updated >= since and row.id not in self._open_conversations]
         for row in rest:

@@ -112,9 +112,8 @@ class ReplyRelay:
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
         reading = self._wire_module.ReplyAssembler()
         try:
-            return await (
-                self._relay_stream(response, reading) if streams else self._record_and_relay_whole_reply(response)
-            )
+            relay = self._relay_stream(response, reading) if streams else self._record_and_relay_whole_reply(response)
+            return await relay
         except (httpx.HTTPError, asyncio.CancelledError):
             if not reading.is_done:
                 await self._record_usage_of_cut_reply(reading.whole_reply())
@@ -295,9 +294,8 @@ class ReplyRelay:
         """Record a reply before its end reaches the agent, so that the journal has all that the agent saw."""
         calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
         ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]
-        self._shown_pieces += [
-            p for p in answer.message.pieces if p not in ours and p.kind in (PieceKind.TEXT, PieceKind.CALL)
-        ]
+        others = (piece for piece in answer.message.pieces if piece not in ours)
+        self._shown_pieces += [piece for piece in others if piece.kind in (PieceKind.TEXT, PieceKind.CALL)]
         raw = orjson.dumps(answer.message.units).decode() if ours or self._hidden_before else ""
         seconds = time.monotonic() - self._started
         model = (not self.request.is_side and answer.model) or self.request.arrival.model or answer.model

@@ -46,9 +46,8 @@ class RequestForwarder:
         if not self.is_begun:
             self.is_begun = True
             gone = ({b"content-length"} if rewritten else set()) | ({b"content-encoding"} if decoded else set())
-            await self.start(
-                response.status_code, [(n, v) for n, v in _reply_headers(response) if n.lower() not in gone]
-            )
+            kept = [(name, value) for name, value in _reply_headers(response) if name.lower() not in gone]
+            await self.start(response.status_code, kept)
 
     async def send_to_provider(self, pieces: BodyPieces | None, *, reads_reply: bool) -> httpx.Response:
         """`pieces` is None for the client's own bytes. `reads_reply`: the reply must not be compressed."""
@@ -60,9 +59,8 @@ class RequestForwarder:
         if reads_reply:
             headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
             headers.append((b"accept-encoding", b"identity"))
-        return await self.client.send(
-            build_provider_request(self.incoming.method, self.url, headers, pieces), stream=True
-        )
+        request = build_provider_request(self.incoming.method, self.url, headers, pieces)
+        return await self.client.send(request, stream=True)
 
 
 def build_provider_request(

@@ -98,9 +98,8 @@ class AgentRequestHandler:
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused_conversations
         try:
-            content, body = await run_in_thread_if_large(
-                len(self.sending.incoming.content), partial(self._build_body_to_send, request, sent, tools=tools)
-            )
+            build = partial(self._build_body_to_send, request, sent, tools=tools)
+            content, body = await run_in_thread_if_large(len(self.sending.incoming.content), build)
         except Exception:
             log.exception("a request could not be folded; it goes on unfolded, without what was taken out")
             await self.forward_unfolded_and_unrecorded(request)
@@ -122,15 +121,15 @@ class AgentRequestHandler:
         relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
         await relay.relay_until_answered(response)
 
-    async def forward_side_request(self, request: ParsedRequest, room: AgentConversations, conversation: str) -> None:
-        """Forward a request beside a conversation, and record there what it cost."""
+    async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
+        """Forward a request beside a conversation. `recorder` records what it cost."""
         response = await self.sending.send_to_provider(None, reads_reply=False)
         if response.status_code >= 400:
             await self.sending.send_refusal(await read_refusal(response))
             return
-        ticket = Ticket(conversation, 0, "", 0, request.body.wire, is_import=True)  # Its reply does not wait for that.
+        ticket = Ticket("", 0, "", 0, request.body.wire, is_import=True)  # Its reply does not wait for that.
         call_filter = CALL_FILTERS[request.body.wire](hold=False)
-        relay = ReplyRelay(self.sending, room, request, ticket, request.body.value, False, call_filter)
+        relay = ReplyRelay(self.sending, recorder, request, ticket, request.body.value, False, call_filter)
         await relay.relay_until_answered(response)
 
     async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
@@ -193,7 +192,7 @@ class AgentRequestHandler:
         body = wire.with_added_tools(request.body.value, list_recall_tools()) if tools else request.body.value
         if not same:
             body = folded_request.build_folded_body(
-                request.body.wire, body, request.body.messages, sent.entries, read.marked, read.previous
+                read.wire, body, read.messages, sent.entries, read.marked, read.previous
             )
         return read.encode_changed_body(body), body
 
@@ -213,9 +212,8 @@ class AgentRequestHandler:
         too_long = response.status_code in (400, 413) and any(words in said for words in TOO_LONG_PHRASES)
         if too_long and request.arrival.fold:
             if (shorter := await room.fold_after_overflow(sent.ticket)) is not None:
-                content, body = await run_in_thread_if_large(
-                    len(self.sending.incoming.content), partial(self._build_body_to_send, request, shorter, tools=tools)
-                )
+                build = partial(self._build_body_to_send, request, shorter, tools=tools)
+                content, body = await run_in_thread_if_large(len(self.sending.incoming.content), build)
                 again = await self.sending.send_to_provider(content, reads_reply=tools)
                 if again.status_code < 400:
                     return again, body, tools

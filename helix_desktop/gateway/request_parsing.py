@@ -49,9 +49,8 @@ class ParsedRequest:
         body = (self.body.read_rest and self.body.read_rest()) or self.body
         system, tools = body.head.system, body.head.tools  # Some protocols put instructions between messages.
         hashed = _hash_of_head(system, tools)
-        return replace(
-            self, body=body, arrival=replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
-        )
+        arrival = replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
+        return replace(self, body=body, arrival=arrival)
 
 
 def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:

@@ -275,38 +275,56 @@ def growth(url: str, pid: int, requests: int) -> tuple[float, float]:
 
 def rows(*, quick: bool = False) -> list[Row]:
     """Everything, beside a plain proxy of the same libraries."""
-    steps = 10 if quick else STEPS
+    return [row for part in PARTS.values() for row in part(10 if quick else STEPS, quick)]
+
+
+def first_bytes(steps: int, quick: bool) -> Iterator[Row]:
+    """Of a usual history."""
     with ExitStack() as stack:
         upstream, _ = stack.enter_context(server("provider"))
         plain, _ = stack.enter_context(server("proxy", upstream))
         ours, pid = stack.enter_context(gateway(upstream))
         _direct, bare, taken = (each[1:] for each in waits((upstream, plain, ours), SHORT, steps, pid))
         ratio = median(taken) / median(bare)
-        found = [
-            Row("first byte at 20,000 tokens", "ms", _ms(taken), {"plain proxy": _ms(bare)}, "at most 1.5 x the plain proxy", ratio <= 1.5, note=f"{ratio:.2f} x")
-        ]  # fmt: skip
+        yield Row("first byte at 20,000 tokens", "ms", _ms(taken), {"plain proxy": _ms(bare)}, "at most 1.5 x the plain proxy", ratio <= 1.5, note=f"{ratio:.2f} x")  # fmt: skip
+
+
+def long_steps(steps: int, quick: bool) -> Iterator[Row]:
+    """Of a history that fills the largest windows."""
+    with ExitStack() as stack:
+        upstream, _ = stack.enter_context(server("provider"))
+        plain, _ = stack.enter_context(server("proxy", upstream))
+        ours, pid = stack.enter_context(gateway(upstream))
         (_, *direct), (bare_first, *bare), (first, *taken) = waits(
             (upstream, plain, ours), LONG, max(3, steps // 3), pid
         )
-        found.append(
-            Row("first request at 500,000 tokens", "ms", _ms([first]), {"plain proxy": _ms([bare_first])}, note="to the first byte")
-        )  # fmt: skip
+        yield Row("first request at 500,000 tokens", "ms", _ms([first]), {"plain proxy": _ms([bare_first])}, note="to the first byte")  # fmt: skip
         least, added = _parse_and_dump(LONG), median(taken) - median(direct)
-        found.append(
-            Row("added at 500,000 tokens", "ms", Figure.of([added * 1e3]), {"parse and dump": Figure.of([least * 1e3])}, "at most 2 x parse and dump", added <= 2 * least, note=f"{added / least:.2f} x; a plain proxy {(median(bare) - median(direct)) / least:.2f} x")
-        )  # fmt: skip
+        yield Row("added at 500,000 tokens", "ms", Figure.of([added * 1e3]), {"parse and dump": Figure.of([least * 1e3])}, "at most 2 x parse and dump", added <= 2 * least, note=f"{added / least:.2f} x; a plain proxy {(median(bare) - median(direct)) / least:.2f} x")  # fmt: skip
+
+
+def large_bodies(steps: int, quick: bool) -> Iterator[Row]:
+    """Beside which another client is answered."""
+    with ExitStack() as stack:
+        upstream, _ = stack.enter_context(server("provider"))
+        ours, _ = stack.enter_context(gateway(upstream))
         for kind in KINDS:
             late, _ = beside(ours, kind, 1 if quick else 3)
-            found.append(
-                Row(f"event of another client beside 30 MB of {kind}", "ms late", _ms(late), asked="at most 20 at the latest", met=max(late) <= 0.02)
-            )  # fmt: skip
+            yield Row(f"event of another client beside 30 MB of {kind}", "ms late", _ms(late), asked="at most 20 at the latest", met=max(late) <= 0.02)  # fmt: skip
+
+
+def many_requests(steps: int, quick: bool) -> Iterator[Row]:
+    """Of many clients, and of one for long."""
+    with ExitStack() as stack:
+        upstream, _ = stack.enter_context(server("provider"))
+        ours, pid = stack.enter_context(gateway(upstream))
         done, each = many(ours, CLIENTS, 4 if quick else 20)
-        found.append(Row(f"{CLIENTS} clients at once", "requests a second", Figure.of([each]), note=f"{done} answered"))
+        yield Row(f"{CLIENTS} clients at once", "requests a second", Figure.of([each]), note=f"{done} answered")
         more, each = growth(ours, pid, 300 if quick else MANY)
-        found.append(
-            Row("10,000 requests of one conversation", "MB more", Figure.of([more]), asked="at most 20", met=more <= 20, note=f"{each:.0f} requests a second")
-        )  # fmt: skip
-    return found
+        yield Row("10,000 requests of one conversation", "MB more", Figure.of([more]), asked="at most 20", met=more <= 20, note=f"{each:.0f} requests a second")  # fmt: skip
+
+
+PARTS = {"first": first_bytes, "long": long_steps, "large": large_bodies, "many": many_requests}
 
 
 def _ms(taken: Sequence[float]) -> Figure:
@@ -329,6 +347,7 @@ def main() -> None:
     parser.add_argument("--send", choices=KINDS)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--part", choices=tuple(PARTS))
     parser.add_argument("upstream", nargs="?", default="")
     arguments = parser.parse_args()
     if arguments.serve:
@@ -336,10 +355,10 @@ def main() -> None:
     elif arguments.send:
         send(arguments.upstream, arguments.send, arguments.count)
     else:
-        for row in rows(quick=arguments.quick):
-            print(
-                f"{row.name}: {row.ours.median:.2f} ({row.ours.least:.2f}-{row.ours.most:.2f}) {row.unit}, {row.note}"
-            )
+        for name in [arguments.part] if arguments.part else PARTS:
+            for row in PARTS[name](10 if arguments.quick else STEPS, arguments.quick):
+                peers = "; ".join(f"{peer} {each.median:.2f}" for peer, each in row.peers.items())
+                print(f"{row.name}: {row.ours.median:.2f} ({row.ours.least:.2f}-{row.ours.most:.2f}) {row.unit}, {row.note} {peers}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.facts import Purpose, Spent, Usage
 from helix_desktop.errors import ModelFailed, NotFound
 from helix_desktop.gateway import gateway_app, request_parsing
 from helix_desktop.gateway.agent_figures import Figures
@@ -110,6 +110,33 @@ async def test_an_agent_on_a_subscription_is_not_folded_unless_it_is_turned_on(t
             await here.ask("look", authorization="Bearer sk-ant-oat01-x")
             (agent,) = (await here.status())["agents"]
             assert ("subscription" in agent["unfolded"]) == (not folds_plans)
+
+
+@pytest.mark.parametrize("sessions", [("a", "a"), ("a", "b"), ("", "")])
+async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_begins_after_it(
+    tmp_path: Path, sessions: tuple[str, str]
+) -> None:
+    """Of opencode and Gemini CLI it stood nowhere: they ask for a title or a choice of model first."""
+    aside, main = ([("x-claude-code-session-id", session)] if session else [] for session in sessions)
+    async with running(tmp_path) as here:
+        agent = Agent("anthropic", here.url)
+        agent.say("find a title")
+        body = {name: value for name, value in agent.body().items() if name != "tools"}
+        answer = await here.client.post(agent.url + agent.path, json=body, headers={"x-api-key": "k", **dict(aside)})
+        assert answer.status_code == 200
+        agent.units[:] = []
+        agent.say("do the work")
+        headers = {"x-api-key": "k", **dict(main)}
+        await here.client.post(agent.url + agent.path, json=agent.body(), headers=headers)
+        await here.app._tasks.wait_for_all_tasks()
+        (room,) = here.app.open_conversations()
+        assert isinstance(room, LocalAgentConversations)
+        await room._tasks.wait_for_all_tasks()
+        recorded = [each.fact for each in await room._bench.read_conversation_facts(here.conversation)]
+        spent = [fact for fact in recorded if isinstance(fact, Spent)]
+        assert [fact.purpose for fact in spent] == [Purpose.OTHER] * (aside == main)
+        assert all(fact.usage.output and fact.usage.cost for fact in spent)
+        assert len(here.app._side_replies) == (aside != main)
 
 
 async def test_the_gateway_knows_for_how_long_nobody_asked_for_anything(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.folded_request import NO_RESULT
-from helix_desktop.gateway.gateway_app import ProviderHttpClients
+from helix_desktop.gateway.gateway_app import ProviderHttpClients, SideReplyRecorder
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.local_conversations import known_messages_from_facts
 from helix_desktop.gateway.registration import GatewayRegistration
@@ -609,7 +610,8 @@ async def test_a_request_beside_a_conversation_goes_on_as_it_came_and_its_reply_
 ) -> None:
     room: Any = Room()
     async with one_exchange(provider, [FINE], QUESTION) as exchange:
-        await exchange.handler.forward_side_request(exchange.request, room, "beside")
+        recorder = SideReplyRecorder(lambda: "beside", room, deque())
+        await exchange.handler.forward_side_request(exchange.request, recorder)
     assert [asked.raw for asked in provider.asked] == [bytes(exchange.request.body.places.content)]
     assert (exchange.seen[0], b"fine" in exchange.seen[1]) == (200, True)
     assert room.told == ["reply in beside: fine"]
@@ -622,7 +624,8 @@ async def test_a_request_beside_a_conversation_that_is_refused_is_not_asked_agai
     room: Any = Room()
     refusal = refused(status, "too long")
     async with one_exchange(provider, [refusal], QUESTION) as exchange:
-        await exchange.handler.forward_side_request(exchange.request, room, "beside")
+        recorder = SideReplyRecorder(lambda: "beside", room, deque())
+        await exchange.handler.forward_side_request(exchange.request, recorder)
     assert exchange.seen == [status, refusal.content]
     assert room.told == []
 
