@@ -68,7 +68,14 @@ def test_importing_starts_no_thread_and_says_nothing() -> None:
 
 
 def test_a_window_without_a_conversation_parses_colours_folds_and_exports_nothing() -> None:
-    engine = {"turn_loop", "automatic_folding", "fold_document_writer", "content_recall", "fact_encoding"}
+    engine = {
+        "turn_loop",
+        "automatic_folding",
+        "fold_document_writer",
+        "content_recall",
+        "fact_encoding",
+        "request_costs",
+    }
     needless = {"markdown_it", "pygments", *(f"helix_desktop.engine.{name}" for name in engine)}
     loaded = _imported(
         ["helix_desktop.window_start", "helix_desktop.desktop.window_program"],

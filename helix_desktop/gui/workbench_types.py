@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from helix_desktop.acp_client.foreign_conversation import ForeignConversation
     from helix_desktop.engine.conversation import Conversation
+    from helix_desktop.engine.request_costs import CauseCost, RequestCost
     from helix_desktop.engine.session import Session
     from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.project.project_files import ProjectItems
@@ -30,7 +31,7 @@ else:
 
 
 __all__ = [
-    "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
-    "FileUndoResult", "ForeignConversation", "ImportedWorkspace", "ProjectItem", "ProjectItems",
+    "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
+    "FileUndoResult", "ForeignConversation", "ImportedWorkspace", "ProjectItem", "ProjectItems", "RequestCost",
     "Session", "SharingStatus", "StoredWorkspace", "Workbench", "Workbenches", "WorkspaceListRow",
 ]  # fmt: skip

@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.context_usage import PendingRewrite
 from helix_desktop.engine.request_changes import CauseKind
-from helix_desktop.engine.request_costs import CauseCost, RequestCost
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_row
@@ -15,7 +14,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Session
+from helix_desktop.gui.workbench_types import CauseCost, RequestCost, Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
 LEAST_DOLLARS = 0.01  # Costs of fewer dollars are never shown, however cheap the turn is.
