@@ -423,7 +423,7 @@ async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
     monkeypatch.setattr(store_address, "open_row_store", open_and_note)
 
     async def login_at(url: str) -> str:
-        connected = await workspace_link.connection_with_key("work-a1b2c3", StoreAddress(url), secrets)
+        connected = await workspace_link.connect_with_key("work-a1b2c3", StoreAddress(url), secrets)
         await connected.remote.aclose()
         return opened[-1].login
 

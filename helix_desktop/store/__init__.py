@@ -1,1 +1,1 @@
-"""Stores content and facts, by LevelDB, SQLite and FTS5."""
+"""Stores content and facts with LevelDB, SQLite and FTS5."""

@@ -89,7 +89,7 @@ class AllWorkspaces:
             )
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
-        name = _check_workspace_name(name)
+        name = _clean_workspace_name(name)
         roots = build_roots_of_folder(folder) if folder is not None else ()
         place = self._new_workspace_folder(name)
         colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
@@ -113,7 +113,7 @@ class AllWorkspaces:
         return place
 
     def rename_workspace(self, name_or_id: str, name: str) -> KnownWorkspace:
-        return self._change_workspace(name_or_id, {"name": _check_workspace_name(name)})
+        return self._change_workspace(name_or_id, {"name": _clean_workspace_name(name)})
 
     def recolour_workspace(self, name_or_id: str, colour: str) -> KnownWorkspace:
         return self._change_workspace(name_or_id, {"colour": colour})
@@ -170,13 +170,13 @@ class AllWorkspaces:
     async def import_workspace(
         self, path: Path, *, name: str = "", report: Report = workspace_export.ignore_progress
     ) -> KnownWorkspace:
-        """A new workspace from an export. What the file asks for (such as folders, permissions and MCP servers) is only proposed.
+        """Create a workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
 
-        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in
-        the new workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
+        If this fails or is cancelled, nothing is left behind. What could not be imported is listed in the
+        new workspace's `notes.txt`. `report` is called on the loop with the bytes done and their total.
         """
         workspace_export.read_export_manifest(path)
-        named = _check_workspace_name(name) if name else ""
+        named = _clean_workspace_name(name) if name else ""
         place = self._new_workspace_folder(named or path.stem)
         hidden = place.with_name(f"{_IMPORTING}{place.name}")
         lock = _hide_and_lock_import_folder(place, hidden)
@@ -266,7 +266,7 @@ def build_roots_of_folder(folder: Path) -> tuple[str, ...]:
     return (str(folder.resolve()),)
 
 
-def _check_workspace_name(name: str) -> str:
+def _clean_workspace_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > 80:
         raise errors.InvalidInput("A workspace name must be 1 to 80 characters long.")

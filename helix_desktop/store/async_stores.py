@@ -1,4 +1,4 @@
-"""Implements the engine's ports on the stores, by coroutines that work on the workspace's threads."""
+"""Implements the engine's ports with the stores, by coroutines that work on the workspace's threads."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class StoreJournal:
     """Implements ports.JournalPort. Facts that come together share a transaction and a sync.
 
     `changed` is called on the event loop after facts were written, `damaged` after a damaged fact was read.
-    `asked` is entered to write so many facts; it raises ActionRefused if another machine writes there.
+    `asked` is entered before facts are written; it raises ActionRefused if another machine writes there.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class StoreJournal:
         return recorded
 
     def _stage_facts(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
-        """Stage facts. The commit is queued behind what now waits, and so includes all of it."""
+        """Stage facts. The commit is queued behind all work that waits now, and so includes its facts."""
         if not outcome.set_running_or_notify_cancel():
             return
         self._waiting.append((batch, outcome))
@@ -116,7 +116,7 @@ class StoreJournal:
         self._changed()
         return recorded
 
-    async def append_imported(
+    async def append_imported_facts(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> Sequence[Recorded]:
         """Append facts of an imported history with their own times, all or none. `meter`: for lists."""
@@ -124,7 +124,7 @@ class StoreJournal:
         self._changed()
         return recorded
 
-    async def imported_facts(self) -> Sequence[Recorded]:
+    async def facts_about_imports(self) -> Sequence[Recorded]:
         """Return all facts about imports, oldest first."""
         return await self._thread.run_work(self._file.read_import_facts)
 
@@ -208,7 +208,7 @@ class StoreCache:
         return outcome
 
     def _stage_put(self, content: bytes, about: EntryOrigin, outcome: Future[Stored]) -> None:
-        """Stage a put. The commit is queued behind what now waits, and so includes all of it."""
+        """Stage a put. The commit is queued behind all work that waits now, and so includes its puts."""
         if not outcome.set_running_or_notify_cancel():
             return
         try:
@@ -402,10 +402,10 @@ class StoreCache:
         async for _ in self.stream_content(digest):
             pass
 
-    async def remove_unused_down_to(self, to: int) -> CollectResult:
-        """Remove content down to `to` bytes, oldest first, that is not used, pinned or stored by hand."""
+    async def remove_unused_down_to(self, target_bytes: int) -> CollectResult:
+        """Remove content down to `target_bytes` bytes, oldest first, that is not used, pinned or stored by hand."""
         await self._index.wait_until_indexed()
-        enough = (await self._index.compute_figures()).kept - to
+        enough = (await self._index.compute_figures()).kept - target_bytes
         if enough <= 0:
             return CollectResult(0, 0)
         candidates = await self._index.find_unused_entries()

@@ -214,11 +214,11 @@ class CacheFolder:
         self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.encode_entry_place(gone)), described])
         return record.kept
 
-    def remove_sent_entries(self, digests: Iterable[Digest], sent: int) -> None:
-        """Remove entries with numbers up to `sent`, which the shared store has."""
+    def remove_sent_entries(self, digests: Iterable[Digest], last_sent: int) -> None:
+        """Remove entries with numbers up to `last_sent`, which the shared store has."""
         for digest in digests:
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
-                if self.reader.record_of_entry(digest).number <= sent:
+                if self.reader.record_of_entry(digest).number <= last_sent:
                     self._remove_old_version(digest)
 
     def forget_entry(self, digest: Digest) -> None:

@@ -115,13 +115,13 @@ def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:
     return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
 
 
-def free_cache_bytes(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
-    """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
+def free_cache_bytes(cache: CacheFolder, digests: Sequence[Digest], bytes_to_free: int) -> tuple[list[Digest], int]:
+    """Remove contents in this order until `bytes_to_free` bytes are freed. Pinned ones stay."""
     gone: list[Digest] = []
     freed = 0
     pinned = cache.reader.pinned_entries()
     for digest in digests:
-        if freed >= enough:
+        if freed >= bytes_to_free:
             break
         if digest in pinned:
             continue

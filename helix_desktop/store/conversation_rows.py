@@ -59,7 +59,7 @@ def _storable_value(value: str | float) -> str | int | float:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def empty_row(conversation: str, time: float) -> StoredConversation:
+def build_empty_row(conversation: str, time: float) -> StoredConversation:
     return StoredConversation(conversation, 0, time, time)
 
 

@@ -28,8 +28,8 @@ _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
 class TrashEmptying:
-    """One emptying: `find_content_to_delete` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`,
-    `delete_conversations` and `end_emptying`. Content that is put in the meantime stays. `only`: these conversations, in the trash or not, in place of all in the trash.
+    """One emptying: first `find_content_to_delete` and `remove_trashed_content`, in slices on the stores' thread, then `delete_from_backups`,
+    `delete_conversations` and `end_emptying`. Content that is stored meanwhile stays. `only`: delete these conversations instead of those in the trash.
     """
 
     def __init__(self, journal: JournalFile, cache: CacheFolder, only: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""What workers and people tell each other besides tasks: who works, what to stop, what may be spent and was.
+"""Notes of workers and people, besides tasks: who works, what to stop, and what may be and has been spent.
 
 A note is a name, a number and an end by the database's clock. Workers renew their own notes.
 If a limit is set, a step's cost is added before the task's next step, in the transaction

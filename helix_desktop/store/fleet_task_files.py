@@ -36,7 +36,7 @@ class SqliteTaskTables:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite_database.connect_database(path, StoreFailed, _WHAT)
-        sqlite_database.prepare_schema(self._connection, _SCHEMA, application=0x48585431, version=2, what=_WHAT)
+        sqlite_database.prepare_schema(self._connection, _SCHEMA, application=0x48585431, version=2, name=_WHAT)
         sqlite_database.upgrade_older_schema(self._connection, {1: _NOTES}, 2, _WHAT)
 
     def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:

@@ -1,9 +1,9 @@
 """The list of a workspace's tasks: which worker has which, for how long, and what came of each.
 
-The list says only whose a task is. What was done for it stands in the journal, in the conversation with the task's id. A
-claim is a lease on the clock of the database, with a number that grows: a worker whose number is no longer the task's changes
-nothing. A standby that took over may lack the last claims: for a while it gives none, and those who live renew theirs. The
-same statements run in SQLite, for one computer, and in PostgreSQL, where what a task says is encrypted as all rows are.
+The list says only who has a task. What was done for it is in the journal, in the conversation with the task's id. A claim
+is a lease by the database's clock, with a number that grows: a worker with an old number can change nothing. A standby that
+took over may lack the last claims, so it grants none for a while, in which live workers renew theirs. The same statements
+run in SQLite, for one computer, and in PostgreSQL, where the content of tasks is encrypted like all rows.
 """
 
 # ruff: noqa: S608 -- what is put together here are columns

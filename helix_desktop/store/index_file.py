@@ -32,7 +32,7 @@ APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
 _SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
-_BYTES_AT_ONCE = 4 << 20  # One transaction indexes so much, as FTS5 sorts and merges at each commit.
+_BYTES_AT_ONCE = 4 << 20  # One transaction indexes this much, as FTS5 sorts and merges at each commit.
 _STATEMENT = 2 << 20  # Characters to index in one statement: FTS5 also sorts and merges before each of them.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
@@ -170,7 +170,7 @@ class IndexFile:
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
         # Deleted rows need not be overwritten: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA secure_delete=OFF")
-        sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
+        sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, name="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             self.close()
             raise IndexDamaged("The index was written by an older version of Helix Desktop.")
@@ -220,8 +220,8 @@ class IndexFile:
         return self.current_progress()
 
     def _adjust_page_memory(self, progress: IndexProgress) -> None:
-        """Use more memory for pages while much is missing, as after a deletion, and free it afterwards. Of less, all pages
-        that are often needed have room anyway: 40,000 entries are indexed as fast with 2 MB as with 64.
+        """Use more memory for pages while much is missing, as after a deletion, and free it afterwards. If less is
+        missing, the pages that are often needed fit anyway: 40,000 entries are indexed as fast with 2 MB as with 64.
         """
         pages = _MUCH_MEMORY if progress.count_missing > 200_000 else _LITTLE_MEMORY
         if pages != self._memory:

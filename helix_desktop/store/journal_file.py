@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, Mod
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import sqlite_database
-from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, empty_row
+from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, build_empty_row
 
 VERSION = 1
 STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
@@ -106,7 +106,7 @@ class JournalFile:
         # Decode damaged text as far as possible. The digest reveals the damage.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         sqlite_database.prepare_schema(
-            self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal"
+            self.connection, _SCHEMA, application=APPLICATION, version=VERSION, name="journal"
         )
         if upgrade:
             self.upgrade_format()
@@ -141,7 +141,7 @@ class JournalFile:
             raise InvalidInput("A conversation must have an ID.")
         time = self._now()
         with self.in_one_transaction():
-            row = self._read_row(conversation) or empty_row(conversation, time)
+            row = self._read_row(conversation) or build_empty_row(conversation, time)
             recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
             self._insert_facts(row, recorded)
         return recorded
@@ -156,7 +156,7 @@ class JournalFile:
     ) -> tuple[Recorded, ...]:
         """Append facts with their own times, like `append_all_or_nothing`. No time is before its predecessor's."""
         with self.in_one_transaction():
-            row = self._read_row(conversation) or empty_row(conversation, facts[0][0] if facts else self._now())
+            row = self._read_row(conversation) or build_empty_row(conversation, facts[0][0] if facts else self._now())
             recorded, time = [], row.updated
             for number, (when, fact) in enumerate(facts, row.last_seq + 1):
                 time = max(time, when)
@@ -225,7 +225,7 @@ class JournalFile:
         with self.in_one_transaction():
             if self._read_row(new_conversation) is not None:
                 raise InvalidInput(f"The conversation {new_conversation} already exists.")
-            self._insert_facts(empty_row(new_conversation, copied[0].time), (*copied, *begun))
+            self._insert_facts(build_empty_row(new_conversation, copied[0].time), (*copied, *begun))
         return (*copied, *begun)
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
@@ -286,7 +286,7 @@ class JournalFile:
             for line in lines:
                 of.setdefault(line.conversation, []).append(line)
             for conversation, own in of.items():
-                row = self._read_row(conversation) or empty_row(conversation, own[0].time)
+                row = self._read_row(conversation) or build_empty_row(conversation, own[0].time)
                 row = (
                     _row_after_lines(row, own)
                     if trusted
@@ -315,7 +315,7 @@ class JournalFile:
 
     def _recompute_row(self, conversation: str) -> None:
         if lines := self.read_stored_facts(conversation):
-            row = advance_row(empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
+            row = advance_row(build_empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
             self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
@@ -352,7 +352,7 @@ def _find_conversation_defects(
             yield f"Record {expected} of conversation {conversation} is missing."
         expected = line.seq + 1
         try:
-            derived = advance_row(derived or empty_row(conversation, line.time), [line.decode_recorded()])
+            derived = advance_row(derived or build_empty_row(conversation, line.time), [line.decode_recorded()])
         except JournalCorrupt as error:
             whole = False
             yield error.what
@@ -378,8 +378,8 @@ def _columns_of_line(line: StoredFact) -> tuple[str, int, float, str, bytes]:
     return (line.conversation, line.seq, line.time, line.fact, line.digest)
 
 
-def _damaged_fact_error(conversation: str, seq: int, what: str) -> JournalCorrupt:
+def _damaged_fact_error(conversation: str, seq: int, defect: str) -> JournalCorrupt:
     return JournalCorrupt(
-        f"Record {seq} of conversation {conversation} {what}.",
+        f"Record {seq} of conversation {conversation} {defect}.",
         remedy="Open the workspace again to repair it from its backups.",
     )

@@ -48,7 +48,7 @@ class LevelDatabase:
         self.folder = folder
         self._names: set[str] = set()  # Files whose names are safely on disk.
         self._settled = 0  # When the folder last changed; 0: a later change may have the same time.
-        self._handle: int | Path = folder  # An open folder tells its time in half the time that its path takes.
+        self._handle: int | Path = folder  # An open folder's time is read in half the time that its path needs.
         self._db = self._open_leveldb()
         self._failed = False
         self._read = 0
@@ -57,7 +57,7 @@ class LevelDatabase:
         try:
             opened = plyvel.DB(str(self.folder), create_if_missing=self._is_empty_folder(), **_OPTIONS)
         except plyvel.Error as error:
-            raise leveldb_error_of(error, "The cache cannot be opened") from error
+            raise convert_leveldb_error(error, "The cache cannot be opened") from error
         make_path_private(self.folder)
         try:
             if self._handle is self.folder and os.name != "nt":
@@ -67,7 +67,7 @@ class LevelDatabase:
         except OSError as error:
             opened.close()
             self._close_handle()
-            raise leveldb_error_of(error, "The cache cannot be opened") from error
+            raise convert_leveldb_error(error, "The cache cannot be opened") from error
         return opened
 
     def _sync_file_names(self) -> None:
@@ -88,11 +88,11 @@ class LevelDatabase:
         self._settled = changed if time.time_ns() - changed > _TICK else 0
 
     def _release_read_pages(self) -> None:
-        """Let go of the pages read so far. LevelDB maps its tables, and would hold all of a large entry in memory.
+        """Release the pages read so far. LevelDB maps its tables, and would keep all of a large entry in memory.
 
-        A compaction may unmap a table at any moment, and what is mapped there next belongs to somebody else. So only those
-        tables are touched that an open iterator holds: the ones that were there before it was made and still are. Where
-        there are so many that LevelDB may close one of them all the same, the way is taken that loses nothing of anybody's.
+        A compaction may unmap a table at any moment, and other memory may be mapped in its place. So only tables that an
+        open iterator holds are touched: those that existed before it was opened and still do. If there are so many that
+        LevelDB may close some anyway, `_PAGEOUT` is used, which loses no data, whoever owns the memory.
         """
         self._read = 0
         if sys.platform != "linux":
@@ -134,7 +134,7 @@ class LevelDatabase:
                 file.write(bytes(_PROBE))
                 sync_file(file)
         except OSError as error:
-            raise leveldb_error_of(
+            raise convert_leveldb_error(
                 error, "The cache still cannot be written to; what was stored before is safe"
             ) from error
         finally:
@@ -159,7 +159,7 @@ class LevelDatabase:
         except RuntimeError:  # plyvel raises this if the handle is closed.
             value = self._get_or_reopen_handle().get(key, verify_checksums=True)
         except plyvel.Error as error:
-            raise leveldb_error_of(error, _UNREAD) from error
+            raise convert_leveldb_error(error, _UNREAD) from error
         if value is not None:
             self._read += len(value)
             if self._read > _MAPPED:
@@ -183,7 +183,7 @@ class LevelDatabase:
             with self._get_or_reopen_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
         except plyvel.Error as error:
-            raise leveldb_error_of(error, _UNREAD) from error
+            raise convert_leveldb_error(error, _UNREAD) from error
 
     def keys_in_range(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
         try:
@@ -192,7 +192,7 @@ class LevelDatabase:
             ) as found:
                 yield from found
         except plyvel.Error as error:
-            raise leveldb_error_of(error, _UNREAD) from error
+            raise convert_leveldb_error(error, _UNREAD) from error
 
     def write_batch(self, writes: Sequence[Write]) -> None:
         """Write all or nothing, on disk when this returns. After StoreFull or StoreFailed, nothing is written."""
@@ -211,7 +211,7 @@ class LevelDatabase:
             self._sync_file_names()
         except (plyvel.Error, OSError) as error:
             self._failed = True
-            raise leveldb_error_of(
+            raise convert_leveldb_error(
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
         self._count_and_release_pages(size)
@@ -242,10 +242,10 @@ class LevelDatabase:
             )
 
     def scrub_database_files(self) -> None:
-        """Rewrite everything, so that nothing deleted is left in any file; StoreFailed where it could not be done.
+        """Rewrite everything, so that no file contains deleted data. Raises StoreFailed if that is not possible.
 
-        A compaction alone does not do: it leaves the lowest tables as they are, and a value that was deleted while it stood
-        in the log goes into one of those together with its deletion. Two deletions around all keys force all of them.
+        A compaction is not enough: it leaves the lowest tables as they are, and a value that was deleted while it was in
+        the log goes into one of them, with its deletion. A deletion at each end of all keys makes it rewrite every table.
         """
         self.flush_log()
         self.write_batch([(_FIRST, None), (_LAST, None)])
@@ -280,18 +280,18 @@ def _find_memory_ranges_of_table_files(folder: Path, tables: Collection[int]) ->
                 yield int(first, 16), int(last, 16)
 
 
-def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
-    """Return our error for one of LevelDB's."""
+def convert_leveldb_error(error: Exception, start: str) -> StoreFailed:
+    """Return our error for one of LevelDB's. `start`: the beginning of its sentence."""
     said = error.args[0] if error.args else ""
     # Arguments of plyvel's errors are bytes.
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
-            f"{what}: its files are damaged.", remedy="Helix Desktop repairs these files when it opens the workspace."
+            f"{start}: its files are damaged.", remedy="Helix Desktop repairs these files when it opens the workspace."
         )
     if "No space left" in text or "quota" in text.lower() or getattr(error, "errno", 0) == errno.ENOSPC:
-        return StoreFull(f"{what}: the disk is full.", remedy="Free up disk space and try again.")
-    return StoreFailed(f"{what}: {text.strip()}.", remedy="Check the disk, then try again.")
+        return StoreFull(f"{start}: the disk is full.", remedy="Free up disk space and try again.")
+    return StoreFailed(f"{start}: {text.strip()}.", remedy="Check the disk, then try again.")
 
 
 def is_repairable_error(text: str) -> bool:
@@ -306,5 +306,5 @@ def repair_leveldb(folder: Path) -> None:
     try:
         plyvel.repair_db(str(folder), **_OPTIONS)
     except plyvel.Error as error:
-        raise leveldb_error_of(error, "The cache cannot be repaired") from error
+        raise convert_leveldb_error(error, "The cache cannot be repaired") from error
     delete_folder_tree(folder / "lost", ignore_errors=True)

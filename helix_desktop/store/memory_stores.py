@@ -54,18 +54,18 @@ class MemoryCache:
             self._entries[digest] = (whole, CacheEntry(stored, about, self._now()))
         return replace(self._entries[digest][1].stored, media_type=about.media_type)
 
-    def _entry_or_not_there(self, digest: Digest) -> tuple[bytes, CacheEntry]:
+    def _get_entry_or_raise(self, digest: Digest) -> tuple[bytes, CacheEntry]:
         if digest not in self._entries:
             raise NotFound(f"There is no entry {digest} in this workspace's cache.")
         return self._entries[digest]
 
     async def read_content(self, digest: Digest) -> bytes:
-        return self._entry_or_not_there(digest)[0]
+        return self._get_entry_or_raise(digest)[0]
 
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
             raise InvalidInput("The start and the length of the part must both be 0 or greater.")
-        return self._entry_or_not_there(digest)[0][start : start + length]
+        return self._get_entry_or_raise(digest)[0][start : start + length]
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
         return frozenset(digests) - self._entries.keys()
@@ -74,7 +74,7 @@ class MemoryCache:
         return {digest: self._entries[digest][0] for digest in digests if digest in self._entries}
 
     async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
-        content, entry = self._entry_or_not_there(digest)
+        content, entry = self._get_entry_or_raise(digest)
         return replace(entry, beginning=content[:beginning])
 
     async def resolve_prefix(self, prefix: str) -> Digest:

@@ -60,7 +60,7 @@ def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Itera
             if each.is_file()
         ]
         room = sum(each.stat().st_size for each in files if each.suffix not in _TABLES)
-        with tempfile.TemporaryDirectory(prefix="helix-reading-", dir=_folder_with_room(room + _SPARE)) as outside:
+        with tempfile.TemporaryDirectory(prefix="helix-reading-", dir=_find_folder_with_room(room + _SPARE)) as outside:
             copy = Path(outside) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
             for each in files:
@@ -71,7 +71,7 @@ def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Itera
         raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error
 
 
-def _folder_with_room(room: int) -> str:
+def _find_folder_with_room(room: int) -> str:
     """Return a folder with that much room: in memory, the user's run folder, or the usual place."""
     for place in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):  # noqa: S108
         if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:

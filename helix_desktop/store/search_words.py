@@ -2,7 +2,7 @@
 
 The index cuts a text at everything that is no letter or digit, so `snake_case` and `a/path.py` are found by their parts.
 `extra_words_for_index` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without
-blanks. The index knows which words a row has and not where: that halves it. Whether they stand side by side, the text itself says.
+blanks. The index knows which words a row has but not where, which halves it. Whether they are side by side is checked in the text.
 """
 
 import codecs

@@ -18,10 +18,10 @@ _SENSELESS = (
 
 
 def connect_database(
-    path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: str = "FULL"
+    path: Path, corrupt: type[StoreFailed], name: str, *, synchronous: str = "FULL"
 ) -> sqlite3.Connection:
     """Open a connection in WAL mode, for one thread at a time."""
-    with SqliteErrors(corrupt, what):
+    with SqliteErrors(corrupt, name):
         with suppress(OSError):  # SQLite reports errors better. The log gets the same mode.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
@@ -40,19 +40,19 @@ def connect_database(
     return connection
 
 
-def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqlite3.Connection:
+def connect_read_only(path: Path, corrupt: type[StoreFailed], name: str) -> sqlite3.Connection:
     """Connect without writing anything, even beside the file; also reads a killed program's log."""
     way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
-    with SqliteErrors(corrupt, what):
+    with SqliteErrors(corrupt, name):
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro&{way}=1", uri=True, isolation_level=None, check_same_thread=False
         )
 
 
-def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
+def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, name: str) -> None:
     """Create the tables of a new database, or refuse a newer one. Errors close the connection."""
     try:
-        with SqliteErrors(StoreFailed, what):
+        with SqliteErrors(StoreFailed, name):
             known = schema_version(connection)
             if known == 0:
                 connection.executescript(
@@ -60,7 +60,7 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
                 )
         if known > version:
             raise WrittenByNewerVersion(
-                f"This {what} was written by a newer version of Helix Desktop (format version {known}).",
+                f"This {name} was written by a newer version of Helix Desktop (format version {known}).",
                 remedy="Update Helix Desktop. Nothing was changed.",
             )
     except StoreFailed:
@@ -78,7 +78,7 @@ def build_upsert(table: str, columns: Sequence[str]) -> str:
 def execute_with_rows(
     connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
 ) -> list[tuple[Any, ...]]:
-    """Run a statement for many rows at once: each statement waits for the interpreter."""
+    """Run a statement for many rows at once, since each statement waits for the interpreter."""
     found: list[tuple[Any, ...]] = []
     for start in range(0, len(rows), TOGETHER):
         some = rows[start : start + TOGETHER]
@@ -92,13 +92,13 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, what: str) -> None:
+def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, name: str) -> None:
     """Upgrade the tables of an older version in one transaction: completely or, if interrupted, not at all.
 
     `steps`: by version, the SQL that leads to the next. Closes the connection on errors.
     """
     try:
-        with SqliteErrors(StoreFailed, what):
+        with SqliteErrors(StoreFailed, name):
             if (known := schema_version(connection)) < version:
                 script = " ".join(steps[number] for number in range(known, version))
                 connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version={version}; COMMIT;")
@@ -107,20 +107,20 @@ def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str
         raise
 
 
-def find_database_defects(connection: sqlite3.Connection, what: str) -> Iterator[str]:
+def find_database_defects(connection: sqlite3.Connection, name: str) -> Iterator[str]:
     """Yield what SQLite's own check finds, in sentences."""
     try:
         for (found,) in connection.execute("PRAGMA integrity_check(20)"):
             if found != "ok":
-                yield f"The {what}'s database is damaged: {found}."
+                yield f"The {name}'s database is damaged: {found}."
     except sqlite3.DatabaseError as error:
-        yield f"The {what}'s database is damaged: {error}."
+        yield f"The {name}'s database is damaged: {error}."
 
 
 class SqliteErrors:
-    def __init__(self, corrupt: type[StoreFailed], what: str) -> None:
+    def __init__(self, corrupt: type[StoreFailed], name: str) -> None:
         self._corrupt = corrupt
-        self._what = what
+        self._name = name
 
     def __enter__(self) -> None:
         return None
@@ -129,19 +129,19 @@ class SqliteErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
-            raise convert_sqlite_error(error, self._corrupt, self._what) from error
+            raise convert_sqlite_error(error, self._corrupt, self._name) from error
 
 
 class SqliteTransaction(SqliteErrors):
     """A transaction that any error undoes. Inside another one, it is a part of that."""
 
-    def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:
-        super().__init__(corrupt, what)
+    def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], name: str) -> None:
+        super().__init__(corrupt, name)
         self._connection = connection
         self._joined = False
 
     def __enter__(self) -> None:
-        with SqliteErrors(self._corrupt, self._what):
+        with SqliteErrors(self._corrupt, self._name):
             self._joined = self._connection.in_transaction
             if not self._joined:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -157,7 +157,7 @@ class SqliteTransaction(SqliteErrors):
                 self._connection.execute("COMMIT")
             except sqlite3.Error as failed:
                 self._roll_back_transaction()
-                raise convert_sqlite_error(failed, self._corrupt, self._what) from failed
+                raise convert_sqlite_error(failed, self._corrupt, self._name) from failed
             return
         self._roll_back_transaction()
         super().__exit__(kind, error, trace)
@@ -170,20 +170,20 @@ class SqliteTransaction(SqliteErrors):
             self._connection.close()  # At the next opening, SQLite itself rolls back.
 
 
-def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
+def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str) -> StoreFailed:
     """Return our error for one of SQLite's."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
     # The second code means that the disk is too full even to open the database.
     if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
-            f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
+            f"The {name} could not be written: the disk is full.", remedy="Free up disk space and try again."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(f"The {what} is in use by another process.", remedy="Close the other program first.")
+        return StoreBusy(f"The {name} is in use by another process.", remedy="Close the other program first.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_schema_damaged(error):
-        return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
-    return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")
+        return corrupt(f"The {name}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
+    return StoreFailed(f"The {name} could not be read or written: {error}.", remedy="Check the disk, then try again.")
 
 
 def _is_schema_damaged(error: Exception) -> bool:

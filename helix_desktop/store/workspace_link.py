@@ -1,8 +1,8 @@
-"""Links a workspace to its shared store: by its settings, with the key from the keyring;
-or, on a machine without a desktop, both from its environment, and then no keyring is asked.
+"""Links a workspace to its shared store, by its settings, with the key from the keyring.
 
-HELIX_STORE       postgresql://user:password@host/database   for the workspace that was shared or joined
-with it HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
+On a machine without a desktop, both can come from the environment, and no keyring is used:
+HELIX_STORE: the address, such as `postgresql://user:password@host/database`, with which it was shared or joined.
+HELIX_STORE_KEY: the line that `workspace share --show-key` or `workspace new-key` prints.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def link_workspace(
 
     async def connect() -> SharedStoreConnection:
         if url:
-            return await connection_with_key(workspace.id, own, secrets)
+            return await connect_with_key(workspace.id, own, secrets)
         found = await asyncio.to_thread(build_store_connection, own, read_store_key(environ))
         try:
             await _check_own_space(workspace, own.url, found)
@@ -97,7 +97,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
     if "environment" not in shared:
         await asyncio.to_thread(check_only_one_in_space, folder, space)
     remote = found.remote
-    if link_progress.read_link_progress(folder).space == found.split_space_from_address(url):
+    if link_progress.read_link_progress(folder).space == found.join_space_and_address(url):
         return
     if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
         raise NotFound(
@@ -107,7 +107,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
         )
 
 
-async def connection_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
+async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
     """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
     if not (text := await secrets.read_secret(SharedStoreKey(workspace))):
         raise NotFound(

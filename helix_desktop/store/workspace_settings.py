@@ -33,7 +33,7 @@ _PLAIN = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceConfig:
-    """The settings. What an import `proposed` only applies once the user agrees."""
+    """The settings. What an import `proposed` applies only once the user agrees."""
 
     name: str = ""
     colour: str = ""

@@ -296,7 +296,7 @@ class WorkspaceSharing:
                 made.on_new_entries = lambda entries: bench.tasks.spawn_task(
                     bench.workspace.cache.prefetch_content(entries), name="fetch what came"
                 )
-                await made.load_known_writers()
+                await made.read_known_writers()
                 self._conversations = made
                 self._notify_sharing_listeners()
             return self._conversations
@@ -356,7 +356,7 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
     if workspace.link is None:
         return ""
     conversations = await _connect_through_link(workspace, workspace.link, platform.node())
-    await conversations.load_known_writers()
+    await conversations.read_known_writers()
     await conversations.sync_once()
     await conversations.send_and_release_leases()
     return next(iter(conversations.complaints.values()), "")

@@ -140,7 +140,7 @@ class HistoryImport:
 
     async def _read_earlier_imports(self) -> None:
         known: set[Fact] = set()  # A fork contains copies of these facts, but the session goes on in the original.
-        for recorded in await self.workspace.journal.imported_facts():
+        for recorded in await self.workspace.journal.facts_about_imports():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run and fact not in known:
                 known.add(fact)
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
@@ -313,7 +313,7 @@ async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no
     """Undo an import: trash its new conversations and rewind the others. Returns how many, and what stays."""
     newest = {
         one.conversation: (one, one.fact)
-        for one in await workspace.journal.imported_facts()
+        for one in await workspace.journal.facts_about_imports()
         if isinstance(one.fact, BroughtIn) and one.fact.run == run
     }
     found = [one for one, fact in newest.values() if not fact.undone]
@@ -336,7 +336,7 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: Recorded) ->
         return False
     fact = brought.fact
     change: Fact = ConversationChanged(trashed=True) if fact.first <= 1 else Rewound(fact.first - 1)
-    await workspace.journal.append_imported(
+    await workspace.journal.append_imported_facts(
         brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))]
     )
     return True
@@ -346,7 +346,7 @@ async def find_recorded_conversations(
     workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
 ) -> list[str]:
     """Return conversations imported from these programs, or from all, and their forks. `before`: last changed."""
-    brought = (one for one in await workspace.journal.imported_facts() if isinstance(one.fact, BroughtIn))
+    brought = (one for one in await workspace.journal.facts_about_imports() if isinstance(one.fact, BroughtIn))
     origins = ((one.conversation, one.fact.origin.kind) for one in brought if isinstance(one.fact, BroughtIn))
     found = {conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)}
     rows = await workspace.journal.list_conversations()
@@ -358,7 +358,7 @@ async def find_recorded_conversations(
 async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:
     """Return a workspace's imports, newest first: name, number of conversations, whether it was undone."""
     found: dict[str, dict[str, bool]] = {}
-    for one in await workspace.journal.imported_facts():
+    for one in await workspace.journal.facts_about_imports():
         if isinstance(one.fact, BroughtIn) and one.fact.run:
             found.setdefault(one.fact.run, {})[one.conversation] = one.fact.undone
     return [(run, len(those), all(those.values())) for run, those in sorted(found.items(), reverse=True)]

@@ -503,7 +503,7 @@ class Workbench:
                 self._on_event(session_events.ConversationReplaced(work.result.imported[-1].id))
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
-        found = {one.conversation for one in await self.workspace.journal.imported_facts()}
+        found = {one.conversation for one in await self.workspace.journal.facts_about_imports()}
         try:
             return await history_imports.undo_import(self.workspace, run, self.sessions.hold_conversation)
         finally:

@@ -345,7 +345,7 @@ class SessionWriter:
         whole = [*facts, (0.0, brought)]
         seq, known = len(before) + len(whole), self.held.meter
         meter = conversation_list_rows.encode_meter(known, seq) if known is not None else ""
-        appended = await self.workspace.journal.append_imported(self.conversation, whole, meter)
+        appended = await self.workspace.journal.append_imported_facts(self.conversation, whole, meter)
         self.recorded = appended[-1]
         self.brought = ImportedConversation(
             self.conversation,

@@ -48,7 +48,7 @@ def fill(path: Path, entries: int) -> None:
     """An index file with so many rows, as the index would have made them."""
     connection = connect_database(path, StoreFailed, "index", synchronous="NORMAL")
     prepare_schema(
-        connection, index_file._SCHEMA, application=index_file.APPLICATION, version=index_file.VERSION, what="index"
+        connection, index_file._SCHEMA, application=index_file.APPLICATION, version=index_file.VERSION, name="index"
     )
     random.seed(2)
     tools = ("read_file", "run_command", "search", "fetch", "sub-agent")

@@ -53,7 +53,7 @@ async def sharing(home: Path, url: str) -> AsyncIterator[tuple[Machine, Conversa
             return await sync.thread.run_work(sync.sync_state.needed_segment_names)
 
         sync.send_content, one.link.list_other_used_rows = send_content, list_rows
-        await sync.load_known_writers()
+        await sync.read_known_writers()
         yield one, sync
 
 

@@ -123,7 +123,7 @@ class Machine:
         self.shared = ConversationSync(
             self.journal, self.thread, steps, self.remote, heads, self.seal, self.name, lease=LEASE
         )
-        await self.shared.load_known_writers()
+        await self.shared.read_known_writers()
         before = self.shared.open_conversations.on_moved_to_branch
 
         def parted(conversation: str, branch: str) -> None:

@@ -40,7 +40,7 @@ PLACES = {  # which argument of what is read by people
     "_set_store_trouble": (1,),
     "_record_fold_failure": (1,),
     "convert_sqlite_error": (1,),
-    "leveldb_error_of": (1,),
+    "convert_leveldb_error": (1,),
     "quarantine_entry": (1,),
     "DoctorFinding": (0, 2, 3),
     "_damaged_entry_error": (2,),

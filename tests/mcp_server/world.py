@@ -23,7 +23,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.mcp_server.cache_operations import ServedWorkspace
-from helix_desktop.store.conversation_rows import StoredConversation, advance_row, empty_row
+from helix_desktop.store.conversation_rows import StoredConversation, advance_row, build_empty_row
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 LOG = "".join(f"line {number}\n" for number in range(1, 2001)).encode()
@@ -41,7 +41,7 @@ class Journal(MemoryJournal):
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
         return [
-            StoredConversation.from_columns((*advance_row(empty_row(name, 1.0), held).column_values(), ""))
+            StoredConversation.from_columns((*advance_row(build_empty_row(name, 1.0), held).column_values(), ""))
             for name, held in self._facts.items()
         ]
 

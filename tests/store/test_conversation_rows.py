@@ -17,11 +17,13 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, empty_row
+from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, build_empty_row
 
 
 def after(*facts: Fact) -> StoredConversation:
-    return advance_row(empty_row("c", 1.0), (Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)))
+    return advance_row(
+        build_empty_row("c", 1.0), (Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1))
+    )
 
 
 @pytest.mark.parametrize(

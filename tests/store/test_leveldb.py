@@ -13,7 +13,7 @@ import pytest
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.store import leveldb as level_module
-from helix_desktop.store.leveldb import LevelDatabase, is_repairable_error, leveldb_error_of, repair_leveldb
+from helix_desktop.store.leveldb import LevelDatabase, convert_leveldb_error, is_repairable_error, repair_leveldb
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_after_a_failed_write_the_handle_is_opened_anew(level: LevelDatabase) ->
     ],
 )
 def test_errors_are_said_in_our_words(error: Exception, kind: type[StoreFailed]) -> None:
-    said = leveldb_error_of(error, "The cache could not be written")
+    said = convert_leveldb_error(error, "The cache could not be written")
     assert type(said) is kind
     assert str(said).startswith("The cache could not be written: ")
     assert said.remedy

@@ -17,7 +17,7 @@ SCHEMA = "CREATE TABLE things(name TEXT);"
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     opened = sqlite_database.connect_database(tmp_path / "db", JournalCorrupt, "journal")
-    sqlite_database.prepare_schema(opened, SCHEMA, application=7, version=1, what="journal")
+    sqlite_database.prepare_schema(opened, SCHEMA, application=7, version=1, name="journal")
     yield opened
     opened.close()
 
@@ -27,7 +27,7 @@ def things(connection: sqlite3.Connection) -> list[str]:
 
 
 def test_it_is_made_once_and_syncs_every_commit(connection: sqlite3.Connection) -> None:
-    sqlite_database.prepare_schema(connection, SCHEMA, application=7, version=1, what="journal")
+    sqlite_database.prepare_schema(connection, SCHEMA, application=7, version=1, name="journal")
     settings = {
         name: connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "secure_delete")
@@ -38,7 +38,7 @@ def test_it_is_made_once_and_syncs_every_commit(connection: sqlite3.Connection) 
 def test_a_newer_one_is_left_alone(connection: sqlite3.Connection, tmp_path: Path) -> None:
     connection.execute("PRAGMA user_version=2")
     with closing(sqlite3.connect(tmp_path / "db")) as other, pytest.raises(WrittenByNewerVersion):
-        sqlite_database.prepare_schema(other, SCHEMA, application=7, version=1, what="journal")
+        sqlite_database.prepare_schema(other, SCHEMA, application=7, version=1, name="journal")
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])

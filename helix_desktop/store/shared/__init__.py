@@ -1,1 +1,1 @@
-"""What machines share: encrypted rows in an existing engine (PostgreSQL, S3), behind each one's own LevelDB."""
+"""What machines share: encrypted rows in an existing engine (PostgreSQL, S3), besides each one's LevelDB."""

@@ -128,7 +128,7 @@ class ContentTransfer:
         return last
 
     def _next_batch(self, after: int) -> tuple[list[tuple[CacheRecord, bytes]], list[CacheRecord], int]:
-        """Entries with their content, those of several chunks, and the number up to which none is left out."""
+        """Return small entries with their content, larger entries, and the number up to which none is left out."""
         small: list[tuple[CacheRecord, bytes]] = []
         large: list[CacheRecord] = []
         size, last = 0, after
@@ -229,17 +229,17 @@ class ContentTransfer:
             for chunk in await self._remote.run_in_thread(list, decrypt_chunk_rows(self._seal, digest, some, rows)):
                 yield chunk
 
-    async def send_entries_again(self, used: Collection[Digest]) -> None:
-        """Send again the entries that are here and no longer there."""
-        for digest in used:
+    async def send_entries_again(self, digests: Collection[Digest]) -> None:
+        """Send these entries again, as far as they are here."""
+        for digest in digests:
             with contextlib.suppress(NotFound, CacheCorrupt):
                 record = await self._thread.run_work(self._folder.reader.record_of_content, digest)
                 if record.about.tool != CHECKPOINT:
                     await self._send_entry_again(record)
 
-    async def find_missing_entries(self, used: Collection[Digest]) -> list[Digest]:
-        """Return the entries whose first row is not there."""
-        names = {entry_row_name(self._seal, digest): digest for digest in used}
+    async def find_missing_entries(self, digests: Collection[Digest]) -> list[Digest]:
+        """Return those of these entries whose first row the store lacks."""
+        names = {entry_row_name(self._seal, digest): digest for digest in digests}
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 
     async def repair_all_entries(self) -> tuple[int, int, int]:
@@ -289,18 +289,16 @@ class ContentTransfer:
         await self._remote.remove_in_batches([entry_row_name(self._seal, digest) for digest in digests])
         await self.send_entries_again(digests)
 
-    async def forget_entries_there(self, chunks_of: Mapping[Digest, int]) -> None:
+    async def forget_entries_remotely(self, chunk_counts: Mapping[Digest, int]) -> None:
         """Destroy these entries in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
-        for digest, count in chunks_of.items():
-            *chunks, first = list_row_names_of_entry(
-                self._seal, digest, count or await self._count_chunks_there(digest)
-            )
+        for digest, count in chunk_counts.items():
+            *chunks, first = list_row_names_of_entry(self._seal, digest, count or await self._fetch_chunk_count(digest))
             tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
             tombs += [Tombstone(name, b"") for name in chunks]
         await self._remote.forget_in_batches(tombs)
 
-    async def _count_chunks_there(self, digest: Digest) -> int:
+    async def _fetch_chunk_count(self, digest: Digest) -> int:
         name = entry_row_name(self._seal, digest)
         rows = await self._remote.fetch_in_batches([name])
         with contextlib.suppress(KeyError, HelixError):

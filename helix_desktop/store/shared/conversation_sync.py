@@ -111,7 +111,7 @@ class ConversationSync:
     def __post_init__(self) -> None:
         self.leases = KnownLeases(self.sync_state.machine, lambda: self.now())  # noqa: PLW0108 - it may be set later
 
-    async def load_known_writers(self) -> None:
+    async def read_known_writers(self) -> None:
         """Load what was known when the program ended."""
         for known in await self.thread.run_work(self.sync_state.list_progress):
             self.leases.set_writer_from_head(known)
@@ -251,7 +251,7 @@ class ConversationSync:
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation
-        known = await self.thread.run_work(self.sync_state.read_progress_or_reset_if_removed, conversation)
+        known = await self.thread.run_work(self.sync_state.read_progress_unless_removed, conversation)
         if head.version < known.version:
             return
         is_released = self.sync_state.released.is_released

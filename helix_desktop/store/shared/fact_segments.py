@@ -96,7 +96,7 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
 
 
 def check_fetched_facts(lines: Sequence[StoredFact], conversation: str, after: int, last: int) -> None:
-    """JournalCorrupt where these are not its facts from `after` to `last`, or one holds what no fact of its kind does."""
+    """Raise JournalCorrupt if these are not the conversation's facts from `after` to `last`, or one is invalid."""
     wrong = (seq for seq, line in enumerate(lines, after + 1) if not _is_valid_fact_at(line, conversation, seq))
     behind = after + len(lines)
     if seq := next(wrong, 0 if behind == last else behind + 1):

@@ -1,4 +1,4 @@
-"""Notes of this machine on the shared store: what was sent, which tombstones were obeyed, and what must
+"""The notes of a machine on its shared store: what was sent, which tombstones were obeyed, and what must
 still be forgotten there. One small file in the workspace. Without it, everything is compared again.
 """
 
@@ -49,15 +49,15 @@ def read_link_progress(folder: Path) -> LinkProgress:
                 remedy="Update Helix Desktop.",
             )
         noted = LinkProgress(**held)
-        machine = name_machine(folder, noted.machine)
+        machine = build_machine_name(folder, noted.machine)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return LinkProgress(machine=name_machine(folder))
+        return LinkProgress(machine=build_machine_name(folder))
     return noted if machine == noted.machine else replace(noted, machine=machine, published=0.0)
 
 
-def name_machine(folder: Path, known: str = "") -> str:
-    """16 bytes (hex), half of them random and half made of these and of where the folder is. So a copy of it, here or on another
-    computer, takes a name of its own: under one name, each would remove rows that only the other uses.
+def build_machine_name(folder: Path, known: str = "") -> str:
+    """Build a name of 16 bytes (hex): half is random, and half is made from that and from the folder's place. So a copy
+    of the folder gets another name: with the same one, each would remove rows that only the other uses.
     """
     place = ""
     with suppress(OSError):

@@ -229,11 +229,11 @@ class PostgresPool:
             connection.close()
 
 
-def acquire_pool(key: str, make: Callable[[], PostgresPool]) -> PostgresPool:
+def acquire_pool(key: str, build_pool: Callable[[], PostgresPool]) -> PostgresPool:
     """Return the pool of this database. Each user must call `release_pool` once."""
     with _pools_lock:
         if key not in _pools:
-            _pools[key] = make()
+            _pools[key] = build_pool()
         pool = _pools[key]
         pool.users += 1
         return pool

@@ -1,9 +1,9 @@
 """Encrypts rows and their names, so that whoever runs the engine learns nothing.
 
-All keys come from the workspace's one key: HMAC-SHA256 under a label of their own. A name is a keyed digest, so equal contents of two
-workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes; its own key is made of these and the workspace's key,
-so whoever destroys them has destroyed that key. AES-256-GCM is given each key once, and the name as associated data: a row in another's
-place does not open. Contents are padded to a power of two, from 512 bytes up, behind the first 256 KiB to a multiple of that.
+All keys are derived from the workspace's one key, by HMAC-SHA256 with different labels. A name is a keyed digest, so equal contents
+of two workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes. Its key is derived from them and from the
+workspace's key, so destroying them destroys it. AES-256-GCM uses each key once, with the name as associated data: a row under
+another name cannot be decrypted. Contents are padded to a power of two, at least 512 bytes, above 256 KiB to a multiple of that.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """The interface of an engine that machines share: it stores opaque rows by name, and cannot read them.
 
-A row is sealed bytes (`row_encryption`): first `ROW_KEY_BYTES` bytes that make its key together with the workspace's, then padded
-ciphertext. An engine may store the two apart; to forget a row it destroys both. All calls block and may come from any thread; each
-may be made again after an error. `SharedStoreUnreachable` says that asking later may help; every other StoreFailed needs a person.
+A row is encrypted (`row_encryption`): `ROW_KEY_BYTES` bytes, from which its key is derived with the workspace's, and then padded
+ciphertext. An engine may store the two apart, and destroys both to forget a row. All calls block, may come from any thread, and
+may be repeated after an error. After `SharedStoreUnreachable`, a later call may succeed; any other StoreFailed needs a person.
 """
 
 import ipaddress
@@ -58,10 +58,10 @@ class RowStore(Protocol):
         """Return tombstones after a mark (0: all), each at least once, and the mark for the next call."""
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
-        """Replace what this machine uses by these rows; empty: it no longer takes part."""
+        """Publish, encrypted, which rows this machine uses, or that it no longer takes part (empty)."""
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:
-        """Return what each machine uses."""
+        """Return, by machine, what it published."""
 
     def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
         """Return rows stored more than `older` seconds ago by the engine's clock, by name, for removal."""

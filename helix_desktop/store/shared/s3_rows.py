@@ -1,13 +1,13 @@
 """An S3-compatible store as an engine. Objects are only ever created and deleted, never changed, so no two machines disturb each other.
 
-    SPACE/index/ID   which rows came with one put, with the keys of the small ones
-    SPACE/pack/ID    the small ones' bodies, one behind the other
+    SPACE/index/ID   the names of the rows of one put, with the keys of small ones
+    SPACE/pack/ID    the bodies of its small rows, one after the other
     SPACE/row/NAME   a large row, whole; put-if-absent by `If-None-Match`
     SPACE/gone/NAME  a tombstone
     SPACE/uses/ID    what a machine uses; SPACE/quota; SPACE/clock/ID: what time it is there
 
-IDs begin with the store's time, so what is new since the last look is a list from there on; a machine's own clock is never
-used. To forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
+IDs begin with the store's time, never a machine's own, so a listing from the last known ID on has everything that is new.
+To forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Links an open workspace to its shared store: new content is sent automatically, wanted content fetched.
+"""Links an open workspace to its shared store: sends new content automatically, and fetches what is needed.
 
 Work never waits for it, unless the setting is `shared`: then a put returns once the store has it. While
 the store is unreachable or refuses, work goes on here, and what waits is counted. What is forgotten is
@@ -43,8 +43,8 @@ class SharedStoreConnection:
     remote: AsyncRowStore
     seal: RowCipher
 
-    def split_space_from_address(self, url: str) -> str:
-        """Return the workspace and address to which notes on a shared store apply."""
+    def join_space_and_address(self, url: str) -> str:
+        """Return, as one text, the workspace and address to which notes on a shared store apply."""
         return f"{self.seal.space.hex()} {url}"
 
 
@@ -76,7 +76,7 @@ class LinkedStores:
 
 
 class SharedStoreLink:
-    """Created with the workspace, started once, closed before it. `connect` gets key and engine, and is retried."""
+    """Created with the workspace, started once, closed before it. `connect` returns key and engine; it is retried."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class SharedStoreLink:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._progress = self._progress.progress_if_same_space(connected.split_space_from_address(self.url))
+                self._progress = self._progress.progress_if_same_space(connected.join_space_and_address(self.url))
                 self._connected = connected
             return self._connected
 
@@ -192,7 +192,7 @@ class SharedStoreLink:
         carrying = await self._ensure_transfer()
         async with self._burying:
             burying, renewing = dict(self._progress.burying), () if self._purging else self._progress.renewing
-            await carrying.forget_entries_there({Digest.from_hex(one): count for one, count in burying.items()})
+            await carrying.forget_entries_remotely({Digest.from_hex(one): count for one, count in burying.items()})
             await carrying.replace_descriptions([Digest.from_hex(one) for one in renewing])
             waiting = {one: count for one, count in self._progress.burying.items() if one not in burying}
             left = [one for one in self._progress.renewing if one not in renewing]

@@ -3,8 +3,8 @@
     postgresql://user@host/database?sslmode=verify-full
     s3://bucket/folder?endpoint=https://minio.example:9000&region=eu-central-1
 
-The password, or the two keys of S3, are taken out of the address and belong into the keyring;
-without them an engine's own ways hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
+The password, or the two keys of S3, are removed from the address and kept in the keyring. Without
+them, the engine's own ways apply (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 """
 
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit

@@ -21,7 +21,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_o
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
-from helix_desktop.store.shared.link_progress import name_machine
+from helix_desktop.store.shared.link_progress import build_machine_name
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 
@@ -99,7 +99,7 @@ class SyncState:
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
         known = self._read_value("machine")
-        name = name_machine(journal.path.parent, known)
+        name = build_machine_name(journal.path.parent, known)
         self.machine = bytes.fromhex(known if name == known else self._write_value("machine", name))
 
     def read_mark(self) -> HeadMark:
@@ -125,8 +125,8 @@ class SyncState:
             ).fetchone()
         return _progress_from_row(row) if row else SharedProgress(conversation)
 
-    def read_progress_or_reset_if_removed(self, conversation: str) -> SharedProgress:
-        """Return the progress, or nothing for a conversation that was removed here."""
+    def read_progress_unless_removed(self, conversation: str) -> SharedProgress:
+        """Return the progress, without any facts if the conversation was removed here."""
         with self._journal.errors:
             there = self._journal.connection.execute(
                 "SELECT 1 FROM conversations WHERE id = ?", (conversation,)
@@ -251,8 +251,8 @@ class SyncState:
         lines: Sequence[StoredFact],
         known: SharedProgress,
     ) -> None:
-        """Two machines wrote behind `last_common_seq`. What was written here becomes the conversation `branch`, whole and
-        with its numbers, and what the other wrote takes its place: all in one transaction, so no fact is ever missing.
+        """Move what was written here after `last_common_seq` to a branch, since another machine wrote there, too. The branch
+        has all facts with their numbers, and the other's take their place here, in one transaction, so none is ever missing.
         """
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():

@@ -110,7 +110,7 @@ class Machines(RuleBasedStateMachine):
     def kill(self, number: int) -> None:
         machine = self._machine(number)
         machine.start()
-        self.run(machine.shared.load_known_writers())
+        self.run(machine.shared.read_known_writers())
 
     @rule(which=st.integers(0, 2), number=st.integers(0, 2))
     def take_over(self, which: int, number: int) -> None:
@@ -447,7 +447,7 @@ async def test_looking_where_nothing_is_new_writes_nothing_to_the_disk(tmp_path:
         await machine.step()
         assert machine.journal.connection.total_changes == before
     one.start()  # again, from an older mark
-    await one.shared.load_known_writers()
+    await one.shared.read_known_writers()
     before = one.journal.connection.total_changes
     await one.step()
     await one.step()
@@ -833,7 +833,7 @@ async def test_a_conversation_that_was_in_use_when_the_program_ended_is_fetched_
     await world.two.step()
     world.two.desk.working.clear()
     world.two.start()
-    await world.two.shared.load_known_writers()
+    await world.two.shared.read_known_writers()
     assert world.two.shared.leases.last_other_machine("c") == "one"
     world.asked(world.two)
     await world.two.step()

@@ -17,7 +17,7 @@ from helix_desktop.store.shared import link_progress
 from helix_desktop.store.shared.link_progress import (
     PROGRESS_FILE,
     LinkProgress,
-    name_machine,
+    build_machine_name,
     read_link_progress,
     write_link_progress,
 )
@@ -29,7 +29,7 @@ NOTED = LinkProgress("space", "ab" * 16, 5, 3, 1.5, 2.5, {"cd" * 32: 2}, ["ef" *
 
 
 def test_what_was_noted_is_known_again_and_read_by_nobody_else(tmp_path: Path) -> None:
-    noted = replace(NOTED, machine=name_machine(tmp_path))
+    noted = replace(NOTED, machine=build_machine_name(tmp_path))
     write_link_progress(tmp_path, noted)
     assert read_link_progress(tmp_path) == noted
     assert (tmp_path / PROGRESS_FILE).stat().st_mode & 0o077 == 0
@@ -48,7 +48,7 @@ def test_a_copied_folder_takes_a_name_of_its_own_and_a_moved_one_keeps_its_name(
 ) -> None:
     first = tmp_path / "first"
     first.mkdir()
-    noted = replace(NOTED, machine=name_machine(first))
+    noted = replace(NOTED, machine=build_machine_name(first))
     write_link_progress(first, noted)
     shutil.copytree(first, tmp_path / "copy")
     copied = read_link_progress(tmp_path / "copy")

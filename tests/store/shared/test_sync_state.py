@@ -140,13 +140,13 @@ def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_
 
 
 def test_of_a_conversation_removed_here_nothing_is_left_to_go_on_from(pair: Pair) -> None:
-    assert pair.state.read_progress_or_reset_if_removed("c") == pair.known
+    assert pair.state.read_progress_unless_removed("c") == pair.known
     pair.mine.delete_conversation("c")
     assert pair.state.read_shared_progress("c") == pair.known
     known = pair.known
     left = SharedProgress("c", 0, NOTHING, known.version, known.writer, known.contents)
-    assert pair.state.read_progress_or_reset_if_removed("c") == left
-    assert pair.state.read_progress_or_reset_if_removed("unknown") == SharedProgress("unknown")
+    assert pair.state.read_progress_unless_removed("c") == left
+    assert pair.state.read_progress_unless_removed("unknown") == SharedProgress("unknown")
 
 
 def test_marks_and_heads_that_could_not_be_read_are_known_again(pair: Pair) -> None:
