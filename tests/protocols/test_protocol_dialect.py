@@ -199,3 +199,18 @@ def test_the_same_conversation_is_written_the_same_way_twice_and_its_beginning_s
     items = json.loads(plain)[name.strip('": [')]
     more_items = json.loads(more.replace(', "cache_control": {"type": "ephemeral"}', ""))[name.strip('": [')]
     assert more_items[: len(items)] == items
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_reasoning_is_marked_with_the_protocol_and_the_host_that_alone_can_read_it(kind: str) -> None:
+    one = dialect(kind)
+    assert (one.host, one.reasoning_tag) == ("llm.example.org", f"{kind} llm.example.org")
+    elsewhere = DIALECTS[kind]("http://127.0.0.1:8080/v1", "peer", "")
+    assert elsewhere.reasoning_tag == f"{kind} 127.0.0.1"
+    assert DIALECTS[kind]("not an address", "peer", "").host == ""
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_a_key_goes_under_the_header_that_the_user_named(kind: str) -> None:
+    assert DIALECTS[kind]("https://llm.example.org/v1", "peer", "x-own-key").key_headers("k")["x-own-key"] == "k"
+    assert "k" in "".join(dialect(kind).key_headers("k").values())

@@ -1204,3 +1204,26 @@ async def test_a_head_that_another_machine_holds_stays_as_it_is_until_it_is_take
     assert world.two.shared.leases.taken_over == set()
     await world.one.shared.renew_leases(["c"])
     assert world.head()[0].writer == world.two.shared.sync_state.machine
+
+
+async def test_a_head_of_a_standby_is_merged_though_another_head_had_its_number(world: World, tmp_path: Path) -> None:
+    for number in range(40):  # So many that their segment stays as it is.
+        await world.one.write("c", f"text {number}")
+    for machine in world.both:
+        await machine.step()
+    standby = world.heads.fail_over()
+    await world.one.write("c", "the standby lacks this")
+    for machine in world.both:
+        await machine.step()
+    seen = world.two.shared._seen[world.name()]
+    three = Machine.make("three", tmp_path, Noted(MemoryRowStore(world.shelf, b"space"), standby), world.clock)
+    world.clock.time += LEASE + 1
+    await three.step()
+    await three.write("c", "written on the standby")
+    await three.step()
+    assert [(head.version, "c") for head in standby.fetch_heads([world.name()])] == [seen], "as that which it has seen"
+    world.two.shared.heads = standby
+    await world.two.step()
+    said = {text for conversation in await world.two.everything() for text in texts(world.two, conversation)}
+    assert said >= {"text 39", "the standby lacks this", "written on the standby"}
+    await three.aclose()
