@@ -37,9 +37,8 @@ class AgentSettingsChange:
     created: tuple[Path, ...] = ()
 
     def as_unified_diff(self) -> str:
-        one, other = (
-            (text or b"").decode("utf-8", "replace").splitlines(keepends=True) for text in (self.before, self.after)
-        )
+        texts = [(content or b"").decode("utf-8", "replace") for content in (self.before, self.after)]
+        one, other = (text.splitlines(keepends=True) for text in texts)
         return "".join(difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)"))
 
 

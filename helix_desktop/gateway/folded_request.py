@@ -215,9 +215,8 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
     """Mark where the provider probably has the request cached, instead of the client's own marks."""
     now = kept.marked_request.mark_next_request(list(units))
     near = sum(map(anthropic_gateway.count_content_blocks, units[now.stable :])) < anthropic_gateway.LOOK_BACK
-    kept.marked_request = now.limit_marks(
-        anthropic_gateway.MOST_MARKS - anthropic_gateway.count_cache_marks(rest) - inside, near=near
-    )
+    most = anthropic_gateway.MOST_MARKS - anthropic_gateway.count_cache_marks(rest) - inside
+    kept.marked_request = now.limit_marks(most, near=near)
     before = {id(bare): (bare, with_mark) for bare, with_mark in kept.marked_units}
     marked: list[tuple[Json, Json]] = []
     for at in kept.marked_request.numbers_of_marked_blocks:

@@ -70,9 +70,8 @@ def build_provider_request(
     size = sum(map(len, pieces))
     if size <= LARGE_BODY_BYTES:
         return httpx.Request(method, url, headers=headers, content=b"".join(pieces))
-    return httpx.Request(
-        method, url, headers=[*headers, (b"content-length", b"%d" % size)], content=_slices_of_pieces(pieces)
-    )
+    headers = [*headers, (b"content-length", b"%d" % size)]
+    return httpx.Request(method, url, headers=headers, content=_slices_of_pieces(pieces))
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
