@@ -36,17 +36,14 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
         if window_program.hand_over_to_running_window(where, arguments.link):
             return 0
     application = _create_qt_application()
-    state_file = WindowStateFile(where.window_state_path, application)
-    top_window = TopLevelWindow(state_file, TITLE)
+    top_window = TopLevelWindow(WindowStateFile(where.window_state_path, application), TITLE)
     top_window.show()
     _wait_for_first_paint(application, top_window)
     top_window.enable_typing()
     _import_program()
     from helix_desktop.desktop import window_program
 
-    return window_program.WindowProgram(
-        where, application, window_program.PaintedWindow(state_file, top_window), arguments.link
-    ).run_until_closed()
+    return window_program.WindowProgram(where, application, top_window, arguments.link).run_until_closed()
 
 
 def _is_other_window_listening(run: Path) -> bool:

@@ -109,3 +109,32 @@ def test_what_qt_says_after_the_interpreter_has_ended_is_no_crash(tmp_path: Path
     command = [sys.executable, "-c", LAST_WORDS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, "instantiate the QApplication" in done.stderr) == (0, True), done.stderr
+
+
+IMPORTED_BY_WINDOW = """
+import os, pathlib, sys, threading
+from helix_desktop import window_start
+from helix_desktop.desktop import window_program
+imported = []
+class Witness:
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is threading.main_thread():
+            imported.append(name)
+start = window_program.WindowProgram._start_behind_window
+async def start_and_tell(self):
+    sys.meta_path.insert(0, Witness())
+    await start(self)
+    print(*imported, flush=True)
+    os._exit(0)
+window_program.WindowProgram._start_behind_window = start_and_tell
+"""
+
+
+def test_once_the_window_is_there_its_thread_imports_nothing(tmp_path: Path) -> None:
+    """It answers no key while it imports."""
+    script = f"{IMPORTED_BY_WINDOW}window_start.main(pathlib.Path({str(tmp_path)!r}), [])"
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE
+    )
+    assert done.stdout.split() == []

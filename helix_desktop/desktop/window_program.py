@@ -23,7 +23,6 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop import concurrency, glibc_memory, logs, program_settings, resources, running_instance
 from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
@@ -33,7 +32,6 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_folders import ProgramFolders, find_unwritable_folder_error, make_folders_private
 from helix_desktop.program_settings import CODE_FONT, FONT, KEYS_IN_FILE, RECORDER, SEND_WITH, THEME
 
@@ -49,6 +47,12 @@ HAS_MENU_BAR = sys.platform == "darwin"  # Mac users expect a menu bar.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
 TURN = 0.0003  # A busy thread releases the interpreter lock after this many seconds.
+# Imported in a thread, because the window's thread would wait .1 s for them, or 30 to 45 ms for a page at its first click.
+_BEHIND_WINDOW = (
+    "workbench.all_workbenches", "desktop.provider_administration", "desktop.settings_backend", "desktop.history_import",
+    "gui.dialogs_and_notifications", "resident.agent_routes",
+)  # fmt: skip
+_PAGES = ("gui.cache.cache_page", "gui.timeline.timeline_page", "gui.changes.changes_page")
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -56,12 +60,6 @@ _LEVELS = {
     QtMsgType.QtCriticalMsg: logging.ERROR,
     QtMsgType.QtFatalMsg: logging.CRITICAL,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PaintedWindow:
-    state_file: WindowStateFile
-    top_window: TopLevelWindow
 
 
 def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
@@ -81,7 +79,7 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
 
 
 class WindowProgram:
-    def __init__(self, where: ProgramFolders, application: QApplication, painted: PaintedWindow, link: str) -> None:
+    def __init__(self, where: ProgramFolders, application: QApplication, top_window: TopLevelWindow, link: str) -> None:
         glibc_memory.share_one_heap_between_threads()
         sys.setswitchinterval(TURN)
         self._where = where
@@ -104,7 +102,7 @@ class WindowProgram:
         self._desk: Workbenches | None = None
         self._owner: running_instance.RequestListener | None = None
         self._ending = False
-        self._state_file, self.top_window = painted.state_file, painted.top_window
+        self._state_file, self.top_window = top_window.state_file, top_window
         application.setStyle("Fusion")
         application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
         self.theme = Theme()
@@ -144,19 +142,20 @@ class WindowProgram:
             self.window.show_startup_error_and_block_actions(refused)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
-        desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
+        await asyncio.to_thread(_import_modules, *_BEHIND_WINDOW)
         from helix_desktop.desktop.provider_administration import ProviderAdministration
         from helix_desktop.desktop.settings_backend import SettingsBackend
         from helix_desktop.gui import dialogs_and_notifications
         from helix_desktop.resident.agent_routes import AgentRoutes
         from helix_desktop.secrets import SecretStorage
+        from helix_desktop.workbench import all_workbenches
 
         secrets = SecretStorage(
             self._where.key_file,
             consent=lambda: self._settings[KEYS_IN_FILE],
             seen=self._redaction.add_secret_to_redact,
         )
-        desk = self._desk = desk_module.Workbenches(self._where, secrets, serve=self._serve_workspace_commands)
+        desk = self._desk = all_workbenches.Workbenches(self._where, secrets, serve=self._serve_workspace_commands)
         desk.register_route = AgentRoutes(self._where).register_route
         connecting = ProviderAdministration(
             desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
@@ -181,7 +180,7 @@ class WindowProgram:
         self.window.workbench_shown.connect(self._import_pages_in_background, Qt.ConnectionType.SingleShotConnection)
 
     def _import_pages_in_background(self) -> None:
-        self._tasks.spawn_task(asyncio.to_thread(_warm_up_pages), name="the pages not shown yet")
+        self._tasks.spawn_task(asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet")
 
     async def _serve_workspace_commands(self, workspace: Any) -> Any:
         from helix_desktop.commands import workspace_access
@@ -290,10 +289,9 @@ def _warm_up_text_rendering() -> None:
         code_highlighting.find_lexer(language)
 
 
-def _warm_up_pages() -> None:
-    """Imports pages, because the first click on one would otherwise be delayed by 30 to 45 ms."""
-    for page in ("cache", "timeline", "changes"):
-        importlib.import_module(f"helix_desktop.gui.{page}.{page}_page")
+def _import_modules(*names: str) -> None:
+    for name in names:
+        importlib.import_module(f"helix_desktop.{name}")
 
 
 def _exit_process_at_once() -> None:

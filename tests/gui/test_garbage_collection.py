@@ -49,6 +49,17 @@ def test_cycles_go_when_it_looks_and_not_in_a_workers_thread(window: GarbageColl
     assert lost() is None
 
 
+def test_it_begins_without_a_collection(application: QApplication) -> None:
+    """At the start everything would be looked at, for .1 s in which nobody can type; hardly anything of it is garbage."""
+    gc.collect()
+    lost = knot()
+    begun = GarbageCollector(application)
+    assert lost() is not None
+    begun._timer.stop()
+    gc.unfreeze()
+    gc.enable()
+
+
 def test_what_has_become_old_is_looked_for_less_often(
     window: GarbageCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

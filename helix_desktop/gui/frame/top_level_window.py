@@ -95,7 +95,7 @@ class TopLevelWindow(QMainWindow):
 
     def __init__(self, state_file: WindowStateFile, title: str) -> None:
         super().__init__()
-        self._state_file = state_file
+        self.state_file = state_file
         self.is_closing = False  # The user may close the window before anything is connected to `closing`.
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
@@ -118,10 +118,10 @@ class TopLevelWindow(QMainWindow):
             super().keyPressEvent(event)
 
     def save_window_geometry(self) -> None:
-        self._state_file.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
+        self.state_file.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
 
     def _restore_window_geometry(self) -> None:
-        kept = QByteArray.fromBase64(self._state_file.get_remembered("window", default="").encode())
+        kept = QByteArray.fromBase64(self.state_file.get_remembered("window", default="").encode())
         if not kept.isEmpty() and self.restoreGeometry(kept) and self._is_on_a_screen():
             return
         screen = QGuiApplication.primaryScreen().availableGeometry()
