@@ -38,9 +38,9 @@ class FenwickTree:
         del self._tree[length + 1 :]
 
     def sum_before(self, position: int) -> int:
-        total, index = 0, position
-        while index:
-            total += self._tree[index]
+        total, index, tree = 0, position, self._tree
+        while index > 0:
+            total += tree[index]
             index &= index - 1
         return total
 
@@ -50,7 +50,7 @@ class FenwickTree:
 
     def last_position_within(self, total: int) -> int:
         """Return the last position before which the numbers (none negative) add up to at most `total`."""
-        place, step = 0, 1 << len(self).bit_length()
+        place, step = 0, 1 << len(self._tree).bit_length()
         while step := step >> 1:
             beyond = place + step
             if beyond < len(self._tree) and self._tree[beyond] <= total:

@@ -128,12 +128,7 @@ class ItemColumn:
         return self.heights.item_covering(top - 1) if top > 0 else -1
 
     def visible_items(self, y: int, height: int) -> Iterator[int]:
-        index = self.heights.item_covering(y)
-        bottom = y + height
-        while 0 <= index < len(self.heights) and self.heights.total_height_before(index) < bottom:
-            if self.heights[index]:
-                yield index
-            index += 1
+        return self.heights.visible_items(y, y + height)
 
     def drawn_places(self, y: int, height: int) -> DrawnPlaces:
         found: DrawnPlaces = {}
@@ -170,9 +165,9 @@ class ItemColumn:
                     laid.lay_out_slice(deadline, y - self.content_top(index))
                     self._record_item_height(index, laid)
                     complete = complete and laid.done
-            if anchor >= 0:
-                y = self.heights.total_height_before(anchor) + above
-                bottom = y + height
+                    if anchor >= 0:
+                        y = self.heights.total_height_before(anchor) + above
+                        bottom = y + height
             index += 1
             if time.perf_counter() > deadline:
                 complete = complete and all(self.is_laid_out(each) for each in self.visible_items(y, height))

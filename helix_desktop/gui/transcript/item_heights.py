@@ -3,7 +3,7 @@
 Heights are whole pixels. A hidden item has the height 0 and is never found by its place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from helix_desktop.engine.state.fenwick_tree import FenwickTree
 
@@ -26,7 +26,7 @@ class ItemHeights:
         return self.total_height_before(len(self._heights))
 
     def total_height_before(self, index: int) -> int:
-        return self._sums.sum_before(max(index, 0))
+        return self._sums.sum_before(index)
 
     def set_item_height(self, index: int, height: int) -> None:
         if change := height - self._heights[index]:
@@ -45,6 +45,16 @@ class ItemHeights:
         """Returns the item that covers `y`, or the first or last one if `y` is outside. -1 without items."""
         place = self._sums.last_position_within(max(0, y))
         return self._last_visible_item() if place >= len(self._heights) else place
+
+    def visible_items(self, y: int, bottom: int) -> Iterator[int]:
+        """Yields each item that is not hidden, from the one that covers `y` to the last above `bottom`."""
+        heights, index = self._heights, self.item_covering(y)
+        top = self.total_height_before(index)
+        while 0 <= index < len(heights) and top < bottom:
+            if heights[index]:
+                yield index
+            top += heights[index]
+            index += 1
 
     def _last_visible_item(self) -> int:
         index = len(self._heights) - 1

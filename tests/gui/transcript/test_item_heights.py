@@ -40,6 +40,16 @@ def test_at_finds_the_item_that_covers_the_place(sizes: list[int], y: int) -> No
         assert heights.total_height_before(index) <= y < heights.total_height_before(index) + sizes[index]
 
 
+@given(SIZES, st.integers(0, 70_000), st.integers(0, 2_000))
+def test_visible_items_are_those_between_two_places(sizes: list[int], y: int, height: int) -> None:
+    heights = ItemHeights(sizes)
+    first = heights.item_covering(y)
+    expected = [
+        index for index in range(first, len(sizes)) if sizes[index] and heights.total_height_before(index) < y + height
+    ]
+    assert list(heights.visible_items(y, y + height)) == expected
+
+
 def test_hidden_items_are_never_found() -> None:
     heights = ItemHeights([10, 0, 0, 10, 0])
     assert [heights.item_covering(y) for y in (0, 9, 10, 19, 25)] == [0, 0, 3, 3, 3]
@@ -47,4 +57,5 @@ def test_hidden_items_are_never_found() -> None:
 
 def test_nothing_is_at_any_place_of_nothing() -> None:
     assert ItemHeights().item_covering(5) == -1
+    assert list(ItemHeights().visible_items(0, 100)) == []
     assert ItemHeights().sum_of_heights == 0
