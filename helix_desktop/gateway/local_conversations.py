@@ -150,7 +150,7 @@ class LocalAgentConversations:
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
         if not track.conversation:
             self._quiet_until += FIRST_REQUEST_SECONDS
-            if (edited := await self._find_conversation_to_fork(arrival, messages)) is not None:
+            if (edited := await self._find_fork_base(arrival, messages, place.parent)) is not None:
                 session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
             else:
                 title = title_from_messages(messages)
@@ -182,11 +182,14 @@ class LocalAgentConversations:
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
 
-    async def _find_conversation_to_fork(self, arrival: Arrival, messages: Sequence[Wired]) -> tuple[str, int] | None:
-        """Return the conversation whose newest output a request without a session contains, and the last fact before its messages."""
-        is_asked = not arrival.session and self._open_conversations
-        results = await asyncio.to_thread(_digests_of_results, messages) if is_asked else {}  # It may take a second.
-        for name, held in reversed(self._open_conversations.items()) if results else ():
+    async def _find_fork_base(self, arrival: Arrival, messages: Sequence[Wired], above: str) -> tuple[str, int] | None:
+        """Return the conversation whose newest output a request contains, and the last fact before its messages. If an
+        agent has a session, it can only be `above`: the agent has changed its tools and its first message at once.
+        """
+        only = {"" if arrival.parent else above} if arrival.session else self._open_conversations.keys()
+        known = [one for one in reversed(self._open_conversations.items()) if one[0] in only]
+        results = await asyncio.to_thread(_digests_of_results, messages) if known else {}  # It may take a second.
+        for name, held in known if results else ():
             told = [one.fact for one in held.conversation.state.facts[-MOST_RECENT_FACTS:]]
             outputs = (fact for fact in reversed(told) if isinstance(fact, facts.ToolReturned) and fact.call in results)
             newest, order = next(outputs, None), held.conversation.state.branch.order

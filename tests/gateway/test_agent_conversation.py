@@ -312,24 +312,27 @@ async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_go
     await restarted.room.aclose()
 
 
-async def test_the_first_message_of_an_agent_without_names_is_edited_and_its_outputs_say_where_it_comes_from(
-    agent: Room,
-) -> None:
+@pytest.mark.parametrize("session", ["", "s"])
+async def test_the_first_message_is_edited_and_the_outputs_say_where_it_comes_from(agent: Room, session: str) -> None:
+    """By an agent that names no session, or by one with a session that changes its tools at the same time."""
+    head: dict[str, str] = {}
+
     def first(words: str) -> Any:
         return anthropic_gateway.user_message(f"{words} " * 100)
 
     async def step(number: int) -> Sent:
         await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS, usage=Usage(9_000 * number, 0, 0, 1))
         return await agent.send(
-            anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 900), session=""
+            anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 900), session=session, **head
         )
 
-    sent = await agent.send(first("one"), session="")
+    sent = await agent.send(first("one"), session=session)
     before = await step(1)
     sent = before
     sent = await step(2)
     await agent.room._tasks.wait_for_all_tasks()
     agent.units[0] = first("other")
+    head |= {"head": "other tools"}
     sent = await step(3)
     assert sent.ticket.conversation != before.ticket.conversation
     await agent.answer(sent, Says("Done."), usage=Usage(40_000, 0, 0, 1))
@@ -343,6 +346,20 @@ async def test_the_first_message_of_an_agent_without_names_is_edited_and_its_out
     named = {one.cause.kind: one.tokens for one in request.causes}
     assert named[CauseKind.EDIT] > 0
     assert CauseKind.FIRST not in named
+
+
+async def test_a_sub_agent_that_is_given_its_parents_outputs_is_no_edit_of_the_parent(agent: Room) -> None:
+    called = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+    agent.units = [anthropic_gateway.user_message("one"), {"role": "assistant", "content": [called]}]
+    sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", "an output"))
+    await agent.answer(sent, Says("fine"))
+    agent.units[0] = anthropic_gateway.user_message("you are the sub-agent")
+    below = await agent.send(session="s/1", parent="s", head="other")
+    recorded = await agent.bench.read_conversation_facts(below.ticket.conversation)
+    assert not any(getattr(one.fact, "forked_from", "") for one in recorded)
+    row = agent.bench.conversation_row(below.ticket.conversation)
+    assert row is not None
+    assert row.parent == sent.ticket.conversation
 
 
 @pytest.mark.parametrize(("session", "output"), [("s", "the same"), ("", "another")])
