@@ -83,7 +83,7 @@ def _describe_forget_result(purged: ForgetResult) -> str:
     if not purged.entries and not purged.facts:
         return "Nothing in this workspace contains what you want to remove."
     entries = format_things(len(purged.entries), "entry", "entries")
-    facts = format_things(purged.facts, "record", "records")
+    facts = format_things(purged.facts, "fact", "facts")
     backups = format_things(purged.backups, "backup", "backups")
     where = format_things(len(purged.conversations), "conversation", "conversations")
     return f"Removed {entries}. Changed {facts} in {where}, and {backups}."

@@ -232,7 +232,7 @@ async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) ->
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
     entries, facts = figures["waiting"], figures["facts_waiting"]
     what = f"{format_things(entries, 'entry', 'entries')} ({figures['waiting_bytes']:,} bytes)"
-    what = f"{what}, {format_things(facts, 'record', 'records')} of conversations."
+    what = f"{what}, {format_things(facts, 'fact', 'facts')} of conversations."
     if figures["trouble"]:
         since = f" since {time.strftime('%H:%M', time.localtime(figures['away']))}" if figures["away"] else ""
         return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"

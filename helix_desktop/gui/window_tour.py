@@ -170,7 +170,7 @@ class WindowTour(QObject):
                 tr("You have just seen a complete turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."),
                 self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
             WindowTourStep(tr("See what was left out"),
-                tr("One command printed 52,000 tokens. The model saw only a short excerpt, and the whole output is in the cache. Click the label to see both."),
+                tr("A long output was stored in the cache, and the model saw only a short excerpt of it. Click the label to see both."),
                 tr("On the right, you see what the model saw, and how to get the original back. Folding never deletes anything."),
                 self._place_of_excerpt, lambda: self._step_number == 1 and self._window.showing.page == "timeline"),
             WindowTourStep(tr("Fold now"),

@@ -132,7 +132,7 @@ def test_facts_that_wait_are_counted_too(
     assert helix("--home", here, "ask", "-w", "Work", "-m", "demo", "hello")[0] == 0
     waiting = json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["facts_waiting"]
     assert (
-        waiting == 0 or f"{waiting} records of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
+        waiting == 0 or f"{waiting} facts of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
     )
     assert helix("--home", here, "workspace", "sync", "Work")[1] == "In sync.\n"
 

@@ -9,7 +9,15 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QMessageBox, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import (
+    QApplication,
+    QDoubleSpinBox,
+    QLabel,
+    QMessageBox,
+    QPlainTextEdit,
+    QPushButton,
+    QScrollArea,
+)
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import StoreFailed
@@ -115,6 +123,21 @@ def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
 def test_where_no_message_waits_none_is_promised_to_be_sent(front: DialogsAndNotifications, window: MainWindow) -> None:
     front.models.open_connect_dialog()
     assert not _says_that_a_message_waits(window.findChildren(ConnectModelDialog)[0])
+
+
+def test_the_dialog_grows_with_what_it_says_of_the_key(front: DialogsAndNotifications, window: MainWindow) -> None:
+    """Without a keyring, its last line was cut off although the screen had room."""
+    front.models.open_connect_dialog()
+    dialog = window.findChildren(ConnectModelDialog)[0]
+    panel, before = dialog.panel, dialog.height()
+    panel._provider.setCurrentIndex(panel._provider.count() - 1)
+    panel._status_label.setText("This system has no keyring. " * 12)
+    panel._status_label.show()
+    for _ in range(10):
+        QApplication.processEvents()
+    assert dialog.height() > before
+    assert panel.height() >= panel.minimumSizeHint().height()
+    assert not [area for area in dialog.findChildren(QScrollArea) if area.verticalScrollBar().maximum()]
 
 
 def _says_that_a_message_waits(dialog: ConnectModelDialog) -> bool:

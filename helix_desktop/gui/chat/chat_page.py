@@ -86,6 +86,8 @@ class ChatPage(QWidget):
         """Gives a question all the room it needs, but beside a long one leaves lines of the transcript."""
         px = self._theme.zoomed_pixels
         needed = sum(each.sizeHint().height() for each in self.controls if not each.isHidden())
+        if needed >= self.height() and self.approvals.visible_card is not None:
+            self.approvals.visible_card.show_columns_if_only_they_fit(needed - self.height())
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
         self._above.setMinimumSize(1, least)
 

@@ -123,6 +123,8 @@ class PermissionQuestionCard(QWidget):
         self._actions: dict[QPushButton, str] = {}  # For each button, the name of the window action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
+        self._change: ExactDifferenceView | None = None
+        self._tried = (0, 0)  # The missing pixels and the width for which two columns were last tried.
         widgets.set_surface_look(self, "ask")
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
@@ -229,14 +231,14 @@ class PermissionQuestionCard(QWidget):
     def _build_preview(self) -> "ExactTextView | ExactDifferenceView":
         from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-        difference = self._build_change_preview()
-        shown = difference or ExactTextView(self._theme, self._question.preview, self)
+        self._change = self._build_change_preview()
+        shown = self._change or ExactTextView(self._theme, self._question.preview, self)
         shown.setAccessibleName(tr("Exactly what will run"))
         shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
         self._inside.addWidget(shown)
         self._length = self._build_question_label("", "faint")
-        if difference is not None:
-            self._columns = self._build_columns_button(difference)
+        if self._change is not None:
+            self._columns = self._build_columns_button(self._change)
             self._inside.addLayout(build_row((self._length, 1), self._columns))
         return shown
 
@@ -263,6 +265,17 @@ class PermissionQuestionCard(QWidget):
 
         button.toggled.connect(choose_columns)
         return button
+
+    def show_columns_if_only_they_fit(self, missing: int) -> None:
+        """Shows a change in two columns if one column is `missing` pixels too high for the window, and two are not."""
+        change, button = self._change, self._columns
+        if change is None or button is None or button.isHidden() or self._tried == (missing, change.width()):
+            return
+        before, self._tried = change.content_height, (missing, change.width())
+        if missing * 2 < before and not button.isChecked():  # Two columns are at best half as high.
+            change.show_columns(two=True)
+            button.setChecked(before - change.content_height > missing)
+            change.show_columns(two=button.isChecked())
 
     def _build_rule_chooser(self) -> QComboBox:
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""

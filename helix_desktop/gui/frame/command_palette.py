@@ -9,6 +9,7 @@ from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QWidget
 
+from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
@@ -34,16 +35,17 @@ class PaletteItem:
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """Returns items with every word: first those that begin with the text or its first word."""
+    """Returns items with every word or its stem: first what is no help page, then what begins with the text."""
     if not (wanted := words.casefold().split()):
         return list(finds[:MAX_MATCHES])
-    found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
-    whole = " ".join(wanted)
-    found.sort(
-        key=lambda find: [*map(find.text.casefold().startswith, (whole, wanted[0])), find.note.casefold() == whole],
-        reverse=True,
-    )
-    return found[:MAX_MATCHES]
+    stems, whole = [stem_of_word(word) for word in wanted], " ".join(wanted)
+    found = [find for find in finds if all(stem in f"{find.text} {find.note}".casefold() for stem in stems)]
+
+    def rank(find: PaletteItem) -> list[bool]:
+        begins = map(find.text.casefold().startswith, (whole, wanted[0]))
+        return [find.kind != "entry", *begins, find.note.casefold() == whole]
+
+    return sorted(found, key=rank, reverse=True)[:MAX_MATCHES]
 
 
 class PaletteRows(ListRowModel[PaletteItem]):

@@ -152,19 +152,16 @@ class ConnectModelDialog(widgets.TransientDialog):
     added = Signal(str)
 
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget, *, message_waits: bool) -> None:
-        super().__init__(tr("Connect a model"), parent, 560, 460)
+        super().__init__(tr("Connect a model"), parent, 560)
         waits = tr("Your message will be sent as soon as a model is connected.")
         self.panel = ConnectModelPanel(setup, doing, self)
         for heard, passed_on in ((self.panel.chosen, self.chosen), (self.panel.added, self.added)):
             heard.connect(passed_on)
             heard.connect(self.accept)
-        area = widgets.build_scroll_area(self.panel, self)
-        area.viewport().setAutoFillBackground(False)
-        self.panel.setAutoFillBackground(False)
         build_column(
             widgets.build_plain_label(tr("Which model should answer?"), "title"),
             *([widgets.build_plain_label(waits, "muted")] if message_waits else []),
-            (area, 1),
+            (self.panel, 1),
             build_row(1, widgets.build_push_button(tr("Cancel"), self, self.reject)),
             owner=self,
             margins=20,

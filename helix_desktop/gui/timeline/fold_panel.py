@@ -131,8 +131,8 @@ class FoldPanel(QWidget):
         for widget in (self._kept_details_label, self._edit, self._compare, self.undo_button, self._figures):
             widget.hide()
         empty = tr(
-            "Once something has been folded, the folds are listed on this page. Select a fold to see what the "
-            "model sees instead of the original, to compare the two, or to undo the fold."
+            "Everything that is folded is listed on this page. Select a fold to see what the model sees "
+            "instead of the original, to compare the two, or to undo the fold."
         )
         self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
         self._stack.setCurrentIndex(0)

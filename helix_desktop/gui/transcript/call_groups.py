@@ -1,6 +1,7 @@
 """Groups of consecutive tool calls; finished, successful ones are collapsed into one line."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
@@ -19,6 +20,7 @@ class CallGroup:
     failed: int = 0
     seconds: float = 0.0
     opened: bool = False
+    tools: Counter[str] = field(default_factory=Counter)  # The finished calls of each tool.
     collapsible_items: set[int] = field(default_factory=set)  # Items a collapsed group may hide.
 
     @property
@@ -61,11 +63,12 @@ class CallGroups:
     def close_last_group(self) -> None:
         self._closed = True
 
-    def add_result_and_list_items_to_redraw(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
+    def add_result_and_list_items_to_redraw(self, index: int, tool: str, *, ok: bool, seconds: float) -> Iterable[int]:
         if (group := self.group_of_item(index)) is None:
             return ()
         before = group.is_collapsible
         group.seconds += seconds
+        group.tools[tool] += 1
         if ok:
             group.done += 1
             group.collapsible_items.add(index)

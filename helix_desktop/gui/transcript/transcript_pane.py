@@ -91,6 +91,7 @@ class TranscriptPane(QWidget):
         self._end.clicked.connect(self.view.jump_to_end)
         self.view.scrolling.following_changed.connect(lambda _following: self._update_end_button())
         self.view.verticalScrollBar().rangeChanged.connect(lambda _least, _most: self._update_end_button())
+        self.view.verticalScrollBar().valueChanged.connect(lambda _value: self._update_end_button())
         self.view.intent_requested.connect(self.intent_requested)
         self.view.find_wanted.connect(self.open_find_bar)
         self.bar.changed.connect(self._start_search)
@@ -176,7 +177,8 @@ class TranscriptPane(QWidget):
         self._place_end_button()
 
     def _update_end_button(self) -> None:
-        self._end.setVisible(not self.view.scrolling.is_following_end and self.view.verticalScrollBar().maximum() > 0)
+        bar = self.view.verticalScrollBar()
+        self._end.setVisible(not self.view.scrolling.is_following_end and bar.value() < bar.maximum())
         self._place_end_button()
 
     def _place_end_button(self) -> None:

@@ -171,6 +171,27 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
     assert window.chat.composer.visibleRegion().boundingRect().height() == window.chat.composer.height()
 
 
+@pytest.mark.parametrize(("lines", "columns"), [(10, False), (21, True), (60, False)])
+def test_a_change_that_fits_only_in_two_columns_is_shown_in_them(window: MainWindow, lines: int, columns: bool) -> None:
+    """Of 21 changed lines, the old and the new ones did not fit below each other, and Allow had to wait."""
+    window.resize(1440, 900)
+    window.chat.way_on.hide()
+    old = "".join(f"-value_{number} = {number}\n" for number in range(lines))
+    new = "".join(f"+value_{number} = {number}0\n" for number in range(lines))
+    question = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -1,{lines} +1,{lines} @@\n{old}{new}")
+    window.chat.approvals.show_oldest_question({1: question})
+    for _ in range(20):
+        QApplication.processEvents()
+    (view,) = window.chat.approvals.findChildren(ExactDifferenceView)
+    assert view.has_two_columns is columns
+    assert buttons(window.chat.approvals)["Allow once"].isEnabled() is (lines < 60)
+    if columns:
+        buttons(window.chat.approvals)["Unified"].click()
+        for _ in range(20):
+            QApplication.processEvents()
+        assert not view.has_two_columns, "what the user chose stays"
+
+
 def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: Theme) -> None:
     body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
     made = PermissionQuestionPanel(theme)

@@ -48,6 +48,15 @@ def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
     ]
 
 
+def test_an_action_comes_before_a_page_of_help_and_is_found_by_the_plural() -> None:
+    finds = [
+        PaletteItem("Agents that work together: how to define them", print, kind="entry", note="Help"),
+        PaletteItem("Connect an agent…", print, note="File"),
+    ]
+    assert [find.note for find in match_palette_items(finds, "agents")] == ["File", "Help"]
+    assert [find.note for find in match_palette_items(finds, "work together")] == ["Help"]
+
+
 def test_typing_and_enter_do_what_was_found(palette: CommandPalette, done: list[str]) -> None:
     QTest.keyClicks(palette.line, "new")
     assert [find.text for find in palette._model.items] == ["New conversation"]

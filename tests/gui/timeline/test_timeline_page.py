@@ -353,7 +353,7 @@ def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Sett
     made = TimelinePage(theme, BackgroundRunner(now))
     made.show_timeline_of(None)
     settle()
-    assert "the folds are listed on this page" in made.panel.document.all_text()
+    assert "is listed on this page" in made.panel.document.all_text()
     made.panel.deleteLater()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.facts import ModelReplied, Reasoning, Rewound, Stop, ToolReturned
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
-from helix_desktop.gui.transcript.call_groups import SMALLEST
+from helix_desktop.gui.transcript.call_groups import SMALLEST, CallGroup
 from helix_desktop.gui.transcript.item_boxes import describe_call_group
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
@@ -44,9 +45,16 @@ def test_calls_that_are_done_stand_behind_one_line() -> None:
     assert shown(items) == [0, 1, 4, 8]  # the message, the line on the first call, the failure, the answer
     group = items.groups.group_headed_by(1)
     assert group is not None
-    assert describe_call_group(group) == "7 tool calls · 14 s · 1 failed"
+    assert describe_call_group(group) == f"{call(0).name} ×7 · 14 s · 1 failed"
     items.toggle_call_group(1)
     assert shown(items) == list(range(9))
+
+
+def test_the_line_of_a_group_names_the_tools_that_were_called_most() -> None:
+    """As the pictures of the design show it; "5 tool calls" said nothing of what the agent had done."""
+    group = CallGroup(0, 9, done=9, tools=Counter(read_file=4, search_files=2, list_files=2, fetch=1))
+    assert describe_call_group(group) == "read_file ×4, search_files ×2, list_files ×2, … · 9 tool calls"
+    assert describe_call_group(CallGroup(0, 3, done=3, tools=Counter(["a\u202eb"]))) != "a\u202eb"
 
 
 def test_two_calls_and_those_that_run_or_wait_stand_by_themselves() -> None:

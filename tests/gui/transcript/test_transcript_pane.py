@@ -114,5 +114,8 @@ def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, s
     pane.open_transcript(build_state(talk().facts))
     settle()
     assert not pane._end.isVisible()
-    pane.view.scrolling.set_following_end(following=False)
+    pane.view.scroll_to_item(0)
     assert pane._end.isVisible()
+    pane.view.scroll_to_item(len(pane.view.items.all) - 1)
+    settle()
+    assert not pane._end.isVisible(), "it covered the last line, which was in sight"
