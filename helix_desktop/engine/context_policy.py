@@ -15,6 +15,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
 Value = float | int | str | bool
+BOOLEAN_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
     "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the context window is nearly full. Short conversations can cost more than they would without folding.",
@@ -296,7 +297,7 @@ def require_valid_threshold(name: str, value: object) -> Value:
 
 def _convert_threshold(declared: Threshold, value: object) -> Value | None:
     if declared.value_type is bool:
-        return _parse_boolean_word(value)
+        return BOOLEAN_WORDS.get(str(value).lower())
     if declared.value_type is str:
         return str(value) if value in declared.choices else None
     try:
@@ -308,10 +309,6 @@ def _convert_threshold(declared: Threshold, value: object) -> Value | None:
     if declared.value_type is int:
         return int(number) if number == int(number) else None
     return number
-
-
-def _parse_boolean_word(value: object) -> bool | None:
-    return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}.get(str(value).lower())
 
 
 def _suggest_name(name: str, known: list[str]) -> str:

@@ -51,10 +51,6 @@ class ChangePlace:
     cause: Cause
     time: float = 0.0
 
-    @property
-    def is_fold(self) -> bool:
-        return self.cause.kind is CauseKind.FOLD
-
 
 def find_changes_between_requests(
     recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int

@@ -179,7 +179,7 @@ class RequestCostReader:
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
         """Return changes between two requests, without folds after the cache had expired."""
         found = find_changes_between_requests(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
-        found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
+        found = [one for one in found if one.cause.kind is not CauseKind.FOLD or min(one.time, now.asked) <= kept_until]
         heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
         if next(heads) == next(heads):
             found = [one for one in found if one.cause.kind is not CauseKind.SYSTEM]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -257,7 +257,10 @@ class ConversationActions:
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: conversation_export.export_conversation_json(row.title, facts),
             "markdown": lambda: conversation_export.export_conversation_markdown(row.title, facts, texts.get),
-            "openai": lambda: _format_json_lines(session_export.export_openai_lines(facts, contents.get)),
+            "openai": lambda: "".join(
+                f"{json.dumps(line, ensure_ascii=False)}\n"
+                for line in session_export.export_openai_lines(facts, contents.get)
+            ),
         }
         await save_text_file(file, makers[form])
         return len(set(named) - set(texts))
@@ -268,10 +271,6 @@ async def _count_compactions(bench: Workbench, row: ConversationListRow) -> int:
 
     facts = (await bench.open_session(row.id)).conversation.state.facts
     return len(await asyncio.to_thread(session_from_facts.list_active_compactions, list(facts)))
-
-
-def _format_json_lines(values: Iterable[object]) -> str:
-    return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
 
 
 def explain_bring_back_ways(both: Sequence[str]) -> str:

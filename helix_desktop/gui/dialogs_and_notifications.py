@@ -75,7 +75,9 @@ class DialogsAndNotifications(QObject):
         window.workbench_shown.connect(self._find_and_announce_untrusted_files)
         window.workbench_shown.connect(self._warn_of_missing_folders)
         window.workbench_shown.connect(self._show_opening_notes_and_imported_settings)
-        window.model_setup_wanted.connect(self._choose_model_then_send)
+        window.model_setup_wanted.connect(
+            lambda: self.models.choose_first_model(lambda: window.chat.composer.send_composed_message(steer=False))
+        )
         window.settings_wanted.connect(self.open_settings)
         window.activity_ended.connect(self._notify_of_ended_turn)
         # The turn may have read a file in a folder that has its own rules files.
@@ -88,10 +90,6 @@ class DialogsAndNotifications(QObject):
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
         self._agents: ConnectedAgents | None = None
         welcome.became_ready.connect(self._find_histories_for_welcome_page)
-
-    def _choose_model_then_send(self) -> None:
-        """Lets the user choose a model, and then sends the waiting message."""
-        self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
 
     def _warn_of_missing_folders(self) -> None:
         """Warns that a workspace's folder was moved or deleted, before tool calls fail."""

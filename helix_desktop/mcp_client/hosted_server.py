@@ -362,7 +362,7 @@ class HostedServer:
             if not cursor or room < 0:
                 break
         await self._list_prompts_and_resources()
-        usable = [each for each in found if not _needs_tasks(each)]
+        usable = [each for each in found if getattr(each.execution, "task_support", None) != "required"]
         self.all_tools = tuple(self._build_server_tool(each) for each in usable)
         notes = []
         if len(usable) > MOST_TOOLS:
@@ -522,10 +522,6 @@ class HostedServer:
         if self.log and self.log.why:
             return f"{self.log.why}.{last}"
         return f"{inner or 'the connection was lost'}.{last}"
-
-
-def _needs_tasks(tool: Any) -> bool:
-    return getattr(getattr(tool, "execution", None), "task_support", None) == "required"
 
 
 def _innermost_error(error: BaseException) -> BaseException:

@@ -153,7 +153,7 @@ class Workbenches:
     async def _last_chosen_models(self) -> dict[str, str]:
         """Return the models by role that were chosen last, but never the scripted demonstration."""
         last = (known.settings.models for known in await asyncio.to_thread(self._known.list_workspaces))
-        return next((dict(chosen) for chosen in last if not _is_demonstration_model(chosen)), {})
+        return next((dict(each) for each in last if each and each.get("main", "").partition("/")[0] != DEMO), {})
 
     async def _open_new_workspace(self, known: KnownWorkspace, models: Mapping[str, str]) -> Workbench:
         bench = await self.open_workspace(known.id)
@@ -327,7 +327,3 @@ def folders_closed_to_tools(places: ProgramFolders) -> tuple[Path, ...]:
 def _workspace_list_row(known: KnownWorkspace) -> WorkspaceListRow:
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.home()
     return WorkspaceListRow(known.id, known.name, known.settings.colour, folder)
-
-
-def _is_demonstration_model(models: Mapping[str, str]) -> bool:
-    return not models or models.get("main", "").partition("/")[0] == DEMO

@@ -47,7 +47,7 @@ def test_a_text_goes_from_entries_and_conversations(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{SECRET}\n".encode())))
     code, out, err = helix("forget", "-w", "Work", "--text", "-", "--yes")
     assert (code, err) == (0, "")
-    assert out.startswith("Removed 1 entry. Changed 1 record in 1 conversation, and ")
+    assert out.startswith("Removed 1 entry. Changed 1 fact in 1 conversation, and ")
     assert holding(workspace) == []
     assert helix("forget", "-w", "Work", "--text", SECRET, "--yes")[0] == 1
 

@@ -477,5 +477,5 @@ def test_facts_that_still_wait_after_a_sync_are_no_success(
     asyncio.run(write())
     code, out, _ = helix("--home", here, "workspace", "sync", "Work")
     assert code == 1
-    assert "1 record of conversations" in out
+    assert "1 fact of conversations" in out
     assert json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"] == 1

@@ -271,6 +271,6 @@ def test_a_forgotten_text_is_in_no_task_and_in_no_file(helix: Helix, workspace: 
     task = add(helix, "print the pin hunter2hunter2")
     code, out, err = helix("forget", "-w", "Here", "--text", "hunter2hunter2", "--yes")
     assert (code, err) == (0, "")
-    assert "Changed 1 record" in out
+    assert "Changed 1 fact" in out
     assert "hunter2" not in helix("task", "show", "-w", "Here", task)[1]
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2hunter2" in path.read_bytes()]

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QWidget
 
 from helix_desktop.engine import hidden_characters
 from helix_desktop.gui.shared.exact_text_view import describe_exact_text
@@ -33,8 +33,7 @@ class ExactDifferenceView(DifferenceView):
         return describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:
-        bar = self.verticalScrollBar()
-        bar.setValue(bar.value() + bar.pageStep())
+        self.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderPageStepAdd)
 
     def sizeHint(self) -> QSize:
         return QSize(200, self.content_height + self.height() - self.viewport().height())

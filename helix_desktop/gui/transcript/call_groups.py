@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.fast_dataclass import dataclass
 
 SMALLEST = 3  # Finished calls are collapsed into one line if there are at least this many in a row.
@@ -63,13 +64,13 @@ class CallGroups:
     def close_last_group(self) -> None:
         self._closed = True
 
-    def add_result_and_list_items_to_redraw(self, index: int, tool: str, *, ok: bool, seconds: float) -> Iterable[int]:
+    def add_result_and_list_items_to_redraw(self, index: int, tool: str, result: ToolReturned) -> Iterable[int]:
         if (group := self.group_of_item(index)) is None:
             return ()
         before = group.is_collapsible
-        group.seconds += seconds
+        group.seconds += result.seconds
         group.tools[tool] += 1
-        if ok:
+        if result.ok:
             group.done += 1
             group.collapsible_items.add(index)
         else:

@@ -35,7 +35,6 @@ LIMIT = 48_000
 USER_LIMIT = 4_000
 MORE = 48_000
 NESTED = 40
-MOST_TOOLS = 3  # So many tools are named in the line of a group of calls.
 LONGEST_ARGUMENTS = 20_000
 
 
@@ -158,9 +157,8 @@ def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def describe_call_group(group: CallGroup) -> str:
-    """Names the tools that were called most, how often, and how long all calls took."""
     tools = [f"{make_safe_text(tool)} ×{n}" if n > 1 else make_safe_text(tool) for tool, n in group.tools.most_common()]
-    words = [", ".join(tools[:MOST_TOOLS]) + (", …" if len(tools) > MOST_TOOLS else "")]
+    words = [", ".join(tools)]
     if len(tools) > 1:
         words.append(format_count(group.done + group.failed, "{n} tool call", "{n} tool calls"))
     if group.seconds >= 0.1:

@@ -334,8 +334,7 @@ class TranscriptItems:
         while self.all[index].part != answered.ref.part:
             index += 1
         self.calls.add_result(fact.call, index, recorded)
-        tool, seconds = answered.call.name, fact.seconds
-        return (index, *self.groups.add_result_and_list_items_to_redraw(index, tool, ok=fact.ok, seconds=seconds))
+        return (index, *self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact))
 
     def _show_permission_decision(self, _recorded: facts.Recorded, fact: facts.Decided) -> Iterable[int]:
         return self.calls.set_decision_of_call(fact)

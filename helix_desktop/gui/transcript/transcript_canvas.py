@@ -117,8 +117,9 @@ class TranscriptCanvas(BoxSurface):
         if self.isVisible() or not self.scrolling.is_following_end:
             self._lay_out_and_draw(None if follow else self.column.scroll_value_of_fact(seq, below), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
-        for answer in filter(None, (_text_of_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
-            self.reply_finished.emit(answer)
+        replies = (fact.parts for fact in appended if isinstance(fact, ModelReplied))
+        for said in filter(None, ("\n".join(one.text for one in parts if isinstance(one, Text)) for parts in replies)):
+            self.reply_finished.emit(said)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Lays out what was not laid out while the canvas was hidden and followed the end."""
@@ -344,10 +345,6 @@ def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemC
     items = TranscriptItems(history)
     items.add_many_facts(history.facts[:])
     return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now))
-
-
-def _text_of_reply(fact: ModelReplied) -> str:
-    return "\n".join(part.text for part in fact.parts if isinstance(part, Text))
 
 
 class FollowingScroll(QObject):

@@ -310,10 +310,9 @@ def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, cha
     found.append((tr("Fork from here"), chat_actions.ForkConversation(item.fact_seq)))
     found.append((tr("Rewind to here…"), chat_actions.RewindConversation(item.fact_seq)))
     ref = _part_ref_of(items, index, item)
-    if ref is not None and ref in items.history.branch.pins:
-        found.append((tr("Unpin"), chat_actions.UnpinPart(ref)))
-    elif ref is not None:
-        found.append((tr("Pin: never fold"), chat_actions.PinPart(ref)))
+    if ref is not None:
+        unpin, pin = (tr("Unpin"), chat_actions.UnpinPart(ref)), (tr("Pin: never fold"), chat_actions.PinPart(ref))
+        found.append(unpin if ref in items.history.branch.pins else pin)
     return found
 
 
