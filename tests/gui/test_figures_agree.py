@@ -2,6 +2,8 @@
 
 Moments come while a reply streams, while pages read the conversation again and after a fork, which is followed from then on. The
 facts go into a real journal, which makes the forks, adds up the list's cost and is read by the command line at the end of a story.
+The conversation of which there is a fork is often shown beside it, goes on there, and is read there as well. The row of the Fleet
+window is read as if the conversation ran.
 HELIX_STORIES=20 tells 20 stories of 25 moments.
 
 A reader of each place says what it shows as a table from the name of a thing to its figure. Two places that name one thing must
@@ -16,8 +18,10 @@ import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,11 +49,17 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import ContextKind, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.view import build_state
+from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
 from helix_desktop.gui.conversation_export import export_conversation_markdown
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
+from helix_desktop.gui.fleet.fleet_rows import list_conversation_cells
+from helix_desktop.gui.importing.history_import_port import HistoryGroup
+from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.inspector.context_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
@@ -60,6 +70,7 @@ from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, _decode_meter, encode_meter
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 Seen = Iterator[tuple[str, str]]
 STORIES, MOMENTS = int(os.environ.get("HELIX_STORIES", "4")), 25
@@ -69,14 +80,18 @@ NAMED_ROWS = {
 }  # fmt: skip
 
 
-def shown_by_meter(window: MainWindow, session: FakeSession) -> Seen:
+def shown_by_meter(chat: ChatPage) -> Seen:
     """The line below the meter, and its tooltip."""
-    head, *kinds = window.chat.composer.context_button.toolTip().splitlines()
+    head, *kinds = chat.composer.context_button.toolTip().splitlines()
     yield "used of window", head.partition(" tokens")[0]
     yield "how full", head.partition(", ")[2]
     yield from (tuple(line.split(": ")) for line in kinds)  # type: ignore[misc]  # a pair
-    fill, _, cost = window.chat.composer._figures.text().partition(" · ")
+    fill, _, cost = chat.composer._figures.text().partition(" · ")
     yield "how full", fill.removeprefix("≈ ")
+    yield from in_cents(cost)
+
+
+def in_cents(cost: str) -> Seen:
     if cost and not cost.endswith("5"):  # Half a cent may be rounded either way.
         yield "cost in cents", f"${float(cost.removeprefix('$')):.2f}"
 
@@ -89,8 +104,8 @@ def shown_by_boxes(text: str) -> Seen:
         kind = "Handover" if words.startswith("Handover ") else words
         if kind in NAMED_ROWS:  # The largest blocks have names of their own: a call and its output share one.
             yield kind, figure
-        if words == "Cost so far" and not figure.endswith("5"):  # Half a cent may be rounded either way.
-            yield "cost in cents", f"${float(figure.removeprefix('$')):.2f}"
+        if words == "Cost so far":
+            yield from in_cents(figure)
 
 
 def shown_by_timeline(session: FakeSession) -> Seen:
@@ -139,12 +154,12 @@ class StoryJournal:
         known = self._row_of(session).last_seq if self._row_of(session) else 0
         self._file.append_all_or_nothing(session.id, [each.fact for each in session.state.facts[known:]])
 
-    def cost_of_row(self, session: FakeSession) -> float:
+    def list_row(self, session: FakeSession) -> ConversationListRow:
         """As the list reads it."""
         self.write_new_facts(session)
         rows = ConversationListRows(FileReading(self._file))  # type: ignore[arg-type]  # it reads nothing else
         now(rows.read_all_rows(), name="rows")
-        return next(row.cost for row in rows if row.id == session.id)
+        return next(row for row in rows if row.id == session.id)
 
     def _row_of(self, session: FakeSession) -> Any:
         return next((row for row in self._file.conversation_rows() if row.id == session.id), None)
@@ -175,8 +190,23 @@ def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:
         "used of window",
         describe_meter(list(parts.items()), window, is_estimate=meter.is_estimate).partition(" tokens")[0],
     )
-    if journal is not None and (paid := journal.cost_of_row(session)):
-        yield "cost in cents", f"${paid:.2f}"
+    if journal is not None and (row := journal.list_row(session)).cost:
+        yield "cost in cents", f"${row.cost:.2f}"
+        yield from shown_by_fleet(row)
+
+
+def shown_by_fleet(row: ConversationListRow) -> Seen:
+    """The row on the page of conversations in the Fleet window, while the conversation runs."""
+    running = SimpleNamespace(running=ConversationActivity.THINKING)
+    bench: Any = SimpleNamespace(
+        id="w",
+        name="Story",
+        list_conversations=lambda: [row],
+        sessions=SimpleNamespace(find_open_session=lambda _conversation: running),
+        copies=SimpleNamespace(changed_files=lambda _conversation: (), overlaps={}),
+    )
+    ((*_, cost),) = list_conversation_cells([bench]).values()
+    yield from in_cents(cost)
 
 
 def shown_by_json(session: FakeSession) -> Seen:
@@ -196,10 +226,10 @@ def shown_by_export(session: FakeSession) -> Seen:
     yield from ((f"fold {name}", figures) for name, figures in zip(names, said, strict=True))
 
 
-def shown_by_chips(window: MainWindow, session: FakeSession) -> Seen:
+def shown_by_chips(chat: ChatPage, session: FakeSession) -> Seen:
     """The tokens on the line of each call, and of the same output in the inspector's list."""
-    column = window.chat.transcript.view.column
-    items = window.chat.transcript.view.items
+    column = chat.transcript.view.column
+    items = chat.transcript.view.items
     for index, item in enumerate(items.all):
         if item.kind is TranscriptItemKind.CALL and not items.is_item_hidden(index):
             words = " ".join(
@@ -232,19 +262,30 @@ def disagreements(window: MainWindow, session: FakeSession, journal: StoryJourna
     panel.show_context_of(session, "")
     for view in (inspector.view, panel.figures):
         lay_out_all_boxes(view)
-    places: tuple[Callable[[], Seen], ...] = (
-        lambda: shown_by_meter(window, session),
-        lambda: shown_by_boxes(panel.figures.all_text()),
-        lambda: shown_by_boxes(inspector.view.all_text()),
-        lambda: shown_by_timeline(session),
-        lambda: shown_by_export(session),
-        lambda: shown_by_chips(window, session),
-        lambda: shown_by_list(session, journal),
-        lambda: shown_by_json(session),
-    )
-    for name, figure in itertools.chain.from_iterable(place() for place in places):
+    boxes = [*shown_by_boxes(panel.figures.all_text()), *shown_by_boxes(inspector.view.all_text())]
+    for name, figure in itertools.chain(boxes, shown_of_conversation(window.chat, session, journal)):
         found[name].add(figure)
+    for chat in window.chats:
+        if chat is not window.chat and (beside := session_beside(window)) is not None:
+            for name, figure in shown_of_conversation(chat, beside, journal):
+                found[f"beside: {name}"].add(figure)
     return {name: figures for name, figures in found.items() if len(figures) > 1}
+
+
+def shown_of_conversation(chat: ChatPage, session: FakeSession, journal: StoryJournal | None) -> Seen:
+    """What needs no place of its own in the window: it is the same on either side of two conversations."""
+    yield from shown_by_meter(chat)
+    yield from shown_by_timeline(session)
+    yield from shown_by_export(session)
+    yield from shown_by_chips(chat, session)
+    yield from shown_by_list(session, journal)
+    yield from shown_by_json(session)
+
+
+def session_beside(window: MainWindow) -> FakeSession | None:
+    """The conversation on the side that has not the focus."""
+    others: list[Any] = [chat.session for chat in window.chats if chat is not window.chat]
+    return next(filter(None, others), None)
 
 
 def next_facts(session: FakeSession, chance: random.Random, number: int) -> tuple[Fact, ...]:
@@ -290,7 +331,10 @@ def pass_a_moment(window: MainWindow, session: FakeSession, chance: random.Rando
             session.tell(ReplyStreamed(session.id, TextDelta("I look at " * chance.randrange(1, 400))))
         case "read again":
             window.showing.set_shown_conversation(session)
-    window.chat.bridge.emit_waiting_events()
+    if (beside := session_beside(window)) is not None and chance.random() < 0.4:
+        beside.append(*next_facts(beside, chance, number))
+    for chat in window.chats:
+        chat.bridge.emit_waiting_events()
     for _ in range(chance.randrange(3)):
         QApplication.processEvents()
 
@@ -307,8 +351,12 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
         if chance.random() < 0.15:
-            at = chance.randrange(2, session.state.last_seq + 1)
+            at, origin = chance.randrange(2, session.state.last_seq + 1), session
             session = journal.fork(window, bench, session, at, f"fork-{number}")
+            if chance.random() < 0.7:
+                window.go_to_conversation(origin.id, beside=True)
+                window.go_to_other_side()
+                assert session_beside(window) is origin
         else:
             pass_a_moment(window, session, chance, number)
     assert disagreements(window, session, journal) == {}, "at the end"
@@ -320,3 +368,37 @@ def test_the_crawler_finds_a_place_that_says_something_else(window: MainWindow, 
     window.toggle_side_panel()
     window.chat.composer._figures.setText("99% full · $7.77")
     assert set(disagreements(window, session)) == {"how full", "cost in cents"}
+
+
+def test_the_crawler_reads_the_conversation_on_the_other_side(window: MainWindow, session: FakeSession) -> None:
+    window.go_to_conversation("flaky", beside=True)
+    window.go_to_other_side()
+    assert window.chat.session is session
+    assert disagreements(window, session) == {}
+    (other,) = (chat for chat in window.chats if chat is not window.chat)
+    other.composer._figures.setText("99% full · $7.77")
+    assert "beside: how full" in disagreements(window, session)
+
+
+def test_the_crawler_reads_the_row_of_the_fleet() -> None:
+    assert list(shown_by_fleet(ConversationListRow("a", "Title", 1.0, cost=1.234))) == [("cost in cents", "$1.23")]
+
+
+@pytest.mark.parametrize("seed", range(STORIES))
+def test_the_welcome_counts_what_the_import_dialog_lists(window: MainWindow, tmp_path: Path, seed: int) -> None:
+    chance, installation = random.Random(seed), FakeInstallation()
+    histories = installation.of_others
+    front = DialogsAndNotifications(window, FakeSetup(), installation, tmp_path / "tour", now)
+    for moment in range(MOMENTS):
+        histories.groups = [
+            HistoryGroup(chance.choice(["Claude Code", "Codex", "pi"]), f"/home/me/{number}", chance.choice([1, 1, 7, 1_204]),
+                         chance.randrange(1 << 30), 1_768_000_000.0 - number, path=f"/{moment}/{number}.jsonl")
+            for number in range(chance.randrange(1, 30))
+        ]  # fmt: skip
+        front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))
+        front.open_import_dialog()
+        (dialog,) = (each for each in window.findChildren(ImportConversationsDialog) if each.isVisible())
+        places = window.welcome._found.text(), dialog._message_label.text(), dialog.import_button.text()
+        whole = sum(each.conversations for each in histories.groups)
+        assert {re.sub(r"^\D*([\d,]+).*", r"\1", words) for words in places} == {f"{whole:,}"}
+        dialog.reject()

@@ -125,7 +125,7 @@ class Composer(QWidget):
     def show_draft_of(self, workspace: str, conversation: str, name: str) -> None:
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
-        self.text.setPlaceholderText(tr("Message {name}…", name=name))
+        self.text.setPlaceholderText(tr("Message {name}…", name=name.removesuffix("…").rstrip()))
         self.text.viewport().update()  # If one placeholder replaces another, Qt does not repaint the field by itself.
         if place != self._begun_from_new:
             self._begun_from_new = None

@@ -477,3 +477,8 @@ def test_in_a_very_narrow_window_no_button_is_cut(composer: Composer, width: int
         assert composer._box.rect().contains(button.geometry())
     composer.setParent(None)
     owner.deleteLater()
+
+
+def test_a_name_that_was_cut_has_one_ellipsis(composer: Composer) -> None:
+    composer.show_draft_of("w", "c", "A rather long name that …")
+    assert composer.text.placeholderText() == "Message A rather long name that…"
