@@ -72,7 +72,7 @@ def suggest_workspaces(rows: Sequence[WorkspaceListRow], go: GoToPlace) -> list[
 def suggest_search_hits(
     hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, words: str = "", name: str = ""
 ) -> list[PaletteItem]:
-    """Suggests messages and entries that a search found. `name`: the workspace, if not the current one."""
+    """Suggests messages and entries that a search found, equal ones once. `name`: the workspace, if not the current one."""
     stems = [stem_of_word(word) for word in words.split()]
 
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
@@ -85,7 +85,7 @@ def suggest_search_hits(
             notes = [name, titles.get(hit.conversation, "")]
         return PaletteItem(text, partial(go, place), kind=kind, note=" · ".join(filter(None, notes)))
 
-    return [search_hit_suggestion(hit) for hit in hits]
+    return list({(item.text, item.note): item for item in map(search_hit_suggestion, hits)}.values())
 
 
 def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:

@@ -41,6 +41,16 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
     assert went == [WindowPlace("conversation", "one", "a", 7), WindowPlace("entry", "one", digest=digest)]
 
 
+def test_equal_outputs_are_one_hit_which_leads_to_the_last_of_them() -> None:
+    went: list[WindowPlace] = []
+    hits = [SearchHit("the same output", conversation="a", seq=seq) for seq in (3, 5, 9)]
+    hits.insert(1, SearchHit("another output", conversation="a", seq=4))
+    finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", went.append)
+    assert [find.text for find in finds] == ["the same output", "another output"]
+    finds[0].act()
+    assert went == [WindowPlace("conversation", "one", "a", 9)]
+
+
 def test_a_hit_begins_near_the_words_that_were_found_and_takes_them_along() -> None:
     went: list[WindowPlace] = []
     line = "a long path/to/some/file.py and more before the locks were taken, and what came after"
