@@ -17,16 +17,21 @@ _HAS_HANDLES = {os.open, os.rename, os.rmdir, os.unlink} <= os.supports_dir_fd a
 
 
 def list_tree_files(
-    folder: Path, pattern: str = "*", on_error: Callable[[OSError], object] = lambda _: None
+    folder: Path,
+    pattern: str = "*",
+    on_error: Callable[[OSError], object] = lambda _: None,
+    on_folder: Callable[[str], object] = lambda _: None,
 ) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the files and links below a folder with their own properties, in no particular order.
 
-    Links are not followed. `on_error` receives an error for each file and folder that could not be read.
+    Links are not followed. `on_error` receives an error for each file and folder that could not be read,
+    `on_folder` each folder before it is listed.
     """
     waiting = [os.fspath(folder)]
     while waiting:
+        on_folder(listed := waiting.pop())
         try:
-            with os.scandir(waiting.pop()) as found:
+            with os.scandir(listed) as found:
                 entries = list(found)
         except OSError as error:
             on_error(error)

@@ -28,29 +28,21 @@ def read_anthropic_recordings(
 
 class AnthropicMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
-        self.made.extend(_read_anthropic_message(value))
-
-
-def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage]:
-    role, content = value.get("role"), value.get("content")
-    time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
-    if role == "assistant":
-        model, usage = text_at(value, "model"), anthropic_gateway.parse_usage(object_at(value, "usage"))
-        return [build_recorded_reply(_unsigned_reply_parts(content), model=model, time=time, usage=usage)]
-    if role == "system":
-        return [RecordedMessage("system", history_rows.text_of_message_content(content), time=time)]
-    if role != "user":
-        raise history_rows.UnreadableRow(f"there is no role {role!r}")
-    made = [
-        history_rows.read_tool_result(block, time, "tool_use_id", "is_error")
-        for block in objects_at(content)
-        if block.get("type") == "tool_result"
-    ]
-    words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
-    text, pictures = history_rows.text_and_pictures(words if isinstance(content, list) else content)
-    if text.strip() or pictures:
-        made.append(RecordedMessage("user", text, time=time, pictures=pictures))
-    return made
+        role, content = value.get("role"), value.get("content")
+        time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
+        if role == "assistant":
+            model, usage = text_at(value, "model"), anthropic_gateway.parse_usage(object_at(value, "usage"))
+            parts = _unsigned_reply_parts(content)
+            self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+        elif role == "system":
+            self.made.append(RecordedMessage("system", history_rows.text_of_message_content(content), time=time))
+        elif role == "user":
+            results = [block for block in objects_at(content) if block.get("type") == "tool_result"]
+            self.made += [history_rows.read_tool_result(one, time, "tool_use_id", "is_error") for one in results]
+            words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
+            self.add_user_message(words if isinstance(content, list) else content, time)
+        else:
+            raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
 
 def _unsigned_reply_parts(content: object) -> list[ReplyPart]:

@@ -31,6 +31,7 @@ _EVENTS = (
     "session_meta", "turn_context", "event_msg", "compacted", "response_item", "token_usage_record",
     "world_state",
 )  # fmt: skip
+_USAGE = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens", "reasoning_output_tokens")
 NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
 
 
@@ -176,14 +177,12 @@ class _CodexMessages(history_rows.HistoryMessages):
     def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
         if any(isinstance(part, Text | ToolCall) for part in self.parts):
             self.finish_reply()
-        text = history_rows.text_of_message_content(item.get("summary")) or history_rows.text_of_message_content(
-            item.get("content")
-        )
+        summary, content = item.get("summary"), item.get("content")
+        text = history_rows.text_of_message_content(summary) or history_rows.text_of_message_content(content)
         kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
         opaque = recorded_session.format_opaque_json(**kept) if text_at(item, "encrypted_content") else ""
-        self._add_reply_part_to_draft(
-            Reasoning(text, opaque=opaque, provider=TAG if opaque else "", model=self.model if opaque else "")
-        )
+        provider, model = (TAG, self.model) if opaque else ("", "")
+        self._add_reply_part_to_draft(Reasoning(text, opaque=opaque, provider=provider, model=model))
 
     def _read_codex_call(self, item: Mapping[str, object]) -> None:
         call, name = first_text(item, "call_id", "id"), text_at(item, "name")
@@ -247,13 +246,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         """Set the last reply's usage, which is recorded after it or after its calls' results."""
         self.finish_reply()
         if usage and self.last_reply >= 0:
-            figures = Usage(
-                number_at(usage, "input_tokens"),
-                number_at(usage, "cached_input_tokens"),
-                number_at(usage, "cache_write_input_tokens"),
-                number_at(usage, "output_tokens"),
-                number_at(usage, "reasoning_output_tokens"),
-            )
+            figures = Usage(*(number_at(usage, name) for name in _USAGE))
             self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:

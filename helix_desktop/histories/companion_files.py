@@ -6,6 +6,7 @@ import stat
 import sys
 from pathlib import Path
 
+from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.tools.safe_path_opening import DIRECTORY, choose_opener, closing_handle
 
 LARGEST = 256 << 20
@@ -22,6 +23,16 @@ def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> byte
         if not stat.S_ISREG(about.st_mode) or about.st_size > limit_bytes:
             raise OSError(errno.EFBIG, "is no file, or too large", path)
         return file.read(limit_bytes)
+
+
+def list_files_below(folder: Path, *patterns: str, allowed_root: Path | None = None) -> list[Path]:
+    """Return the files below a folder. Links that lead out of it, or of `allowed_root`, are not followed."""
+    try:
+        inside = (allowed_root or folder).resolve()
+        files = {file for pattern in patterns for file, _ in list_tree_files(folder, pattern)}
+        return sorted(file for file in files if file.is_file() and file.resolve().is_relative_to(inside))
+    except OSError:
+        return []
 
 
 def _read_file_by_resolved_path(folder: Path, path: str, limit_bytes: int) -> bytes:

@@ -164,13 +164,8 @@ def _build_from_original_lines(
     """Build it from the agent's own lines if its file still matches the conversation, or return None."""
     origin, form, before_compaction = origin_of_conversation(facts), FORMATS[request.agent], request.before_compaction
     path = Path(origin.path)
-    if (
-        request.is_folded
-        or not form.id_fields
-        or origin.kind != form.kind
-        or "#" in origin.path
-        or not path.is_absolute()
-    ):
+    has_own_file = origin.kind == form.kind and "#" not in origin.path and path.is_absolute()
+    if request.is_folded or not form.id_fields or not has_own_file:
         return None
     try:
         lines = read_file_below(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)

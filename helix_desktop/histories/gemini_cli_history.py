@@ -91,9 +91,8 @@ class _GeminiLog:
         self.places[name] = len(self.records)
         self.records.append(row)
         kind = row.value.get("type")
-        self.tree.add_node(
-            len(self.records) - 1, HistoryNode(name, parent, kind == "user", name if kind == "gemini" else "")
-        )
+        node = HistoryNode(name, parent, kind == "user", name if kind == "gemini" else "")
+        self.tree.add_node(len(self.records) - 1, node)
         self.rewound = ""
 
     def _replace_whole_history(self, rows: Iterable[history_rows.HistoryRow]) -> None:
@@ -143,10 +142,8 @@ class _GeminiMessages(history_rows.HistoryMessages):
         for part in answers:
             self._read_gemini_result(object_at(part["functionResponse"]), time)
         words = [part for part in content if part not in answers] if isinstance(content, list) else content
-        text, pictures = history_rows.text_and_pictures(words)
-        if text.strip() or pictures:
-            beside = text.startswith("<session_context>")
-            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+        beside = history_rows.text_of_message_content(words).startswith("<session_context>")
+        self.add_user_message(words, time, beside=beside)
 
     def _read_gemini_result(self, found: Mapping[str, object], time: float) -> None:
         """Read a result, unless the reply's record already had it."""
@@ -185,9 +182,8 @@ class _GeminiMessages(history_rows.HistoryMessages):
         time = history_rows.parse_time(call.get("timestamp")) or time
         found = [object_at(part["functionResponse"]) for part in objects_at(result) if "functionResponse" in part]
         pictures = history_rows.pictures_in_content(result)
-        text = (
-            "\n".join(map(_text_of_gemini_response, found)) if found else history_rows.text_of_message_content(result)
-        )
+        said = "\n".join(map(_text_of_gemini_response, found))
+        text = said if found else history_rows.text_of_message_content(result)
         answers, ok = text_at(call, "id"), text_at(call, "status") not in ("error", "cancelled")
         self.answered.add(answers)
         self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures))
@@ -195,5 +191,4 @@ class _GeminiMessages(history_rows.HistoryMessages):
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:
     response = object_at(found, "response")
-    text = first_text(response, "output", "error")
-    return text or json.dumps(response, ensure_ascii=False)
+    return first_text(response, "output", "error") or json.dumps(response, ensure_ascii=False)

@@ -14,7 +14,6 @@ from pathlib import Path
 import orjson
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import (
     claude_code_history,
     cline_history,
@@ -25,7 +24,7 @@ from helix_desktop.histories import (
     opencode_history,
     pi_history,
 )
-from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 
@@ -107,7 +106,7 @@ def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> I
 def _build_finder_for_pattern(
     kind: str, accepts: Callable[[Path], bool] = lambda _: True
 ) -> Callable[[Path], Iterator[FoundHistories]]:
-    return lambda folder: _histories_in_files(kind, filter(accepts, _history_files_below(folder, _NAME_PATTERNS[kind])))
+    return lambda folder: _histories_in_files(kind, filter(accepts, list_files_below(folder, _NAME_PATTERNS[kind])))
 
 
 def _is_main_session(file: Path) -> bool:
@@ -117,7 +116,7 @@ def _is_main_session(file: Path) -> bool:
 
 def _find_goose_histories(folder: Path) -> Iterator[FoundHistories]:
     yield from _histories_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
-    yield from _histories_in_files(goose_history.KIND, _history_files_below(folder, "*.jsonl"))
+    yield from _histories_in_files(goose_history.KIND, list_files_below(folder, "*.jsonl"))
 
 
 def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
@@ -125,20 +124,7 @@ def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     if found.kind != claude_code_history.KIND:
         return (found.path,)
     beside = found.path.parent
-    return (found.path, *_history_files_below(beside / found.path.stem / "subagents", "agent-*.jsonl", beside))
-
-
-def _history_files_below(folder: Path, pattern: str, allowed_root: Path | None = None) -> list[Path]:
-    """Return the files below a folder. Links that lead out of it, or of `allowed_root`, are not followed."""
-    try:
-        inside = folder.resolve() if allowed_root is None else allowed_root.resolve()
-        return sorted(
-            file
-            for file, _ in list_tree_files(folder, pattern)
-            if file.is_file() and file.resolve().is_relative_to(inside)
-        )
-    except OSError:
-        return []
+    return (found.path, *list_files_below(beside / found.path.stem / "subagents", "agent-*.jsonl", allowed_root=beside))
 
 
 def _histories_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories]:
@@ -186,7 +172,7 @@ def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
     found = list(_histories_in_database(opencode_history.KIND, data / "opencode.db", query))
     yield from found
     if not found:
-        for file in _history_files_below(data / "storage" / "session", "ses_*.json"):
+        for file in list_files_below(data / "storage" / "session", "ses_*.json"):
             with suppress(OSError):
                 yield from _opencode_history_in_file(data, file)
 
@@ -195,7 +181,7 @@ def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories
     value = _parse_object_or_empty(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
     times = object_at(value, "time")
     if not value.get("parentID"):
-        messages = _history_files_below(data / "storage" / "message" / file.stem, "*.json")
+        messages = list_files_below(data / "storage" / "message" / file.stem, "*.json")
         size = sum(one.stat().st_size for one in (file, *messages))
         yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
 

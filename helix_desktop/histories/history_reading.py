@@ -15,7 +15,6 @@ import orjson
 
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import (
     claude_code_history,
     cline_history,
@@ -29,6 +28,7 @@ from helix_desktop.histories import (
     trajectories,
 )
 from helix_desktop.histories.anthropic_history import is_anthropic_message, read_anthropic_recordings
+from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
@@ -65,8 +65,7 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
         gemini_cli_history.KIND, gemini_cli_history.is_gemini_cli_row, gemini_cli_history.read_gemini_cli_recordings
     ),
     HistoryForm(goose_history.KIND, goose_history.is_goose_row, goose_history.read_goose_recordings),
-    HistoryForm(trajectories.KIND, trajectories.is_swe_agent_trajectory, trajectories.read_trajectory_recordings),
-    HistoryForm(trajectories.KIND, trajectories.is_atif_trajectory, trajectories.read_trajectory_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_whole_trajectory, trajectories.read_trajectory_recordings),
     HistoryForm(trajectories.KIND, trajectories.is_managed_agent_log, trajectories.read_trajectory_recordings),
     HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
@@ -202,14 +201,7 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
 
 
 def list_history_files(folder: Path) -> Sequence[Path]:
-    endings = ("*.jsonl", "*.json", "*.traj", "*.db")
-    inside = folder.resolve()
-    found = sorted(
-        file
-        for ending in endings
-        for file, _ in list_tree_files(folder, ending)
-        if file.is_file() and file.resolve().is_relative_to(inside)
-    )
+    found = list_files_below(folder, "*.jsonl", "*.json", "*.traj", "*.db")
     kept = [file for file in found if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)]
     if not kept:
         raise InvalidInput(
@@ -281,9 +273,7 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
     for row in rows:
         inner = openai_history.messages_in_object(row.value)
         if inner is None or (
-            trajectories.is_swe_agent_trajectory(row.value)
-            or trajectories.is_atif_trajectory(row.value)
-            or gemini_cli_history.is_gemini_cli_row(row.value)
+            trajectories.is_whole_trajectory(row.value) or gemini_cli_history.is_gemini_cli_row(row.value)
         ):
             plain.append(row)
         else:

@@ -73,9 +73,7 @@ class HistoryTree:
 
     def rows_of_branch(self, branch: int) -> list[int]:
         """Return all rows of a branch, including shared ones."""
-        found = self.branches[branch]
-        shared = self.rows_shared_with_parent(branch)
-        return [*shared, *found.rows]
+        return [*self.rows_shared_with_parent(branch), *self.branches[branch].rows]
 
     def rows_shared_with_parent(self, branch: int) -> list[int]:
         """Return the rows that a branch shares with its parent branch."""

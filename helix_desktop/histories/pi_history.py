@@ -114,9 +114,8 @@ class _PiMessages(history_rows.HistoryMessages):
         parts = [_pi_reply_part(block, message) for block in objects_at(content)] or [
             Text(history_rows.text_of_message_content(content))
         ]
-        self.made.append(
-            build_recorded_reply(parts, model=model, time=time, usage=_pi_usage(object_at(message, "usage")))
-        )
+        usage = _pi_usage(object_at(message, "usage"))
+        self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
 
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:

@@ -31,17 +31,17 @@ _RESULTS = {
 
 
 def is_swe_agent_trajectory(value: Mapping[str, object]) -> bool:
-    return isinstance(value.get("trajectory"), list) and (
-        "history" in value or "environment" in value or "info" in value
-    )
+    return isinstance(value.get("trajectory"), list) and not value.keys().isdisjoint(("history", "environment", "info"))
 
 
 def is_atif_trajectory(value: Mapping[str, object]) -> bool:
-    return (
-        isinstance(value.get("steps"), list)
-        and ("schema_version" in value or "session_id" in value)
-        and "agent" in value
-    )
+    is_named = "schema_version" in value or "session_id" in value
+    return isinstance(value.get("steps"), list) and is_named and "agent" in value
+
+
+def is_whole_trajectory(value: Mapping[str, object]) -> bool:
+    """Whether a row is a session of SWE-agent or in the ATIF format."""
+    return is_swe_agent_trajectory(value) or is_atif_trajectory(value)
 
 
 def is_managed_agent_log(value: Mapping[str, object]) -> bool:
@@ -52,14 +52,12 @@ def is_managed_agent_log(value: Mapping[str, object]) -> bool:
 def read_trajectory_recordings(rows: Sequence[HistoryRow], report: ReadingReport, path: Path) -> list[RecordedSession]:
     """Return the rows' sessions, in any of the three forms."""
     made: list[RecordedSession] = []
-    for number_, row in enumerate(
-        row for row in rows if is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value)
-    ):
+    for number_, row in enumerate(row for row in rows if is_whole_trajectory(row.value)):
         read = _read_swe_agent if is_swe_agent_trajectory(row.value) else _read_atif
         messages = tuple(_messages_until_unreadable(read(row.value), report, row))
         name = str(path) if not number_ else f"{path}#{number_ + 1}"
         made.append(RecordedSession(name, messages, KIND, text_at(row.value, "session_id") or path.stem))
-    events = [row for row in rows if not (is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value))]
+    events = [row for row in rows if not is_whole_trajectory(row.value)]
     if events and not made:
         made.append(RecordedSession(str(path), tuple(_read_managed_agent_events(events, report)), KIND, path.stem))
     return made
@@ -123,23 +121,16 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Ite
         name = text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
         parts.append(ToolCall(name, text_at(call, "function_name") or "tool", format_arguments(call.get("arguments"))))
     metrics = object_at(step, "metrics")
-    usage = Usage(
-        number_at(metrics, "prompt_tokens"),
-        number_at(metrics, "cached_tokens"),
-        0,
-        number_at(metrics, "completion_tokens"),
-        cost=cost_or_zero(metrics.get("cost_usd")),
-    )
+    sent, read, written = (number_at(metrics, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens"))
+    usage = Usage(sent, read, 0, written, cost=cost_or_zero(metrics.get("cost_usd")))
     yield build_recorded_reply(parts, model=text_at(step, "model_name") or model, time=time, usage=usage)
     waiting = [part.id for part in parts if isinstance(part, ToolCall)]
     for result in objects_at(step, "observation", "results"):
         name = text_at(result, "source_call_id") or (waiting[0] if waiting else "")
-        text = text_of_message_content(result.get("content"))
+        text, pictures = text_of_message_content(result.get("content")), pictures_in_content(result.get("content"))
         if name in waiting:
             waiting.remove(name)
-            yield RecordedMessage(
-                "tool", text, answers=name, time=time, pictures=pictures_in_content(result.get("content"))
-            )
+            yield RecordedMessage("tool", text, answers=name, time=time, pictures=pictures)
         else:
             yield RecordedMessage("user", text, time=time, beside=True)
 

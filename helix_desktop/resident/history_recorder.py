@@ -2,13 +2,16 @@
 
 One thread watches the agents' history folders and copies changes (`pending_copies.py`). Another passes the
 copies to `recorder --run`, which imports them and ends after a while without changes, so at rest no engine
-is in memory. Copies that are left are imported after the next start. Settings and logins are never read.
+is in memory. On Linux nothing runs then: the kernel wakes the first thread. Copies that are left are imported
+after the next start. Agents' settings and logins are never read.
 """
 
 import json
 import logging
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +33,7 @@ from helix_desktop.processes.starter import (
 )
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
+from helix_desktop.tools.changes.folder_watch import FolderWatch
 
 log = logging.getLogger(__name__)
 REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # The intervals between checks when idle, and after a change.
@@ -95,10 +99,12 @@ class HistoryRecorder:
         self._wait_for_threads: list[Callable[[float], None]] = []
         self._recorded: Folders = ()
         self._settings_read = -SETTINGS_SECONDS
+        self._end_read = self._end_write = -1  # A pipe that ends the wait for a change.
         self._failures = self._deaths = 0
         self.last_import, self.trouble = 0.0, ""
 
     def start_recording(self) -> None:
+        self._end_read, self._end_write = os.pipe()
         for work, name in ((self._watch_folders, "watch histories"), (self.import_until_ended, "import histories")):
             self._wait_for_threads.append(concurrency.start_thread(work, name=name, daemon=True).join)
 
@@ -107,6 +113,8 @@ class HistoryRecorder:
         self._is_ending.set()
         self._has_work.set()
         self._importing.end_importing()
+        if self._end_write >= 0:
+            os.close(self._end_write)
         for wait_for_thread in self._wait_for_threads:
             wait_for_thread(END_SECONDS)
 
@@ -118,9 +126,6 @@ class HistoryRecorder:
 
         while not self._is_ending.is_set():
             folders = self._existing_folders()
-            if not folders:
-                self._is_ending.wait(FOLDERS_MILLISECONDS / 1000)
-                continue
             try:
                 watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
                 self._copy_existing_files(folders)
@@ -130,6 +135,7 @@ class HistoryRecorder:
                 self.trouble = f"The history folders cannot be watched: {error}."
                 log.warning("recording: %s", self.trouble)
                 self._is_ending.wait(SETTINGS_SECONDS)
+        os.close(self._end_read)
 
     def _copy_existing_files(self, folders: Folders) -> None:
         """Copy the files that agents wrote to recently, because they may be gone before they are imported."""
@@ -145,19 +151,50 @@ class HistoryRecorder:
         return [one for one in self._recorded if one[1].is_dir()]
 
     def _copy_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:
-        active_until = 0.0
+        active_until, can_rest = 0.0, True
         while True:
-            pause = ACTIVE_MILLISECONDS if time.monotonic() < active_until else REST_MILLISECONDS
-            longest = REST_MILLISECONDS if self._copies.postponed else FOLDERS_MILLISECONDS
+            is_active = time.monotonic() < active_until or bool(self._copies.postponed)
+            watch_at_rest = self._watch_everything() if can_rest and not is_active else None
+            can_rest = is_active or watch_at_rest is not None
+            pause = ACTIVE_MILLISECONDS if is_active or watch_at_rest else REST_MILLISECONDS
+            longest = REST_MILLISECONDS if self._copies.postponed or watch_at_rest else FOLDERS_MILLISECONDS
             changes = watch(5 * pause, pause, longest, self._is_ending)
             changed = {Path(name) for _, name in changes} if isinstance(changes, set) else set()
             active_until = time.monotonic() + ACTIVE_SECONDS if changed else active_until
             self._copy_changed_files(folders, changed | self._copies.postponed)
             if self._is_ending.is_set() or self._existing_folders() != folders:
                 return
+            if watch_at_rest and not changed and not self._copies.postponed:
+                watch_at_rest.wait_for_change(self._end_read)
+                places = map(Path, watch_at_rest.pop_changed_folders())
+                if any(place.is_relative_to(folder) for place in places for _, folder in folders):
+                    active_until = time.monotonic() + ACTIVE_SECONDS
+
+    def _watch_everything(self) -> FolderWatch | None:
+        """Watch all folders of histories, those that lead to them, and the settings. None if that is impossible."""
+        found = FolderWatch()
+        found.forget_changes_before_walk()
+
+        def watch_folder(folder: str | Path) -> None:
+            with suppress(OSError):  # It does not exist.
+                handle = os.open(folder, os.O_RDONLY)
+                found.watch_listed_folder(str(folder), handle)
+                os.close(handle)
+
+        recorded, home = [folder for _, folder in self._recorded], self._places.home
+        above = {parent for folder in recorded for parent in folder.parents if parent not in home.parents}
+        for leading in (self._where.settings_file.parent, *above):
+            watch_folder(leading)
+        for folder in recorded:
+            deque(list_tree_files(folder, on_folder=watch_folder), maxlen=0)
+        self._settings_read = -SETTINGS_SECONDS  # An earlier change of the settings will not be noticed.
+        return None if found.is_in_doubt else found
 
     def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
-        kinds = [(kind, path) for path in changed for kind, folder in folders if path.is_relative_to(folder)]
+        in_new_folders = {file for path in changed if path.is_dir() for file, _ in list_tree_files(path)}
+        kinds = [
+            (kind, path) for path in changed | in_new_folders for kind, folder in folders if path.is_relative_to(folder)
+        ]
         files = {file for kind, path in kinds if (file := find_history_of_changed_file(kind, path))}
         databases = {file for file in files if file.suffix == ".db"}
         directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}

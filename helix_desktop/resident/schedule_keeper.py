@@ -39,11 +39,10 @@ class ScheduleKeeper:
     async def add_due_tasks_until_cancelled(self) -> None:
         while True:
             self._changed.clear()
-            soonest = (
-                min([await self._next_due_after_run(each) for each in self.schedules], default=math.inf) - time.time()
-            )
+            dues = [await self._next_due_after_run(each) for each in self.schedules]
+            seconds = min(max(min(dues) - time.time(), 0.1), LOOK_SECONDS) if dues else None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(max(soonest, 0.1), LOOK_SECONDS)):
+                async with asyncio.timeout(seconds):
                     await self._changed.wait()  # Python 3.11's `wait_for` can swallow a cancellation.
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:

@@ -271,6 +271,15 @@ def go_on(world: World, agent: str, session: str, mark: str, steps: int = 1) -> 
     return first, after, "" if results[1] > results[0] else "no further step"
 
 
+def failures_of_pair(world: World, source: str, target: str, conversation: str, expected: Sequence[Json]) -> list[str]:
+    """What was wrong; a pair that breaks off does not take the source's other pairs with it."""
+    try:
+        return try_pair(world, source, target, conversation, expected)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the other pairs are tried
+        world.script.recalls = False
+        return [f"{type(error).__name__}: {error}"]
+
+
 def try_pair(world: World, source: str, target: str, conversation: str, expected: Sequence[Json]) -> list[str]:
     mark = f"MARK-{source}-{target}"
     refused = len(world.provider.refused)
@@ -406,7 +415,7 @@ def try_source(source: str, chance: random.Random, targets: Sequence[str]) -> di
             world.helix("workspace", "new", "Work", "--folder", str(work))
             world.helix("provider", "add", "scripted", "--kind", "anthropic", "--base-url", provider.url, "--variable", "ANTHROPIC_API_KEY")  # fmt: skip
             conversation, expected = make_conversation(world, source, chance)
-            wrong = {one: try_pair(world, source, one, conversation, expected) for one in targets if one != source}
+            wrong = {one: failures_of_pair(world, source, one, conversation, expected) for one in targets if one != source}  # fmt: skip
             if unseen := recall_every_output(world, conversation):
                 wrong["recall"] = unseen
             if world.read:

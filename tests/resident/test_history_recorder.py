@@ -21,7 +21,8 @@ import pytest
 from helix_desktop import cli, program_folders
 from helix_desktop.histories import pending_copies
 from helix_desktop.histories.history_finding import HistoryPlaces
-from helix_desktop.program_settings import RECORDER, ProgramSettings
+from helix_desktop.histories.pending_copies import path_of_copy
+from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, ProgramSettings
 from helix_desktop.resident import history_recorder
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.resident_process import Resident
@@ -244,3 +245,74 @@ def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills
     assert not [one for one in copies.rglob("*") if one.is_file()]
     assert helix("recorder", "off")["on"] is False
     assert helix("recorder", "status")["recording"] is False
+
+
+def switches_of(thread: int) -> int:
+    """How often a thread of this process went to sleep so far."""
+    status = Path(f"/proc/self/task/{thread}/status").read_text("utf-8")
+    return int(next(line for line in status.splitlines() if line.startswith("voluntary_ctxt_switches")).split()[1])
+
+
+def rests_for(thread: int, seconds: float) -> bool:
+    before, until = switches_of(thread), time.monotonic() + seconds
+    while time.monotonic() < until:
+        if switches_of(thread) != before:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify")
+def test_nothing_runs_while_nothing_changes_and_a_change_is_copied_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_recorder, "ACTIVE_SECONDS", 1.0)  # So that it rests between the changes.
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    sessions = tmp_path / ".codex" / "sessions"
+    for number in range(100):
+        path = written.lines(sessions / str(number % 9) / f"rollout-{number}.jsonl", [{}])
+        os.utime(path, (1, 1))
+    importing = HeldBack([])
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
+    recorder.start_recording()
+    (watching,) = (one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories")
+    wait_until(lambda: rests_for(watching, 2.5), 40)
+    first, second = sessions / "3" / "rollout-3.jsonl", sessions / "new" / "rollout-1.jsonl"
+    third, fourth = tmp_path / ".pi" / "agent" / "sessions" / "p" / "s.jsonl", sessions / "3" / "rollout-4.jsonl"
+
+    def is_copied(path: Path) -> bool:
+        copies = history_recorder.folder_of_pending_copies(where)
+        return any(path_of_copy(folder, path).is_file() for folder in (copies.iterdir() if copies.is_dir() else ()))
+
+    for path in (first, second, third, fourth):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write("{}\n")
+        wait_until(lambda path=path: is_copied(path), 20)  # type: ignore[misc]
+        if path != first:
+            wait_until(lambda: rests_for(watching, 1.5), 40)
+    ProgramSettings(where.settings_file).change_setting(RECORDER_WITHOUT_AGENTS, "codex")
+    wait_until(lambda: "codex" not in {kind for kind, _ in recorder._recorded}, 40)
+    importing.may_end.set()
+    recorder.stop_recording()
+    assert "watch histories" not in {thread.name for thread in threading.enumerate()}
+
+
+def count_kernel_watches() -> int:
+    found = 0
+    for handle in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # Something closed it.
+            found += "inotify" in str(handle.readlink())
+    return found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify")
+def test_a_recorder_that_rests_stops_at_once_and_without_agents_it_rests_too(tmp_path: Path) -> None:
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), HeldBack([]))
+    handles = count_kernel_watches()
+    recorder.start_recording()
+    (watching,) = (one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories")
+    wait_until(lambda: rests_for(watching, 2.5), 40)
+    recorder.stop_recording()
+    assert "watch histories" not in {thread.name for thread in threading.enumerate()}
+    assert count_kernel_watches() <= handles

@@ -6,6 +6,7 @@ or says that it overflowed. Only a walk finds writes through mapped memory or an
 
 import ctypes
 import os
+import select
 import struct
 import sys
 from contextlib import suppress
@@ -50,6 +51,13 @@ class FolderWatch:
         else:
             self._folders[number] = path
             self._watched.add(path)
+
+    def wait_for_change(self, until: int) -> None:
+        """Sleep until a watched folder changes, or `until` can be read or is closed at its other end."""
+        poll = select.poll()
+        for handle in (self._handle, until):
+            poll.register(handle, select.POLLIN)
+        poll.poll()
 
     def pop_changed_folders(self) -> set[str]:
         found: set[str] = set()
