@@ -48,7 +48,8 @@ class ConversationRelay:
         async with self.open_desk() as desk:
             fork = await self._fork_and_fold(desk, asked, room)
         folded = await self._restore_session(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
-        return replace(folded, fits=await self._fits_in_context(folded.texts, room))
+        is_folded = folded.compactions > 0 or folded.texts != restored.texts  # A short turn stays as it is.
+        return replace(folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded)
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
         def are_few_enough() -> bool:

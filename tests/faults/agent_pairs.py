@@ -316,8 +316,10 @@ def try_folded(world: World, agent: str, conversation: str, expected: Sequence[J
     world.script.recalls = False
     wrong = [why] if why else []
     named = named_originals(first.raw.decode("utf-8", "replace"))
-    if made["folded"] is not True or not made["fits"]:
-        wrong.append("it was not folded")
+    if not made["folded"]:  # A single turn of small outputs has nothing that a fold would make shorter.
+        return [*wrong, *lost_pieces(expected, pieces_of_request(first), ())]
+    if not made["fits"]:
+        wrong.append("it does not fit")
     if not named:
         return [*wrong, "no original is named"]
     if server and (unasked := set(named) - world.script.asked_for):

@@ -86,6 +86,20 @@ async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks
     assert sum(isinstance(one.fact, ModelReplied) for one in await bench.workspace.journal.read_facts(fork.id)) == 8
 
 
+async def test_a_short_turn_is_not_said_to_be_folded(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    """Gemini CLI's sessions often have a single turn of small outputs, in which a fold makes nothing shorter."""
+    bench = await desks().create_workspace("w", folder)
+    rows = [written.claude_said(0, None, "order"), written.claude_reply(1, 0, "m", written.text("end"))]
+    result = await HistoryImport(bench.workspace, TiktokenCounter()).import_files(
+        [written.lines(tmp_path / "s.jsonl", rows)]
+    )
+    await bench._rows.read_all_rows()
+    asked = RestoreRequest(result.imported[0].id, "codex", str(folder), is_folded=True)
+    restored = await bench.relay.prepare_session_for_agent(asked)
+    assert (restored.is_folded, restored.fits) == (False, True)
+    assert "folded" not in " ".join(describe_restored_session(restored, tmp_path))
+
+
 async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, tmp_path: Path) -> None:
     bench = await desks().create_workspace("w", folder)
     places = HistoryPlaces(tmp_path, {})
