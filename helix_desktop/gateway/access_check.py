@@ -1,6 +1,6 @@
 """Decides which requests are let in: those with a valid token that no web page in a browser sent.
 
-The socket's owner does not tell the user: for a closed connection, the kernel answers root.
+The owner of the client's socket is not checked, since the kernel names root for a closed connection.
 """
 
 from collections.abc import Mapping

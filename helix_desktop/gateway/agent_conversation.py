@@ -88,7 +88,7 @@ class OpenAgentConversation:
         taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)
         return [facts.Excluded(ref) for ref in taken_out if first_and_last(ref)[0] <= seq]
 
-    def past_view(self, seq: int) -> View:
+    def view_at_fact(self, seq: int) -> View:
         state = self.conversation.state
         return state.past_moment(seq, state.record.taken_out_parts()).get_view()
 

@@ -13,7 +13,7 @@ LONG_HISTORY_MESSAGES = 50  # A request with more new messages is sent, without 
 
 
 def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return for each message the hash of all messages up to it. `before`: the first hashes, if known."""
+    """Return, for each message, the hash of all messages up to it. `before`: the first hashes, if known."""
     made = list(before)
     for message in messages[len(made) :]:
         made.append(next_message_hash(made, wire, message.identity_key))
@@ -33,7 +33,7 @@ class KnownMessages:
 
     `newest_fact_sent` is the newest fact in the last request that was recorded after being
     sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody waits for that.
-    `left`: the last facts of messages it was rewound from, by hash. `alone`: only this one. `heads`: of all requests.
+    `left`: the last facts of messages it was rewound from, by hash. `alone`: a tuple of only this. `heads`: of all requests.
     """
 
     conversation: str
@@ -55,14 +55,14 @@ class KnownMessages:
         self.alone = (self,)  # The index of a long history holds this for each message, which takes no memory.
 
     def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
-        """Go on from these messages, and remember the last facts of the others."""
+        """Continue from these messages, and remember the last facts of the others."""
         first = len(chain) if self.chain[: len(chain)] == list(chain) else 0
         self.left.update(zip(self.chain[first:], self.seqs[first:], strict=True))
         self.chain[:], self.seqs[:] = chain, seqs
 
     @asynccontextmanager
     async def lock_once_recorded(self) -> AsyncIterator[None]:
-        """Hold the line once everything that was sent before being recorded is recorded."""
+        """Hold the lock, once all requests that were sent before being recorded are recorded."""
         async with self.lock:
             self.is_wanted.set()
             await self.is_recorded.wait()
@@ -79,7 +79,7 @@ class KnownMessages:
 
 @dataclass(frozen=True, slots=True)
 class RequestPosition:
-    """A request's line, how many of its messages the request has, and whether the line still goes on so."""
+    """The conversation that a request continues, how many messages they share, and whether it still has these."""
 
     line: KnownMessages | None
     known_count: int = 0
@@ -89,7 +89,7 @@ class RequestPosition:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the line ends where the request's new messages begin."""
+        """Whether the conversation ends where the request's new messages begin."""
         return self.line is not None and self.is_on_current_line and self.known_count == len(self.line.chain)
 
 
@@ -101,7 +101,7 @@ class ConversationMatcher:
         self._lines_by_session: dict[str, list[KnownMessages]] = {}
         self._all_lines: list[KnownMessages] = []
 
-    def find_known(self, conversation: str) -> KnownMessages | None:
+    def find_known_messages(self, conversation: str) -> KnownMessages | None:
         return next((track for track in reversed(self._all_lines) if track.conversation == conversation), None)
 
     def add_known_messages(self, track: KnownMessages) -> None:

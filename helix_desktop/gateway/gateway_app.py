@@ -111,13 +111,13 @@ class SideReplyRecorder:
 
 
 class GatewayApp:
-    """`use_conversations`: opens a workspace's conversations by name (empty: the default one)."""
+    """`opener`: opens a workspace's conversations by its name (empty: the default one)."""
 
     def __init__(
-        self, registrations: GatewayRegistrations, room_of: UseConversations, conversations_file: Path | None = None
+        self, registrations: GatewayRegistrations, opener: UseConversations, conversations_file: Path | None = None
     ) -> None:
         self._registrations = registrations
-        self._use_conversations = room_of
+        self._use_conversations = opener
         self._providers = ProviderHttpClients()
         self._registered_conversations = RegisteredConversations(conversations_file)
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()

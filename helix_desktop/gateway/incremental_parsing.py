@@ -79,8 +79,8 @@ class ValueOffsets(NamedTuple):
 
 
 class ValueInBytes(dict[str, Json]):
-    """An object of a body's list, parsed once something in it is asked for: a history of short messages takes several times its
-    bytes as objects of Python. Until then json and orjson take it for an empty one. `places`: of the newest body that has it.
+    """An object of a body's list, parsed once something in it is used: as Python objects, a history of short messages takes
+    several times its bytes. Until then, json and orjson see an empty object. `places`: those of the newest body with it.
     """
 
     __slots__ = ("at", "places")
@@ -194,7 +194,7 @@ class ParsedBody:
 
 
 def _run_in_body(numbered: tuple[int, Json]) -> tuple[int, int] | None:
-    """Return the same for values that follow one another in a body's bytes, or None for a value of its own."""
+    """Return a key, equal for values that follow one another in a body's bytes, or None for a new value."""
     number, value = numbered
     return (id(value.places), value.at - number) if isinstance(value, ValueInBytes) else None
 

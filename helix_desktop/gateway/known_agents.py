@@ -134,9 +134,9 @@ def _change_codex_settings(text: str, url: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], what: str = "opencode.json") -> str:
+def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str = "opencode.json") -> str:
     """Set the gateway's address for every provider in opencode's settings, keeping other options."""
-    parse_commented_json(text, what)
+    parse_commented_json(text, file_name)
     for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
         text = set_commented_json(text, ("provider", name, "options", "baseURL"), base)
     return text

@@ -119,7 +119,7 @@ class LocalAgentConversations:
         entries, taken_out = tuple[Entry, ...](), tuple[Changed, ...]()
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
-            view = follower.conversation.current_view() if place.is_at_end else follower.past_view(place.seqs[-1])
+            view = follower.conversation.current_view() if place.is_at_end else follower.view_at_fact(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
             entries, taken_out = shown.entries, shown.taken_out
         known = place.known_count if place.seqs else 0
@@ -176,7 +176,7 @@ class LocalAgentConversations:
                 await follower.follower.apply_folds_and_get_view()
             shown = await follower.update_entries(track)
         else:
-            view = follower.past_view(place.seqs[-1])
+            view = follower.view_at_fact(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
         ticket = replace(ticket, live=not aside)
@@ -283,7 +283,7 @@ class LocalAgentConversations:
         try:
             is_long = _is_long_history(messages, track)
             await self._append_unrecorded_messages(follower, track, arrival, messages)
-            if is_long:  # What recording it has left over is needed less than memory for its fold.
+            if is_long:  # The memory that recording has left unused is needed for its fold.
                 gc.freeze()  # These facts live long, so garbage collection can skip them.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
             track.newest_fact_sent = follower.conversation.state.last_seq
@@ -432,7 +432,7 @@ class LocalAgentConversations:
 
     def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
         is_there = self._bench.conversation_row(ticket.conversation) is not None
-        return self._matcher.find_known(ticket.conversation) if is_there else None
+        return self._matcher.find_known_messages(ticket.conversation) if is_there else None
 
     @staticmethod
     def _is_unchanged_since(track: KnownMessages, ticket: Ticket) -> bool:

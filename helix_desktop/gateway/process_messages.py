@@ -54,7 +54,7 @@ class LastSentValues:
         self._remember_value(name, value)
         return same, value[same:]
 
-    def restore_whole(self, name: str, same: int, rest: Tuple) -> Tuple:
+    def restore_value(self, name: str, same: int, rest: Tuple) -> Tuple:
         value = (*self._held.get(name, ())[:same], *rest)
         self._remember_value(name, value)
         return value

@@ -1,6 +1,6 @@
 """Forwards requests to the process that has the workspace open, and serves them there.
 
-The connection is made as by a command, but it lasts, and carries questions in both directions.
+The connection is made like a command's, but it stays open and carries questions in both directions.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class RemoteAgentConversations:
         self._incoming_line.clear()
         if kind == "sent":
             same, sent = value
-            value = replace(sent, entries=self._last_values.restore_whole(sent.ticket.conversation, same, sent.entries))
+            value = replace(sent, entries=self._last_values.restore_value(sent.ticket.conversation, same, sent.entries))
         self._talk.handle_message(kind, number, value)
 
     async def print_line(self, words: str) -> None:
@@ -144,8 +144,8 @@ class _GatewayProcessServer:
         self._talk.handle_message(kind, number, value)
 
     def _restore_arrival(self, arrival: Arrival, known: int, same: int, *more: Any) -> Sequence[Any]:
-        chain = self._last_values.restore_whole(f"{arrival.session} chain", known, arrival.chain)
-        tools = self._last_values.restore_whole(f"{arrival.session} tools", same, arrival.tools)
+        chain = self._last_values.restore_value(f"{arrival.session} chain", known, arrival.chain)
+        tools = self._last_values.restore_value(f"{arrival.session} tools", same, arrival.tools)
         return replace(arrival, chain=chain, tools=tools), *more
 
     async def _run_call(self, kind: str, value: Sequence[Any]) -> Any:

@@ -53,13 +53,13 @@ class ParsedRequest:
         return replace(self, body=body, arrival=arrival)
 
 
-def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:
+def parse_incoming_request(incoming: IncomingRequest, parser: BodyParser, *, folds: bool) -> ParsedRequest | None:
     """Parse a request. None: it is passed through. Raises DecodedTooLarge if it decompresses to too much."""
     route = incoming.route
     try:
         content = decompress_within_limit(incoming.content, incoming.headers.get("content-encoding", ""))
         session = agent_identity.session_of_request(incoming.headers, {})
-        read = readings.parse_body(route.wire, content, session, may_go_on_unread=not route.counts_tokens)
+        read = parser.parse_body(route.wire, content, session, may_go_on_unread=not route.counts_tokens)
     except DecodedTooLarge:
         raise
     except (ValueError, OSError):

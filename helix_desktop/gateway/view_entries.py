@@ -21,7 +21,7 @@ SLICE_SECONDS = 0.002  # In seconds. Work that takes longer pauses to let other 
 
 @dataclass(frozen=True, slots=True)
 class As:
-    """The message with this number, unchanged."""
+    """The request's message at this position, unchanged."""
 
     at: int
 

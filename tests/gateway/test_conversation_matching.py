@@ -174,13 +174,13 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
     )
     for line in (one, two, again):
         tracks.add_known_messages(line)
-    assert tracks.find_known("one") is again, "the newest of that name"
+    assert tracks.find_known_messages("one") is again, "the newest of that name"
     tracks.assign_session(two, "s", "head")
     assert (two.session, one.session) == ("s", "s")
     tracks.assign_session(two, "", "head")
     assert two.session == "s"
     tracks.remove_known_messages("one")
-    assert (tracks.find_known("one"), tracks.find_known("two")) == (None, two)
+    assert (tracks.find_known_messages("one"), tracks.find_known_messages("two")) == (None, two)
     assert position(tracks, "a", "x", session="s") == "two"
     assert position(tracks, "b", "x", session="s") == "two", "its session is left to the other"
     tracks.remove_known_messages("two")

@@ -101,7 +101,7 @@ def test_only_what_differs_is_told_again() -> None:
     here, there = LastSentValues(), LastSentValues()
     for value, known in ((("a", "b"), 0), (("a", "b", "c"), 2), (("a", "x"), 1), ((), 0)):
         same, rest = here.split_known_start("s", value)
-        assert (same, there.restore_whole("s", same, rest)) == (known, value)
+        assert (same, there.restore_value("s", same, rest)) == (known, value)
 
 
 def test_of_many_names_the_one_told_longest_ago_is_told_whole_again() -> None:
@@ -109,7 +109,7 @@ def test_of_many_names_the_one_told_longest_ago_is_told_whole_again() -> None:
 
     def tell(name: str) -> int:
         same, rest = here.split_known_start(name, ("a", "b"))
-        assert there.restore_whole(name, same, rest) == ("a", "b")
+        assert there.restore_value(name, same, rest) == ("a", "b")
         return same
 
     for number in range(MOST_HELD_VALUES):

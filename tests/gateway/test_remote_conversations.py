@@ -354,4 +354,4 @@ async def test_what_the_other_process_complains_of_stands_in_the_log_and_what_it
 def test_what_differs_is_enough(values: list[tuple[str, tuple[int, ...]]]) -> None:
     here, there = LastSentValues(), LastSentValues()
     for name, value in values:
-        assert there.restore_whole(name, *here.split_known_start(name, value)) == value
+        assert there.restore_value(name, *here.split_known_start(name, value)) == value

@@ -284,7 +284,7 @@ async def test_what_was_taken_out_while_a_reply_came_stays_out_when_the_agent_ne
         room = LocalAgentConversations(made, _nobody)
         units, name = await spoken(room, "s")
         sent = await room.receive_request(*arrival(units, "s"))
-        line = room._matcher.find_known(name)
+        line = room._matcher.find_known_messages(name)
         assert line is not None
         async with line.lock_once_recorded():
             await take_out(await made.open_session(name))
