@@ -139,7 +139,7 @@ class Machines(RuleBasedStateMachine):
         machine, conversation = self._machine(number), self._conversation(which)
         if len(machine.journal.read_stored_facts(conversation, 0, at)) == at:
             self.forks += 1
-            machine.journal.copy_conversation(conversation, at, f"fork {self.forks}")
+            machine.journal.copy_conversation(conversation, at, f"fork-{self.forks}")
 
     @rule(which=st.integers(0, 2), number=st.integers(0, 2))
     def work(self, which: int, number: int) -> None:
