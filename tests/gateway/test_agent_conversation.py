@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -34,14 +35,14 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import read_original_and_explain_requests
 from helix_desktop.engine.view import build_state
-from helix_desktop.gateway.agent_conversation import parts_from_pieces
+from helix_desktop.gateway.agent_conversation import _decode_base64_or_keep_text, parts_from_pieces
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import AgentConversations, Arrival, Replied, Sent
 from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, Wired
+from helix_desktop.protocols.gateway_message import SLICE, Piece, PieceKind, Wired
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
@@ -69,6 +70,12 @@ def test_of_a_block_nobody_here_knows_the_beginning_is_recorded_and_pictures_and
     others = [Piece(PieceKind.IMAGE, "aGVsbG8="), Piece(PieceKind.RESULT, "output", id="c1")]
     assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 201)]) == (Text(f"[{'x' * 200}]"),)
     assert parts_from_pieces([Piece(PieceKind.OTHER, "")]) == (Text("[]"),)
+
+
+def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
+    content = bytes(range(256)) * (SLICE // 128)
+    assert _decode_base64_or_keep_text(base64.b64encode(content).decode()) == content
+    assert _decode_base64_or_keep_text("no base64 ä!") == "no base64 ä!".encode()
 
 
 # --- in a workspace --------------------------------------------------------------------------------------------------

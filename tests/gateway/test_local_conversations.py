@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import threading
 from collections.abc import Sequence
@@ -42,7 +41,6 @@ from helix_desktop.gateway import local_conversations
 from helix_desktop.gateway.agent_conversation import (
     ConnectedAgentModel,
     OpenAgentConversation,
-    _decode_base64_or_keep_text,
 )
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Ticket
@@ -56,7 +54,7 @@ from helix_desktop.gateway.local_conversations import (
 )
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import SLICE, Piece, PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
@@ -611,12 +609,6 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
             assert measured[0] < 5 * len(commits)
 
 
-def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
-    content = bytes(range(256)) * (SLICE // 128)
-    assert _decode_base64_or_keep_text(base64.b64encode(content).decode()) == content
-    assert _decode_base64_or_keep_text("no base64 ä!") == "no base64 ä!".encode()
-
-
 def test_a_title_is_the_first_words_a_person_said() -> None:
     said = [
         anthropic_gateway.parse_message(anthropic_gateway.user_message(text))
@@ -765,6 +757,26 @@ async def test_a_reply_ends_a_turn_unless_it_calls(tmp_path: Path) -> None:
         noted = [each.fact for each in recorded if isinstance(each.fact, Received)]
         assert [(len(one.chain), one.session, one.head) for one in noted] == [(1, "s", "head")] * 4
         assert tuple(link for one in noted for link in one.chain) == agent.arrival()[0].chain
+        await agent.room.aclose()
+
+
+async def test_folds_are_begun_after_a_turn_and_not_between_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        for number, (says, stop) in enumerate(((Calls("Bash", {}, "c0"), Stop.CALLS), (Says("done"), Stop.END))):
+            unit = anthropic_gateway.result_message("c0", "Bash", "fine") if number else None
+            sent = await agent.send(unit or anthropic_gateway.user_message("look"))
+            session = await made.open_session(sent.ticket.conversation)
+            kind = type(session.folding)
+            monkeypatch.setattr(kind, "start_folds_after_turn", lambda _: begun.append(1))
+            await agent.answer(sent, says, stop=stop)
+            assert len(begun) == number, "only the second reply ends the turn"
+        sent = await agent.send(anthropic_gateway.user_message("and on"))
+        await agent.room.record_agent_reply(sent.ticket, None, "shown")
+        assert len(begun) == 1, "of a reply that was hidden nothing is known"
         await agent.room.aclose()
 
 
