@@ -125,7 +125,7 @@ async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig,
     """Refuses a model that the provider does not have. If the provider cannot be reached, prints a note."""
     try:
         key = await desk.key_of_provider(config)
-        await model_listing.learn_about_model(desk.configured, config.name, name, key, desk.connections)
+        await model_listing.ask_provider_about_model(desk.configured, config.name, name, key, desk.connections)
     except ModelFailed as error:
         await desk.console.print_error(f"Not checked with the provider: {error}")
 

@@ -1,4 +1,4 @@
-"""Describes the workspace's entries as a list shows them: the content of a row, and how rows are filtered and sorted."""
+"""The rows of the list of cache entries, and how they are filtered and sorted."""
 
 from enum import StrEnum
 

@@ -296,7 +296,7 @@ def _live_folds_of_spans(state: ConversationState) -> list[facts.Folded]:
 def format_message(
     branch: ConversationBranch, recorded: facts.Recorded, texts: Mapping[facts.Stored, str], *, recalls: bool = True
 ) -> str:
-    """Format a message as it was said, without reasoning and, unless `recalls`, without calls that recall. `texts`: short outputs."""
+    """Format a message without reasoning and, unless `recalls`, without calls that recall. `texts`: short outputs."""
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, facts.ToolReturned):
         about = describe_output(branch, seq)

@@ -20,7 +20,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 PER_MILLION = 1_000_000
 NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
-HOUR = 3_600.0  # Seconds.
+HOUR = 3_600.0  # In seconds.
 
 
 @dataclass(frozen=True, slots=True)

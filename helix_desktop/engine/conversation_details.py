@@ -4,8 +4,8 @@ without a model, checked against a summary and kept across handovers.
 Critical details are demands, prohibitions and figures of the user, decisions, files that were made,
 commands that fail or work, open tasks, lessons, and what an agent reports. They appear word for word in the
 document with their seq, as far as there is room, and only they are counted. All details are in one cache
-entry that the document names, followed by an index of the names, paths and addresses in what is covered,
-each once (`fold_document_writer.py`). A later handover takes them over without reading the facts again.
+entry that the document names, followed by an index of the names, paths and addresses in the covered facts,
+each once (`fold_document_writer.py`). A later handover inherits them without reading the facts again.
 """
 
 import json
@@ -189,10 +189,10 @@ class DetailCollector:
 
     def collect_from_sources(self, sources: Iterable[DetailSource], between: Callable[[], None]) -> None:
         for source in sources:
-            self._read_source(source)
+            self._collect_from_source(source)
             between()
 
-    def _read_source(self, source: DetailSource) -> None:
+    def _collect_from_source(self, source: DetailSource) -> None:
         if source.role == "call":
             self._remember_attempted_call(source)
             source = replace(source, text=format_argument_values(source.text))

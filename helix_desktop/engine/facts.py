@@ -45,7 +45,7 @@ class Attachment:
 class Reasoning:
     """A model's thinking. `opaque` is what the provider needs back verbatim (a signature, encrypted content, JSON).
 
-    `model`: the one model it may go back to, where another program recorded it; empty: any of its provider.
+    `model`: the only model that may get it, if another program recorded it. Empty: any model of its provider.
     """
 
     text: str
@@ -243,8 +243,8 @@ NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  #
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """`steering`: sent while the agent worked; it follows all results of the step before. `by`: for a message
-    of the program, where it comes from: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
+    """`steering`: it was sent while the agent worked, and follows all results of that step. `by`: where a message
+    of the program comes from, such as `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop` or `agent`.
     """
 
     parts: tuple[UserPart, ...]
@@ -254,8 +254,8 @@ class UserSaid:
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """`saw`: the newest fact when the view was taken that this reply answers, so that the request can be shown again (0: not
-    known, the fact before the reply); `request`: its digest (`state/request_digest.py`), so that what is shown is checked.
+    """`saw`: the newest fact in the view that this reply answers, with which the request can be shown again (0: unknown, so
+    the fact before the reply). `request`: the digest of the request (`state/request_digest.py`), to check what is shown.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -302,7 +302,7 @@ class ToolReturned:
 class FilesChanged:
     """What a step did to the workspace's folders. `difference`: the entry that names each path with its content before
     and after; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo.
-    `undoes`: the facts that an undo took back, of this conversation; `is_whole`: nothing is left of what they changed.
+    `undoes`: the facts of this conversation that an undo reverted; `is_whole`: none of their changes is left.
     """
 
     difference: Stored
@@ -321,7 +321,7 @@ class FilesChanged:
 
 @dataclass(frozen=True, slots=True)
 class ChangeKept:
-    """The user has looked at a change and keeps it. `hunk`: one of them; empty: the whole file."""
+    """The user has looked at a change and keeps it. `hunk`: which part, or empty for the whole file."""
 
     path: str
     hunk: str = ""
@@ -426,10 +426,10 @@ class ConversationStarted:
 
 @dataclass(frozen=True, slots=True)
 class BroughtIn:
-    """The facts before this one that are not of this program come from `origin`, as the file was when it had
-    `size` bytes and was `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact
-    that it appended. `undone`: it was undone. `cost`: dollars that were paid there for these facts. `unread`:
-    the lines of the file that this program does not read, as they are, but for those of earlier imports.
+    """The facts from `first` to this one were imported from `origin`, from a file that had `size` bytes and was
+    `modified` at this time (nanoseconds since 1970). `run` names the import. `undone`: it was undone. `cost`: the
+    dollars that the other program paid for these facts. `unread`: the lines of the file that this program does
+    not understand, unchanged, without those of earlier imports.
     """
 
     origin: Origin
@@ -444,8 +444,8 @@ class BroughtIn:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a connected agent's messages became. For each of them the hash of all messages up to it,
-    and the last fact that stands for it; so its next request is recognised, also after a restart.
+    """How a connected agent's messages became facts: for each, the hash of all messages up to it, and
+    the last fact that it became. So the agent's next request is recognised, even after a restart.
     `session`: the name the agent gives its conversation; `head`: a hash of its instructions and tools.
     """
 
@@ -457,7 +457,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
-    """What changed is not None. `model`: the conversation's own main model, or empty for the workspace's.
+    """Values that are not None have changed. `model`: its own main model, or empty for the workspace's.
 
     `copy`: as in `ConversationStarted`. `choice`: the user's choice for a foreign agent, as `ID=VALUE`.
     """

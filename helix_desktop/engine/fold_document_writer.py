@@ -224,7 +224,7 @@ class FoldDocumentWriter:
         for item in reading.items:
             entry = await self._read_details_of_earlier_document(reading.branch, item) if item.fold else None
             if entry is None:
-                seqs.extend(reading.branch.covered_by(item) if item.fold else (item.first,))
+                seqs.extend(reading.branch.messages_of_item(item) if item.fold else (item.first,))
             else:
                 before += entry
         collecting = DetailCollector()

@@ -63,7 +63,7 @@ class AgentFollower:
     _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
-    def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
+    def follower_for_draft(self, draft: ConversationDraft) -> "AgentFollower":
         other = AgentFollower(draft, self.folding.folding_for_draft(draft), self.cache, self.tokens, stored=self.stored)
         other._reads = self._reads
         return other

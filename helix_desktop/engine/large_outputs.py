@@ -28,7 +28,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 # A model that chooses what to keep sees why the call was made, up to this many characters of each.
 QUOTED_WORDS, QUOTED_ARGUMENTS = 500, 2_000
-COMPACTED = 1_500  # In tokens. A compaction that is longer than twice this is cut.
+COMPACTED = 1_500  # A compaction with more than twice this many tokens is cut.
 QUESTION_OUTPUT = 1_000
 
 

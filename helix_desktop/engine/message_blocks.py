@@ -15,7 +15,7 @@ from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict
 
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8
-LONG_VALUE = 400  # Characters. Must not change, as views of shortened arguments depend on it.
+LONG_VALUE = 400  # Characters of a long value. Views of shortened arguments depend on it, so it must stay.
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"

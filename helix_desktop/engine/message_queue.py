@@ -43,7 +43,7 @@ class MessageQueue(list[QueuedMessage]):
         self._notify_queue()
         return taken.parts
 
-    def take_next_message(self) -> QueuedMessage:
+    def pop_next_message(self) -> QueuedMessage:
         taken = self.pop(0)
         self._notify_queue()
         return taken
@@ -52,7 +52,7 @@ class MessageQueue(list[QueuedMessage]):
         self[:0] = waiting
         self._notify_queue()
 
-    def take_steering(self) -> Sequence[QueuedMessage]:
+    def pop_steering_messages(self) -> Sequence[QueuedMessage]:
         steering = [waiting for waiting in self if waiting.steer]
         if steering:
             self[:] = [waiting for waiting in self if not waiting.steer]
@@ -134,7 +134,7 @@ class TurnRunner:
         try:
             async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
-                steering = self._queue.take_steering, self._queue.requeue_messages
+                steering = self._queue.pop_steering_messages, self._queue.requeue_messages
                 talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
                 if self._services.run_foreign_turn is not None:
                     return await self._services.run_foreign_turn(talk)
@@ -155,7 +155,7 @@ class TurnRunner:
         """Record the next message. If that fails, the message goes back into the queue."""
         if not self._queue:
             return
-        waiting = self._queue.take_next_message()
+        waiting = self._queue.pop_next_message()
         said = facts.UserSaid(waiting.parts, by=waiting.by)
         try:
             heard = await self._run_hooks_before_message(waiting)

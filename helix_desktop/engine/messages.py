@@ -53,7 +53,7 @@ class View:
     tools: tuple[ToolSpec, ...] = ()
     tools_tokens: int = 0
     stable: int = 0
-    effort: str = ""
+    effort: str = ""  # See `ModelSet`, also for `temperature` and `top_p`.
     seq: int = field(default=0, compare=False)
     temperature: float | None = None
     top_p: float | None = None

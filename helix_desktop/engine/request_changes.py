@@ -1,4 +1,4 @@
-"""Names what changed between two requests, and from which fact on: tools, system prompt, folds, edits."""
+"""Finds what changed between two requests, and from which fact on: tools, system prompt, folds, edits."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -38,7 +38,7 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-CACHE_UNIT = 128  # In tokens. Providers that need no cache marks cache in units of this size.
+CACHE_UNIT = 128  # Providers that need no cache marks cache in units of this many tokens.
 LEAST_CACHED = 4_096  # All providers cache the beginning of a request if it has this many tokens.
 SHORTEST_LIFE = 300.0  # The assumed life of a cache in seconds, unless its provider states one.
 UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.

@@ -124,7 +124,7 @@ class Session:
         await self.conversation.wait_until_recorded()
 
     def preview_setup(self, setup: session_setup.ConversationSetup) -> None:
-        """Show what the next request will have with this setup, without recording it yet."""
+        """Measure the next request with this setup, and show it, without recording the setup yet."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
         turn_loop.set_expected_request_settings(self._services, self.conversation, setup)

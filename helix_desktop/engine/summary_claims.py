@@ -20,13 +20,13 @@ from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.fast_dataclass import dataclass
 
 STEM_LETTERS = 5  # Words that share this many first letters count as forms of one word.
-SEARCHED_PIECE = 2_000  # Characters. Searching more at once would block other threads.
+SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differences are not computed.
 # The share of an order that a single user message must contain, if it is retold, or otherwise.
 # COPIED_SHARE: it is enough if a single line of any source contains this share.
 RETOLD_SHARE, ORDER_SHARE, COPIED_SHARE = 0.15, 0.45, 0.5
-SHORTENED = 7  # Letters. The beginning of a word counts as the word if it has at least this many.
+SHORTENED = 7  # The beginning of a word counts as the word if it has at least this many letters.
 LEAST_WORDS = 3  # Part of a sentence with fewer words than this is not checked on its own.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from helix_desktop.engine.ports import TokenCounter
 
-PASSAGES_TOKENS = 500  # All passages of one result together, as every later step sends them again.
+PASSAGES_TOKENS = 500  # The most tokens of one result's passages, as every later step sends them again.
 MOST_LINES_AROUND = 10  # More lines around a hit would take the room of other passages.
 # Other searched words up to this many lines away raise a hit's rank, by this factor less for each line.
 NEARBY_LINES, NEARBY_WORTH = 5, 0.8
@@ -22,7 +22,7 @@ FOLLOWING_WORTH, FOLLOWING_WITHIN = 0.8, 8
 MOST_IN_ONE_TEXT, MOST_IN_ALL_TEXTS = 2, 4  # Further hits are only listed with their lines.
 WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed, too.
 MOST_WORDS, MOST_HITS, MOST_OTHER_HITS = 16, 2_000, 12
-LONGEST_LINE = 1_000  # In characters. A longer line is cut to the part around the match.
+LONGEST_LINE = 1_000  # A line with more characters is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]+")
 
 LineSpan = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.

@@ -1,4 +1,4 @@
-"""Finds out from a call's arguments and output what it did: which files it made, why it failed.
+"""Finds out from a call's arguments and output what it did: which files it created, why it failed.
 
 Recorders and tools report success in different ways, so a command's output is read as well as its
 exit code. A line that only mentions an error, in a file or a log, is no failure. So the patterns are

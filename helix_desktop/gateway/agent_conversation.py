@@ -79,7 +79,7 @@ class OpenAgentConversation:
     async def write_in_one_transaction(self) -> AsyncIterator["OpenAgentConversation"]:
         """Yield this conversation so that everything appended meanwhile is written in one transaction."""
         async with self.conversation.append_together() as draft:
-            yield replace(self, follower=self.follower.follow_draft(draft))
+            yield replace(self, follower=self.follower.follower_for_draft(draft))
 
     def exclusions_made_after(self, seq: int) -> list[facts.Excluded]:
         """Return exclusions made after `seq`, which stay in force when the conversation returns to it."""

@@ -62,9 +62,9 @@ class McpServerDependencies:
 
     secret: Callable[[McpSecret], Awaitable[str | None]]
     changed: Callable[[], None]
-    approved: dict[str, str]
-    approve: Callable[[str, str], None]
-    keep: Callable[[McpSecret, str], Awaitable[None]]
+    approved: dict[str, str]  # By tool: the description that the user allowed last.
+    approve: Callable[[str, str], None]  # Stores such a description.
+    keep: Callable[[McpSecret, str], Awaitable[None]]  # Stores a secret.
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class HostedServer:
             except Exception as error:  # A task handles any error at its top.
                 why = self._explain_connection_error(error)
                 if not failures:  # Logged once, as it may be our bug.
-                    log.info("MCP server %s", self.config.name, exc_info=_wordless_error(error))
+                    log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
             if self._wants_sign_in:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
                 await self._again.wait()
@@ -391,7 +391,7 @@ class HostedServer:
                 offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
                 self.resources = tuple(McpServerResource(own, str(r.uri), r.title or r.name) for r in offered)
         except Exception as error:
-            log.info("MCP server %s does not list its prompts", own, exc_info=_wordless_error(error))
+            log.info("MCP server %s does not list its prompts", own, exc_info=_error_without_words(error))
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
@@ -424,8 +424,8 @@ class HostedServer:
         except HelixError:
             raise
         except Exception as error:  # Whatever failed, the model is told.
-            log.info("a call of MCP server %s failed", self.config.name, exc_info=_wordless_error(error))
-            await self._check_http_session()
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_words(error))
+            await self._fail_calls_if_session_lost()
             gone = self._lost or (self.log and self.log.why)
             words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
             raise ProviderUnreachable(words) from error
@@ -453,8 +453,8 @@ class HostedServer:
         finally:
             self._calls.remove(context)
 
-    async def _check_http_session(self) -> None:
-        """Ping a server over HTTP, which silently loses our session when it restarts."""
+    async def _fail_calls_if_session_lost(self) -> None:
+        """Ask a server over HTTP for its tools, since it silently loses our session when it restarts."""
         if self.config.kind == "stdio" or self._lost:
             return
         try:
@@ -530,7 +530,7 @@ def _innermost_error(error: BaseException) -> BaseException:
     return error
 
 
-def _wordless_error(error: BaseException) -> BaseException:
+def _error_without_words(error: BaseException) -> BaseException:
     """Return an error's kind and place for the log, without its words, which may be the server's."""
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

@@ -27,7 +27,7 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
-SECONDS = 300.0  # In seconds. The user has this long to sign in.
+SECONDS = 300.0  # The user has this many seconds to sign in.
 PATH = "/signed-in"
 Read = Callable[[McpSignIn], Awaitable[str | None]]
 Keep = Callable[[McpSignIn, str], Awaitable[None]]
@@ -97,7 +97,7 @@ class StoredSignIn:
         self._values["client"] = client_info.model_dump(mode="json", exclude_none=True)
         await self._store_sign_in()
 
-    def drop_held_client(self) -> None:
+    def forget_registration(self) -> None:
         """Forget the registration, because its port is no longer usable."""
         self._values.pop("client", None)
 
@@ -166,7 +166,7 @@ async def _listen_for_browser(
             asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port), _close_browser_server
         )
     except OSError:
-        kept.drop_held_client()
+        kept.forget_registration()
         server = await finish_even_if_cancelled(
             asyncio.start_server(answer_browser, "127.0.0.1", 0), _close_browser_server
         )

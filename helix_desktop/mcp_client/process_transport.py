@@ -1,4 +1,4 @@
-"""A server as a process: lines of JSON both ways, its standard error in a log, and an end in any case.
+"""Runs a server as a process that exchanges lines of JSON, and leaves nothing of it when it ends.
 
 The SDK's transport copies long lines repeatedly, parses without limits, and waits two seconds at the end.
 """
@@ -25,8 +25,8 @@ from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, ProcessPlace
 
-LONGEST = 24 << 20  # In bytes. Longer messages are refused.
-IN_THREAD = 1 << 20  # In bytes. Longer messages are parsed in a thread.
+LONGEST = 24 << 20  # Messages with more bytes are refused.
+IN_THREAD = 1 << 20  # Messages with more bytes are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4
@@ -51,7 +51,7 @@ async def start_server_process(
 ) -> AsyncIterator[Streams]:
     """Start a server with the SDK's streams, and leave nothing of it. `lost`: called when its output ends."""
     launch = ProcessLaunch(CommandAuthor.USER, argv, folder, environment, place=ProcessPlace.WATCHED)
-    command = await RunningCommand.start_in_jail(launch, partial(_keep_server, argv), stdin=PIPE, stderr=PIPE)
+    command = await RunningCommand.start_in_jail(launch, partial(_server_keeper_command, argv), stdin=PIPE, stderr=PIPE)
     process = command.process
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -69,7 +69,7 @@ async def start_server_process(
             await _end_server_process(command)
 
 
-def _keep_server(argv: Sequence[str], lifeline: int) -> list[str]:
+def _server_keeper_command(argv: Sequence[str], lifeline: int) -> list[str]:
     """Return a command that asks the server to end, then kills it and its children, even if we are killed."""
     keeper = {"lifeline": lifeline, "attended": True}
     return list(argv) if sys.platform == "win32" else jail_command_line(keeper, argv)

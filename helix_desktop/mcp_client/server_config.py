@@ -1,8 +1,8 @@
-"""The configuration of MCP servers in the forms people paste, and as the workspace keeps it.
+"""The configuration of MCP servers, in the forms that people paste and as the workspace stores it.
 
-Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}` (Zed), a table of
-servers, a single server, a bare address, a bare command line; with comments and trailing commas. What looks like a secret is taken out and
-goes to the keyring; a server can name its own secrets and no others. `autoApprove` and its like are kept to be shown, and never obeyed.
+Accepted are `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}`
+(Zed), a table of servers, a single server, an address or a command line, with comments and trailing commas. Secrets are
+moved to the keyring, and a server can use only its own. `autoApprove` and its like are shown, but never obeyed.
 """
 
 import hashlib
@@ -37,11 +37,11 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. `kind`: stdio, http or sse. Values may hold `${secret:…}` and `${env:…}`, filled in when it starts.
+    """One server. `kind`: stdio, http or sse. `${secret:…}` and `${env:…}` are filled in when it starts.
 
-    `off`: tools the user switched off. `reading`: those the user marked as only reading: they run in plan mode too. `approvals`: what the file asked to
-    be approved unseen; shown, never obeyed. `other`: keys of the pasted form that mean nothing here, kept as they were. `bound`: the workspace it was
-    pasted into: its secrets are then those of this server, as it is, in that workspace. Servers of older versions, and those written by hand, have none.
+    `off`: tools that the user turned off. `reading`: tools that the user marked as only reading, so that they run in plan
+    mode, too. `approvals`: what the pasted text wanted to be approved unseen; it is shown, but never obeyed. `other`: keys
+    without a meaning here. `bound`: the workspace it was pasted into, whose secrets it may use; empty if written by hand.
     """
 
     name: str
@@ -301,7 +301,7 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
 
 
 def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, str]) -> tuple[str, ...]:
-    """`--api-key X`, `--api-key=X`, `--header "Authorization: Bearer X"`, and what looks like a key by itself."""
+    """Hide secrets in `--api-key X`, `--api-key=X`, `--header "Authorization: Bearer X"`, and lone keys."""
     out: list[str] = []
     for at, value in enumerate(args):
         named = _NAMED.match(value)
@@ -351,7 +351,7 @@ def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, s
 
 def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str]) -> str:
     if _REFERENCE.search(value):
-        return _replace_inputs(server, value)
+        return _replace_input_references(server, value)
     if not value or not (_SECRET.search(key) or _LOOKS_SECRET.search(value)):
         return value
     name = f"mcp/{server}/{key}"
@@ -359,7 +359,7 @@ def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str
     return f"${{secret:{name}}}"
 
 
-def _replace_inputs(server: str, value: str) -> str:
+def _replace_input_references(server: str, value: str) -> str:
     """Replace VS Code's `${input:token}` by a secret to ask for."""
     named = f"${{secret:mcp/{server}/"
     return _REFERENCE.sub(lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value)

@@ -20,7 +20,7 @@ Spawn = Callable[..., "asyncio.Task[Any]"]
 
 
 class McpServerHost:
-    """`environment`: what servers may get of it, and its PATH, before the shell is asked."""
+    """Servers get a few variables of `environment`, and the PATH of the user's login shell."""
 
     def __init__(
         self, spawn: Spawn, needs: hosted_server.McpServerDependencies, environment: Mapping[str, str] = os.environ
@@ -45,7 +45,7 @@ class McpServerHost:
         return self._servers[name]
 
     def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
-        """Return the tools of all ready servers, of those with the same name the first."""
+        """Return ready servers' tools. Only the first of each name is offered, so that no call goes astray."""
         offered: dict[str, hosted_server.McpServerTool] = {}
         for server in self._servers.values():
             for tool in server.offered_tools:

@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-LONGEST = 32 << 20  # In bytes. `put_cached_content` accepts 16 MB, which can double in size as JSON.
+LONGEST = 32 << 20  # The most bytes of a message: 16 MB of stored content can double in size as JSON.
 log = logging.getLogger(__name__)
 
 Read = Callable[[], Awaitable[bytes]]

@@ -1,6 +1,6 @@
-"""The providers the user has set up: `providers.toml` in the program's settings folder, a file made for hands.
+"""The providers that the user has set up: `providers.toml` in the settings folder, to be edited by hand.
 
-Comments and order survive changes. No key is ever in it: those are in the keyring under the provider's name.
+Comments and order survive changes. Keys are never in it, but in the keyring under the provider's name.
 
     [provider.work]
     kind = "openai-chat"
@@ -39,9 +39,9 @@ CORRECTABLE = (
 
 
 class ConfiguredProviders:
-    """The providers of one settings folder. Every call reads the file again: it may have been edited meanwhile.
+    """The providers of one settings folder. Every call reads the file again, since users may edit it.
 
-    Beside it stand two files of the program's own: what the providers last said about their models, and what refusals taught.
+    Beside it are two files of the program: what providers last reported about models, and what refusals revealed.
     """
 
     def __init__(self, file: Path) -> None:
@@ -50,7 +50,7 @@ class ConfiguredProviders:
         self._learned = file.with_name("models-learned.json")
 
     def change_stamp(self) -> tuple[object, ...]:
-        """Return a value that changes when anything here was changed, by whomever."""
+        """Return a value that changes whenever one of these files does."""
         return (_file_stamp(self._file), _file_stamp(self._reported), _file_stamp(self._learned))
 
     def list_providers(self) -> tuple[ProviderConfig, ...]:
@@ -84,7 +84,7 @@ class ConfiguredProviders:
                 remedy="Use only lowercase letters, digits, periods, hyphens and underscores.",
             )
         config = check_provider_config(config)
-        with self._changing_document() as document:
+        with self._open_document_for_change() as document:
             table = self._provider_tables(document, make=True).setdefault(config.name, tomlkit.table())
             for name in _TEXTS:
                 _set_or_remove(table, name, getattr(config, name))
@@ -93,7 +93,7 @@ class ConfiguredProviders:
         return config
 
     def remove_provider(self, name: str) -> None:
-        with self._changing_document() as document:
+        with self._open_document_for_change() as document:
             tables = self._provider_tables(document)
             if name not in tables:
                 raise NotFound(f"The provider {name!r} is not set up.")
@@ -107,13 +107,13 @@ class ConfiguredProviders:
             )
         if provider not in self._provider_tables(self._read_document()):
             self.save_provider(self.find_provider(provider))
-        with self._changing_document() as document:
+        with self._open_document_for_change() as document:
             models = self._provider_tables(document)[provider].setdefault("models", tomlkit.table(is_super_table=True))
             models.setdefault(model, tomlkit.table()).update(values)
 
     def forget_corrections(self, provider: str, model: str) -> None:
-        """Forget what the user and refusals said about a model, so that list and catalogue count again."""
-        with self._changing_document() as document:
+        """Forget what the user and refusals said about a model, so that the provider's list counts again."""
+        with self._open_document_for_change() as document:
             self._provider_tables(document).get(provider, {}).get("models", {}).pop(model, None)
         known = _model_notes_of(self._learned, provider)
         if model in known:
@@ -131,7 +131,7 @@ class ConfiguredProviders:
         )
 
     @contextmanager
-    def _changing_document(self) -> Iterator[tomlkit.TOMLDocument]:
+    def _open_document_for_change(self) -> Iterator[tomlkit.TOMLDocument]:
         """Yield the current file, to be written if changed. Nobody else can change it meanwhile."""
         with atomic_files.hold_for_change(self._file):
             document = self._read_document()
@@ -171,7 +171,7 @@ class ConfiguredProviders:
             headers=tuple(self._texts_setting(name, table, "headers").items()),
             query=tuple(self._texts_setting(name, table, "query").items()),
             patience=self._patience_setting(name, table),
-            corrections=_plain_corrections(self._table_setting(name, table, "models")),
+            corrections=_unwrap_corrections(self._table_setting(name, table, "models")),
             reported=_model_notes_of(self._reported, name),
             learned=_model_notes_of(self._learned, name),
         )
@@ -245,7 +245,7 @@ def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
         table.pop(name, None)
 
 
-def _plain_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
+def _unwrap_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
     """Return the corrections as plain values instead of tomlkit's."""
     unwrapped = corrections.unwrap() if hasattr(corrections, "unwrap") else corrections
     return {str(model): dict(values) for model, values in unwrapped.items() if isinstance(values, Mapping)}

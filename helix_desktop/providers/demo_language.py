@@ -14,8 +14,8 @@ MARKS: Mapping[str, re.Pattern[str]] = {
 }  # For each language, a pattern that matches its texts but not English ones.
 
 
-def translator_for(texts: Iterable[str]) -> Say:
-    """`texts`: the user's, newest first. For a message that could be any language, earlier ones decide."""
+def choose_translator(texts: Iterable[str]) -> Say:
+    """Choose the language of `texts`, newest first. An earlier one decides if the newest could be any."""
     spoken = (name for text in texts for name, mark in MARKS.items() if mark.search(text))
     return partial(_translate_and_format, next(spoken, ""))
 

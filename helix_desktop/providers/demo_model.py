@@ -14,11 +14,11 @@ from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall,
 from helix_desktop.engine.messages import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import demo_summaries, demo_tour
-from helix_desktop.providers.demo_language import Say, translator_for
+from helix_desktop.providers.demo_language import Say, choose_translator
 from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
 
 DEMO = "demo"
-PACE = 0.012  # In seconds per word. This is fast, but slow enough to watch.
+PACE = 0.012  # Seconds for each word, which is fast but slow enough to watch.
 WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
 WORDS = (
     "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
@@ -104,7 +104,7 @@ def build_demo_scene(request: Request) -> DemoScene:
     results = {part.call: part for message in after for part in message.parts if isinstance(part, ToolResult)}
     done = tuple((call, results.get(call.id)) for call in calls)
     note = _user_text_beside_results(request.messages[-1]) if request.messages else ""
-    say = translator_for(text for message in reversed(request.messages) for text in _texts_by_user(message))
+    say = choose_translator(text for message in reversed(request.messages) for text in _texts_by_user(message))
     return DemoScene(asked, done, request.tools, tuple(_texts_of_messages(request.messages)), say, note)
 
 
@@ -139,7 +139,7 @@ def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
         return ScriptedReply(
             scene.say(WHO) + " " + scene.say("This conversation does not offer the tool {name}.", name=name)
         )
-    return ScriptedReply("", ((name, demo_tour.add_wanted_content_if_large(arguments, word, scene)),))
+    return ScriptedReply("", ((name, demo_tour.add_keep_argument_if_large(arguments, word, scene)),))
 
 
 def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:

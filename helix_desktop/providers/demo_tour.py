@@ -18,7 +18,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
 )
-LARGEST_READ = 20_000  # In bytes. The tour reads larger files only if asked to.
+LARGEST_READ = 20_000  # The tour reads files with more bytes only if asked to.
 _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 
@@ -166,7 +166,7 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
         "it in the cache and show me a short excerpt.",
         n=RECORDS,
     )
-    arguments = add_wanted_content_if_large({"command": command_with_large_output()}, "large", scene)
+    arguments = add_keep_argument_if_large({"command": command_with_large_output()}, "large", scene)
     return ScriptedReply(words, ((ToolName.RUN_COMMAND, arguments),))
 
 
@@ -257,8 +257,8 @@ _CALLS = {
 }
 
 
-def add_wanted_content_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:
-    """Add the words on what is needed of a long output, if the tool has an argument for them."""
+def add_keep_argument_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:
+    """Say what to keep of the large output, if the tool has an argument for that."""
     if demo_word != "large":
         return arguments
     tool = next((one for one in scene.tools if one.name == ToolName.RUN_COMMAND), None)

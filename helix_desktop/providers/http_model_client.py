@@ -25,7 +25,7 @@ from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.model_prices import ModelInfo, usage_cost
 
-SHORTEST_KEY = 8  # In characters. A shorter key is a placeholder for servers that need none.
+SHORTEST_KEY = 8  # Keys with fewer characters are placeholders for servers that need none.
 MOST_RELAXED = 4  # The most optional parameters that a refused request may lose in turn.
 
 
@@ -61,7 +61,7 @@ class HttpModelClient:
             if body is not None:
                 post, relaxed = replace(post, body=body), relaxed + 1
                 continue
-            pause = self._pause_seconds(failure, attempt)
+            pause = self._seconds_until_retry(failure, attempt)
             woken = asyncio.Event()
             yield RetryDelay(failure.what, round(pause, 1), woken.set, isinstance(failure, ModelOverloaded))
             await self._pause_before_retry(pause, woken)
@@ -94,7 +94,7 @@ class HttpModelClient:
                         if reading.is_reply_complete:
                             answer.shorten_wait_for_rest()
                         if reading.is_stream_over:
-                            await answer.read_to_end(events)
+                            await answer.read_to_end_briefly(events)
                             break
         except ModelFailed as failure:
             failure = self._remove_key_from_error(failure)
@@ -130,8 +130,8 @@ class HttpModelClient:
         except ValueError as error:
             raise ProviderUnreachable(f"{self.transport.where} sent data that could not be read.") from error
 
-    def _pause_seconds(self, failure: ModelFailed, attempt: int) -> float:
-        """Seconds before the next try, doubling, spread by a quarter; raises when there is none."""
+    def _seconds_until_retry(self, failure: ModelFailed, attempt: int) -> float:
+        """Return the seconds before the next try, doubled each time. Raises the failure if there is none."""
         patience = self.transport.patience
         failure = self._remove_key_from_error(failure)
         if attempt >= _most_tries(failure, patience, local=http_transport.is_loopback(self.transport.base_url)):

@@ -1,6 +1,6 @@
-"""The way to a provider: connections, proxies, certificates, time limits. What goes wrong is an error of the tree.
+"""Connects to providers: proxies, certificates and time limits. Failures become errors of `errors.py`.
 
-Redirects are not followed: a key sent to one host must not reach another. Keys are in no message made here.
+Redirects are not followed, since a key for one host must not reach another. No error names a key.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class ProviderPatience:
 
     connect: float = 15.0
     first_byte: float = 600.0
-    silence: float = 300.0  # In seconds. Some models think for minutes without sending anything.
-    after_end: float = 5.0  # In seconds. How long we wait for usage figures after the stop reason.
+    silence: float = 300.0  # Some models think for minutes without sending anything.
+    after_end: float = 5.0  # How long we wait for usage figures after the stop reason.
     end_of_body: float = 0.1  # Seconds within which a server that is done ends its answer.
-    longest_wait: float = 600.0  # In seconds. A longer Retry-After is treated as an error.
+    longest_wait: float = 600.0  # A longer Retry-After is treated as an error.
     attempts: int = 8
     attempts_unreachable: int = 6
     attempts_local: int = 3  # Attempts for a server on this machine that is not running.
@@ -59,7 +59,7 @@ class NoConnection(ProviderUnreachable):
 
 
 class ProviderConnections:
-    """A program's open connections, shared by all models and closed once. Created when first used, on that loop."""
+    """A program's open connections, shared by all models. They are created on first use, on that loop."""
 
     def __init__(self, *, connect: float = 15.0) -> None:
         self._connect = connect
@@ -80,7 +80,7 @@ class ProviderConnections:
 
 
 def load_http_and_certificates() -> None:
-    """Import what requests need and read certificates. Takes 0.1 s, on a thread, before the first message."""
+    """Import what requests need and read certificates, in a thread before the first message (0.1 s)."""
     import httpx  # noqa: F401
 
     with suppress(UnmendableFailure):  # The first request reports failures.
@@ -92,10 +92,10 @@ def build_http_client(
     *,
     write: float | None = None,
     uses_environment: bool,
-    kept: int = 64,
+    kept: int = 64,  # How many idle connections stay open.
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """Build a client. `proxies`: another environment's proxies and certificates."""
+    """Build a client. `proxies`: another environment's variables for proxies and certificates."""
     import httpx
 
     trusted = trusted_certificates() if proxies is None else trusted_certificates(frozenset(proxies.items()))
@@ -236,7 +236,7 @@ class HttpAnswer:
         """Wait only briefly for more, because the reply is complete."""
         self._ended = True
 
-    async def read_to_end(self, rest: AsyncIterator[object]) -> None:
+    async def read_to_end_briefly(self, rest: AsyncIterator[object]) -> None:
         """Read the answer briefly to its end, without which its connection cannot be reused."""
         with suppress(ProviderUnreachable, TimeoutError):
             async with asyncio.timeout(self._patience.end_of_body):
@@ -287,7 +287,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProviderTransport:
-    """The way to one provider. `where` is its name in sentences; `headers` carry the key and are never shown."""
+    """How to reach one provider. `where`: its name in sentences. `headers` have the key, and are never shown."""
 
     base_url: str
     where: str

@@ -43,7 +43,7 @@ async def list_and_save_models(
 
 
 async def check_provider_address(config: provider_catalog.ProviderConfig, connections: ProviderConnections) -> None:
-    """Contacts an address without a key; an error says what is wrong. Those of well-known providers are not contacted."""
+    """Contact an address without a key, unless it is a well-known provider's. Raises what is wrong."""
     config = provider_catalog.check_provider_config(config)
     if not provider_catalog.may_carry_key(config.base_url):
         why = f"A key for {config.name} cannot be sent to an http:// address, because anyone on the network could read it."
@@ -176,9 +176,9 @@ async def _local_details(transport: ProviderTransport, seconds: float) -> json_v
     """Return details from Ollama, LM Studio or llama.cpp: the window with which a model runs."""
     root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
     for path, read in (
-        ("/api/v0/models", _models_of_lm_studio),
-        ("/api/ps", _models_of_ollama),
-        ("/props", _models_of_llama_cpp),
+        ("/api/v0/models", _parse_lm_studio_models),
+        ("/api/ps", _parse_ollama_models),
+        ("/props", _parse_llama_cpp_models),
     ):
         try:
             found = await fetch_json(root, path, min(seconds, 5.0))
@@ -188,7 +188,7 @@ async def _local_details(transport: ProviderTransport, seconds: float) -> json_v
     return {}
 
 
-def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
+def _parse_lm_studio_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
     for item in json_values.list_at(found, "data"):
         loaded = json_values.number_at(item, "loaded_context_length")
         most = json_values.number_at(item, "max_context_length")
@@ -199,24 +199,24 @@ def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_
         yield json_values.text_at(item, "id"), known
 
 
-def _models_of_ollama(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
+def _parse_ollama_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
     """Yield models in memory, and the windows with which they run. Ollama silently cuts longer requests."""
     for item in json_values.list_at(found, "models"):
         if window := json_values.number_at(item, "context_length"):
             yield json_values.text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
 
 
-def _models_of_llama_cpp(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
+def _parse_llama_cpp_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
     window = json_values.number_at(found, "default_generation_settings", "n_ctx")
     alias = json_values.text_at(found, "model_alias") or json_values.text_at(found, "model_path")
     if window:
         yield alias, {"window": window, "note": "window as llama.cpp was started with"}
 
 
-async def learn_about_model(
+async def ask_provider_about_model(
     configured: ConfiguredProviders, provider: str, model: str, key: str | None, connections: ProviderConnections
 ) -> ModelInfo:
-    """Return what is known of a model being chosen: asks the provider, and loads it on a local server to
+    """Return what is known of a model being chosen: ask the provider, and load it on a local server to
     learn its real window. NotFound if a local server lacks it; other providers' lists may be incomplete.
     """
     config = configured.find_provider(provider)
@@ -246,6 +246,6 @@ async def load_in_ollama(
             root.open_post("/api/generate", json_values.dump_json({"model": model, "stream": False}), {}) as answer,
         ):
             await answer.read_whole_body()
-        return json_values.object_at(dict(_models_of_ollama(await fetch_json(root, "/api/ps", 5.0))), model)
+        return json_values.object_at(dict(_parse_ollama_models(await fetch_json(root, "/api/ps", 5.0))), model)
     except (ModelFailed, TimeoutError):
         return {}

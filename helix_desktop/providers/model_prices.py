@@ -1,4 +1,4 @@
-"""Knows models: windows, prices, abilities. Shipped as data, corrected by the provider's list and the user.
+"""Knows the windows, prices and abilities of models, from shipped data, providers' lists and the user.
 
 An unknown model gets a window of 128,000 tokens and a note that this is a guess.
 """
@@ -103,7 +103,7 @@ class ShippedModels:
     models: Object
 
     def entry_for_model(self, model: str) -> Object:
-        """The entry for a model as providers write its name: with a maker before it, a date or a variant behind it."""
+        """Find a model's entry, although providers add a maker, a date or a variant to its name."""
         bare = model.rpartition("/")[2].lower().removesuffix(":free")
         if exact := object_at(self.models, bare):
             return exact

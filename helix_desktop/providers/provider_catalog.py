@@ -28,21 +28,21 @@ from helix_desktop.providers.http_model_client import HttpModelClient
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
 from helix_desktop.secrets import ProviderKey, host_of_address
 
-# For each variable of a key: the variables in which the environment names the address that the key is for.
+# For each variable with a key: the variables that name the address which the key is for.
 ADDRESS_VARIABLES = {
     "OPENAI_API_KEY": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
     "GEMINI_API_KEY": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
 }
-CACHE_SECONDS = 300  # In seconds. Anthropic's cache lasts this long, OpenAI's at least this long.
+CACHE_SECONDS = 300  # Anthropic's cache lasts this many seconds, OpenAI's at least as many.
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """A provider as configured. It holds no key: that is in the keyring under the provider's name, or in the environment.
+    """A provider's configuration. Its key is in the keyring under the provider's name, or in the environment.
 
-    `variable`: the environment variable people use for this provider's key; a provider that has one needs a key.
+    `variable`: the usual environment variable for its key. A provider with a variable needs a key.
     """
 
     name: str
@@ -203,7 +203,7 @@ def connect_model_client(
 
 
 def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -> Object:
-    """As "what the model saw". The demonstration's requests are shown as chat completions."""
+    """Return a request's body as it is sent. The demonstration's is shown as a chat completion."""
     dialect = OpenAIChat("", config.name) if config.kind == DEMO else dialect_of_provider(check_provider_config(config))
     return dialect.compile_request(replace(request, model=info.id), info.abilities).body
 

@@ -363,7 +363,7 @@ def test_live_folds_nest_or_lie_apart(script: list[tuple[str, int, int]]) -> Non
 def test_no_message_is_shown_twice_and_none_is_forgotten(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
         branch = talk.state.branch
-        seqs = [seq for item in branch.items for seq in branch.covered_by(item)]
+        seqs = [seq for item in branch.items for seq in branch.messages_of_item(item)]
         assert seqs == branch.order
         assert branch.keys == [item.first for item in branch.items]
 

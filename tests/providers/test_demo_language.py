@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.messages import Request, TextDelta
 from helix_desktop.program_settings import LANGUAGES
 from helix_desktop.providers import demo_model, demo_tour
-from helix_desktop.providers.demo_language import MARKS, translations_of, translator_for
+from helix_desktop.providers.demo_language import MARKS, choose_translator, translations_of
 from helix_desktop.providers.demo_model import DemoModel
 from tests.providers.asking import assistant, heard, user
 from tests.providers.test_demo_model import TOOLS, reply_to, tour, words
@@ -69,4 +69,4 @@ async def test_the_windows_first_message_is_answered_in_its_language(language: s
 def test_what_is_of_no_known_language_is_answered_in_english() -> None:
     assert set(MARKS) == set(OTHERS)
     for text in ("tour", "What does main.py do, and was it ever used?", "Où est la sortie ?"):
-        assert translator_for([text])("What is in this folder?") == "What is in this folder?"
+        assert choose_translator([text])("What is in this folder?") == "What is in this folder?"

@@ -215,9 +215,9 @@ async def test_choosing_a_model_of_a_local_server_loads_it_and_remembers_the_win
     }
     with Server(answers, [json_answer({"done": True})]) as peer:
         configured.save_provider(peer.config())
-        info = await model_listing.learn_about_model(configured, "peer", "m:latest", None, connections)
+        info = await model_listing.ask_provider_about_model(configured, "peer", "m:latest", None, connections)
         with pytest.raises(NotFound, match="has no model named 'x'") as caught:
-            await model_listing.learn_about_model(configured, "peer", "x", None, connections)
+            await model_listing.ask_provider_about_model(configured, "peer", "x", None, connections)
     assert (info.window, configured.find_provider("peer").reported["m:latest"]["window"]) == (16_384, 16_384)
     assert "m:latest, n" in caught.value.remedy
 

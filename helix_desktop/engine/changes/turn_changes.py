@@ -1,4 +1,4 @@
-"""Groups what a conversation did to files by turn, for the Changes page and the command line."""
+"""Groups a conversation's changes to files by turn, for the Changes page and the command line."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

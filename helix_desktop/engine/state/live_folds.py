@@ -72,21 +72,21 @@ class LiveFolds(ViewItems):
         match fact:
             case Folded(fold=name, cover=cover):
                 self.folds[name], self.ages[name], self.kept[name] = fact, len(self.ages), kept
-                self._put_in_force(name)
+                self._activate_fold(name)
                 return cover
             case Unfolded(fold=name):
-                return self._take_out_of_force(name)
+                return self._deactivate_fold(name)
             case Refolded(fold=name):
-                self._put_in_force(name)
+                self._activate_fold(name)
                 self.barred.pop(self.folds[name].cover, None)
                 return self.folds[name].cover
             case DocumentEdited(fold=name, text=text, tokens=tokens):
                 # The user wrote this text, so which details it keeps has not been checked.
                 self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
                 return self.folds[name].cover
-        return self._apply_mark(fact)
+        return self._apply_pin_or_exclusion(fact)
 
-    def _apply_mark(self, fact: Fact) -> Cover | None:
+    def _apply_pin_or_exclusion(self, fact: Fact) -> Cover | None:
         match fact:
             case Pinned(ref=ref):
                 self.pins[ref] = None
@@ -100,11 +100,11 @@ class LiveFolds(ViewItems):
                 return None
         return ref
 
-    def _put_in_force(self, name: str) -> None:
+    def _activate_fold(self, name: str) -> None:
         self.live[name] = None
         insort(self._folds_over(self.folds[name].cover), name, key=self.ages.__getitem__)
 
-    def _take_out_of_force(self, name: str) -> Cover:
+    def _deactivate_fold(self, name: str) -> Cover:
         cover = self.folds[name].cover
         del self.live[name]
         self._folds_over(cover).remove(name)

@@ -158,7 +158,7 @@ class TokenLedger:
         self.whole.append(whole)
         self.kinds.extend(kinds)
 
-    def kinds_shown(self, seq: int) -> array[int]:
+    def view_tokens_by_kind(self, seq: int) -> array[int]:
         """Return the view's tokens of each kind at `seq`, in the order of `ContextKind`."""
         return self.kinds[seq * len(ContextKind) : (seq + 1) * len(ContextKind)]
 

@@ -77,7 +77,7 @@ class ViewItems:
                 break
         return count
 
-    def covered_by(self, item: ViewItem) -> list[int]:
+    def messages_of_item(self, item: ViewItem) -> list[int]:
         return self.covered_messages(Span(item.first, item.last))
 
     def items_in_span(self, span: Span) -> list[ViewItem]:

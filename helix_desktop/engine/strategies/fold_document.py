@@ -19,7 +19,7 @@ KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph 
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
-LONGEST_TOKEN = 12  # Characters. Too long sections are cut before their tokens are counted.
+LONGEST_TOKEN = 12  # No token has more characters, so long sections are cut before their tokens are counted.
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,11 +175,11 @@ def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[t
         ref = block.source
         if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):
             continue
-        if not _may_not_be_cleared(situation, block, ref):
+        if not _must_stay_whole(situation, block, ref):
             yield ref, block.tokens - MARKER_TOKENS
 
 
-def _may_not_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
+def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
     branch, policy = situation.branch, situation.policy
     if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens > policy.argument_tokens):
         return True

@@ -15,7 +15,7 @@ from itertools import islice
 from helix_desktop.engine.conversation_details import find_error_lines
 
 NAMES_READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
-AT_ONCE = 1 << 15  # Characters. Searching more at once would block other threads.
+AT_ONCE = 1 << 15  # Searching more characters at once would block other threads.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 

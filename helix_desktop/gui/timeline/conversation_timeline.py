@@ -251,7 +251,7 @@ class ConversationTimeline:
 
     def _layer_heights(self, tokens: int, newest_seq: int) -> list[int]:
         """Returns cumulative tokens by kind. The last value is the whole view."""
-        heights = list(accumulate(self.history.record.ledger.kinds_shown(newest_seq)))
+        heights = list(accumulate(self.history.record.ledger.view_tokens_by_kind(newest_seq)))
         counted = heights[-1] or 1
         return [*(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]), tokens]
 

@@ -31,7 +31,7 @@ def test_what_stands_where_before_and_after_a_fold() -> None:
     talk.fold("h", Span(2, 5))
     assert [(item.first, item.last) for item in branch.items_in_span(Span(3, 6))] == [(2, 5), (6, 6)]
     assert branch.item_at(4).fold == "h"
-    assert branch.covered_by(branch.item_at(4)) == [2, 3, 4, 5]
+    assert branch.messages_of_item(branch.item_at(4)) == [2, 3, 4, 5]
     assert branch.covered_messages(Span(1, 3)) == [1, 2, 3]
 
 
