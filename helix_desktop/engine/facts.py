@@ -273,7 +273,7 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True)
 class FileChanged:
-    """One file a tool changed; `None` before: created, `None` after: deleted. `before` can be put back."""
+    """A file that a tool changed: created if `before` is None, or deleted if `after` is None."""
 
     path: str
     before: Digest | None
@@ -391,7 +391,7 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """The view goes on from `to`. Later facts stay in the journal and are shown collapsed.
+    """The view continues from `to`. Later facts stay in the journal and are shown collapsed.
 
     `again`: the user wants another answer to a message, or returns to one; all answers can be chosen.
     """

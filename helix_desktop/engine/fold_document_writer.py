@@ -1,4 +1,4 @@
-"""Writes the document of a fold over a span, which is the second of three phases, while the conversation goes on.
+"""Writes the document that replaces a span, the second of a fold's three phases. The conversation continues.
 
 It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. The next
 is tried if one fails, hangs, or returns too little. What a model wrote is otherwise never rejected:

@@ -268,9 +268,9 @@ async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy
     return f"[Attachment: {part.name}]\n{output_excerpts.format_excerpt(part.stored, part.tokens, text)}"
 
 
-def _choose_by_keep_argument(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
+def _choose_by_keep_argument(output: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
     if output_excerpts.asks_for_everything(keep):
-        return OutputChoice(FULL if one.index in may_be_full else PREVIEW)
+        return OutputChoice(FULL if output.index in may_be_full else PREVIEW)
     return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)
 
 

@@ -205,14 +205,14 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
     return all(call is None or call.ref.seq != before for call in answered)
 
 
-def find_violations(asked: Request) -> list[str]:
+def find_violations(request: Request) -> list[str]:
     """Return every rule that the request breaks, in a sentence each."""
-    return [found for law in LAWS for found in law(asked)]
+    return [found for law in LAWS for found in law(request)]
 
 
-def find_role_order_violations(asked: Request) -> Iterator[str]:
+def find_role_order_violations(request: Request) -> Iterator[str]:
     """Check that user and assistant alternate, with the user first and last."""
-    said = [message.role for message in asked.messages]
+    said = [message.role for message in request.messages]
     if not said:
         yield "there is no message"
         return
@@ -225,9 +225,9 @@ def find_role_order_violations(asked: Request) -> Iterator[str]:
         yield "a message is neither the user's nor the assistant's"
 
 
-def find_empty_content(asked: Request) -> Iterator[str]:
+def find_empty_content(request: Request) -> Iterator[str]:
     """Check that every message, and every text in it, says something."""
-    for index, message in enumerate(asked.messages):
+    for index, message in enumerate(request.messages):
         if not message.parts:
             yield f"message {index} is empty"
         for part in message.parts:
@@ -237,10 +237,10 @@ def find_empty_content(asked: Request) -> Iterator[str]:
                 yield f"message {index} has an empty result"
 
 
-def find_calls_without_results(asked: Request) -> Iterator[str]:
+def find_calls_without_results(request: Request) -> Iterator[str]:
     """Check that every call has exactly one result, in the next message, and every result a call."""
     expected: list[str] = []
-    for index, message in enumerate(asked.messages):
+    for index, message in enumerate(request.messages):
         results = [part.call for part in message.parts if isinstance(part, ToolResult)]
         if sorted(results) != sorted(expected):
             yield f"message {index} answers {sorted(results)[:5]} where {sorted(expected)[:5]} were called"
@@ -249,18 +249,18 @@ def find_calls_without_results(asked: Request) -> Iterator[str]:
         yield "the last calls have no results"
 
 
-def find_late_results(asked: Request) -> Iterator[str]:
+def find_late_results(request: Request) -> Iterator[str]:
     """Check that results come first in their message, so that steering follows the whole batch."""
-    for index, message in enumerate(asked.messages):
+    for index, message in enumerate(request.messages):
         kinds = [isinstance(part, ToolResult) for part in message.parts]
         if kinds != sorted(kinds, reverse=True):
             yield f"message {index} says something before its last result"
 
 
-def find_call_id_violations(asked: Request) -> Iterator[str]:
+def find_call_id_violations(request: Request) -> Iterator[str]:
     """Check that every call has an id of its own."""
     seen: set[str] = set()
-    for message in asked.messages:
+    for message in request.messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if not part.id or part.id in seen:
@@ -268,9 +268,9 @@ def find_call_id_violations(asked: Request) -> Iterator[str]:
                 seen.add(part.id)
 
 
-def find_wrong_speakers(asked: Request) -> Iterator[str]:
+def find_wrong_speakers(request: Request) -> Iterator[str]:
     """Check that calls and reasoning are the assistant's, and results and pictures the user's."""
-    for index, message in enumerate(asked.messages):
+    for index, message in enumerate(request.messages):
         for part in message.parts:
             of_assistant = isinstance(part, ToolCall | Reasoning)
             of_user = isinstance(part, ToolResult | Image)
@@ -278,16 +278,16 @@ def find_wrong_speakers(asked: Request) -> Iterator[str]:
                 yield f"message {index} of the {message.role} has a {type(part).__name__}"
 
 
-def find_reasoning_violations(asked: Request) -> Iterator[str]:
+def find_reasoning_violations(request: Request) -> Iterator[str]:
     """Check that reasoning is beside the text or calls that it led to."""
-    for index, message in enumerate(asked.messages):
+    for index, message in enumerate(request.messages):
         if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
             yield f"message {index} is reasoning alone"
 
 
-def find_call_name_violations(asked: Request) -> Iterator[str]:
+def find_call_name_violations(request: Request) -> Iterator[str]:
     """Check that calls have plain names and objects of arguments."""
-    for index, message in enumerate(asked.messages):
+    for index, message in enumerate(request.messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if not _PLAIN_NAME.fullmatch(part.name):

@@ -208,15 +208,15 @@ class Session:
     async def set_pinned(self, *, pinned: bool = True) -> None:
         await self.conversation.append_facts(facts.ConversationChanged(pinned=pinned))
 
-    def _refuse_while_running(self, what: str) -> None:
-        self._refuse_while_held(what)
+    def _refuse_while_running(self, action: str) -> None:
+        self._refuse_while_held(action)
         if self.turns.task is not None:
-            raise ActionRefused(f"Cannot {what} while the agent is working.", remedy="Stop the agent first (Esc).")
+            raise ActionRefused(f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc).")
 
-    def _refuse_while_held(self, what: str) -> None:
+    def _refuse_while_held(self, action: str) -> None:
         if self.turns.is_held:
             raise ActionRefused(
-                f"Cannot {what} while content is being permanently removed.", remedy="Try again in a few minutes."
+                f"Cannot {action} while content is being permanently removed.", remedy="Try again in a few minutes."
             )
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:

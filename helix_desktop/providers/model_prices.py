@@ -161,7 +161,7 @@ def merge_model_knowledge(
     return replace(info, window_from=source)
 
 
-def _window_note(ours: Object, reported: Object, source: WindowFrom) -> str:
+def _window_note(shipped: Object, reported: Object, source: WindowFrom) -> str:
     if source is WindowFrom.USER:
         return "window as you set it"
     if source is WindowFrom.LEARNED:
@@ -169,5 +169,5 @@ def _window_note(ours: Object, reported: Object, source: WindowFrom) -> str:
     if source is WindowFrom.REPORTED:
         return text_at(reported, "note") or "window as the provider reports it"
     if source is WindowFrom.SHIPPED:
-        return text_at(ours, "note") or f"window and prices as of {shipped_models().as_of}"
+        return text_at(shipped, "note") or f"window and prices as of {shipped_models().as_of}"
     return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"

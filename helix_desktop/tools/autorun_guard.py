@@ -106,9 +106,9 @@ class AutorunGuard:
                 self.folders, self.of_git = {}, {}
             return _AutorunScan(self, since).scan_all_roots()
 
-    def is_file_hidden(self, inside: str) -> bool:
+    def is_file_hidden(self, path_in_root: str) -> bool:
         """Whether a file, given by its path in its root, is hidden from agents."""
-        return matches_hidden_patterns(inside, self._patterns)
+        return matches_hidden_patterns(path_in_root, self._patterns)
 
     def list_hidden_files(self) -> list[str]:
         """Return the real paths of hidden files and of closed folders around them, as of the last scan."""
@@ -167,9 +167,9 @@ class AutorunGuard:
         for one in planted:
             self._write_autorun_file(one.path, one.after.link, one.after)
 
-    def remember_scan(self, look: "_AutorunScan") -> None:
-        self.folders, self.of_git, self.items, self._whole = look.folders, look.of_git, look.items, look.whole
-        self._hidden = look.list_hidden_paths()
+    def remember_scan(self, scan: "_AutorunScan") -> None:
+        self.folders, self.of_git, self.items, self._whole = scan.folders, scan.of_git, scan.items, scan.whole
+        self._hidden = scan.list_hidden_paths()
 
     def _read_large_file(self, path: str, limit: int) -> bytes | None:
         with suppress(HelixError, OSError):
@@ -253,7 +253,7 @@ class _AutorunScan:
                 self._add_all_files(f"{path}/{name}")
             todo += [(f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS) for name in folder.folders]
 
-    def _scan_folder(self, path: str, inside: str) -> _ScannedFolder | None:
+    def _scan_folder(self, path: str, path_in_root: str) -> _ScannedFolder | None:
         try:
             found = os.lstat(path)
             known = self.guard.folders.get(path) or self.guard.of_git.get(path)
@@ -264,7 +264,7 @@ class _AutorunScan:
                 return None
             settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
             entries = self._list_folder_or_suspect_it(path)
-            return _classify_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
+            return _classify_folder_entries(stamp, entries, path_in_root, self.guard.is_file_hidden, settled=settled)
         except OSError:
             return None
 

@@ -512,7 +512,7 @@ _SPECS = (
             network=built_in_tool.flag_schema(),
             background=built_in_tool.flag_schema(),
             outside_sandbox=built_in_tool.flag_schema("Only after the sandbox was in the way"),
-            needs=built_in_tool.text_schema(),  # A command that fails because something was hidden is told the possible values.
+            needs=built_in_tool.text_schema(),  # A command that fails because something was hidden gets the possible values.
         ),
     ),
     (ToolName.LIST_COMMANDS, "List the commands running in the background.", built_in_tool.object_schema()),

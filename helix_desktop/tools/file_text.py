@@ -52,19 +52,19 @@ def _has_foreign_bytes(content: bytes) -> bool:
     return False
 
 
-def encode_like_before(before: bytes, content: str, shown_path: str) -> bytes:
+def encode_like_before(old_content: bytes, new_text: str, shown_path: str) -> bytes:
     """Encode the content like the file it replaces, with its line ends if all are alike."""
-    if _has_foreign_bytes(before) and b"\0" not in before[:8192] and not content.isascii():
+    if _has_foreign_bytes(old_content) and b"\0" not in old_content[:8192] and not new_text.isascii():
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
             remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
         )
-    text = decode_file_text(before)
+    text = decode_file_text(old_content)
     if text.startswith("\ufeff"):
-        content = "\ufeff" + content.removeprefix("\ufeff")
-    if "\r\n" not in content and 0 < text.count("\r\n") == text.count("\n"):
-        content = content.replace("\n", "\r\n")
-    return encode_in_same_encoding(content, before)
+        new_text = "\ufeff" + new_text.removeprefix("\ufeff")
+    if "\r\n" not in new_text and 0 < text.count("\r\n") == text.count("\n"):
+        new_text = new_text.replace("\n", "\r\n")
+    return encode_in_same_encoding(new_text, old_content)
 
 
 def replace_text_in_file(before: bytes, old: str, new: str, shown_path: str, *, every: bool) -> bytes:

@@ -197,11 +197,11 @@ async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutp
 
 
 async def _read_or_suggest_path(
-    look: Callable[[workspace_roots.WorkspaceRoots, RootPath], T], use: ToolResources, place: RootPath
+    read: Callable[[workspace_roots.WorkspaceRoots, RootPath], T], use: ToolResources, place: RootPath
 ) -> T:
-    """Return what `look` finds. If the file is missing, raise NotFound with a suggestion."""
+    """Return what `read` finds. If the file is missing, raise NotFound with a suggestion."""
     try:
-        return await asyncio.to_thread(look, use.roots, place)
+        return await asyncio.to_thread(read, use.roots, place)
     except NotFound as error:
         raise NotFound(
             error.what, remedy=await asyncio.to_thread(_suggest_path, use.roots, place) or error.remedy

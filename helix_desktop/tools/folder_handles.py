@@ -65,22 +65,22 @@ class OpenFolder:
 
 
 @contextmanager
-def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
+def open_folder(root: Path, path_in_root: str) -> Iterator[OpenFolder]:
     """Open a folder within a root. Raises OSError with EXDEV for a path that leads out."""
-    with closing_handle(_open_inside_root(root, inside, DIRECTORY)) as handle:
+    with closing_handle(_open_inside_root(root, path_in_root, DIRECTORY)) as handle:
         yield OpenFolder(handle)
 
 
 @contextmanager
-def open_file(root: Path, inside: str) -> Iterator[int]:
+def open_file(root: Path, path_in_root: str) -> Iterator[int]:
     """Yield a handle for reading a file, or for looking at a folder, within a root."""
-    with closing_handle(_open_inside_root(root, inside, os.O_RDONLY)) as handle:
+    with closing_handle(_open_inside_root(root, path_in_root, os.O_RDONLY)) as handle:
         yield handle
 
 
-def _open_inside_root(root: Path, inside: str, flags: int) -> int:
+def _open_inside_root(root: Path, path_in_root: str, flags: int) -> int:
     with closing_handle(os.open(root, _FOLDER)) as start:
-        return choose_opener()(start, inside or ".", flags)
+        return choose_opener()(start, path_in_root or ".", flags)
 
 
 def real_path(handle: int) -> Path | None:

@@ -77,20 +77,20 @@ if sys.platform == "win32":
         return name
 
     @contextmanager
-    def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
-        with _open_handle_inside(root, inside, _LIST, _SHARE_READ | _SHARE_WRITE) as (_, path):
+    def open_folder(root: Path, path_in_root: str) -> Iterator[OpenFolder]:
+        with _open_handle_inside(root, path_in_root, _LIST, _SHARE_READ | _SHARE_WRITE) as (_, path):
             if not path.is_dir():
-                raise OSError(errno.ENOTDIR, "no folder", inside)
+                raise OSError(errno.ENOTDIR, "no folder", path_in_root)
             yield OpenFolder(path)
 
     @contextmanager
-    def open_file(root: Path, inside: str) -> Iterator[int]:
-        with _open_handle_inside(root, inside, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
+    def open_file(root: Path, path_in_root: str) -> Iterator[int]:
+        with _open_handle_inside(root, path_in_root, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
             if path.is_dir():
-                raise OSError(errno.EISDIR, "a folder", inside)
+                raise OSError(errno.EISDIR, "a folder", path_in_root)
             with closing_handle(os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)) as handle:
                 if not _is_beneath_root(_final_path(msvcrt.get_osfhandle(handle)), root):
-                    raise OSError(errno.EXDEV, "leads out of the folder", inside)
+                    raise OSError(errno.EXDEV, "leads out of the folder", path_in_root)
                 yield handle
 
     @contextmanager

@@ -19,14 +19,14 @@ DEFAULT = (
 )  # fmt: skip
 
 
-def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
+def matches_hidden_patterns(path_in_root: str, patterns: Sequence[str]) -> bool:
     """Whether a file, by its path in its root, is hidden. Patterns with a slash fit from the root, or fit
     folders if they end in one; others fit names. Public certificates in installed packages are not hidden.
     """
     rows, names = _compile_hidden_patterns(tuple(patterns))
-    if names is not None and not names.match(inside.casefold().rpartition("/")[2]):
+    if names is not None and not names.match(path_in_root.casefold().rpartition("/")[2]):
         return False
-    parts = inside.casefold().split("/")
+    parts = path_in_root.casefold().split("/")
     in_package = any(part in _PACKAGES for part in parts[:-1])
     hidden = False
     for pattern, negated, whole in rows:
@@ -36,9 +36,9 @@ def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
     return hidden
 
 
-def is_hidden_only_by_place(inside: str, patterns: Sequence[str]) -> bool:
+def is_hidden_only_by_place(path_in_root: str, patterns: Sequence[str]) -> bool:
     """Whether a hidden file of the workspace would be visible under the same name in another folder."""
-    *above, name = inside.casefold().split("/")
+    *above, name = path_in_root.casefold().split("/")
     if not _PACKAGES.isdisjoint(above):
         return False
     return any(whole for _, _, whole in _compile_hidden_patterns(tuple(patterns))[0]) or not matches_hidden_patterns(

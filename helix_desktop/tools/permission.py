@@ -198,16 +198,16 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
     return all(any(_rule_covers_command(rule.command, one, fitting) for rule in fitting) for one in known.commands)
 
 
-def _rule_covers_command(pattern: str, one: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
+def _rule_covers_command(pattern: str, command: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
     """Whether a rule allows this command. A prefix rule covers no inline code, nor started programs without a rule."""
     wanted = _words_of_command_pattern(pattern)
-    if not wanted or program_base_name(one.words[0]) in command_analysis.SHELL_KEYWORDS:
+    if not wanted or program_base_name(command.words[0]) in command_analysis.SHELL_KEYWORDS:
         return False
     if not pattern.endswith(" *"):
-        return one.words == wanted
-    if one.words[: len(wanted)] != wanted or one.has_own_code:
+        return command.words == wanted
+    if command.words[: len(wanted)] != wanted or command.has_own_code:
         return False
-    starts = [WrittenCommand(start.words) for start in one.started_programs]
+    starts = [WrittenCommand(start.words) for start in command.started_programs]
     return all(any(_rule_covers_command(rule.command, start, fitting) for rule in fitting) for start in starts)
 
 
@@ -289,31 +289,31 @@ def _wildcards_as_regex(words: str) -> str:
     return re.escape(words).replace(r"\*", r"[\w-]*")
 
 
-def _match_words_to_program(wanted: Sequence[str], one: StartedProgram) -> _RuleFit:
+def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgram) -> _RuleFit:
     """Whether these words begin the command. Options may be anywhere; shell expansions may be any word."""
-    if not fnmatch.fnmatchcase(one.program_name.casefold(), program_base_name(wanted[0]).casefold()):
+    if not fnmatch.fnmatchcase(program.program_name.casefold(), program_base_name(pattern_words[0]).casefold()):
         return _RuleFit.NO
-    told = list(takewhile(is_certain_word, one.words[1:]))
-    places = [word for word in wanted[1:] if not word.startswith("-")]
+    told = list(takewhile(is_certain_word, program.words[1:]))
+    places = [word for word in pattern_words[1:] if not word.startswith("-")]
     plain = [word for word in told if not word.startswith("-")]
-    open_ = len(told) < len(one.words) - 1
+    open_ = len(told) < len(program.words) - 1
     if not _begins_with_words(places, plain):
         lead = list(takewhile(lambda word: not word.startswith("-"), told))
         return _RuleFit.MAYBE if _begins_with_words(places, lead) and _occur_in_order(places, plain) else _RuleFit.NO
-    options = [word for word in wanted[1:] if word.startswith("-")]
-    whole = len(plain) >= len(places) and all(_has_option(want, one.words) for want in options)
+    options = [word for word in pattern_words[1:] if word.startswith("-")]
+    whole = len(plain) >= len(places) and all(_has_option(want, program.words) for want in options)
     if not whole:
         return _RuleFit.MAYBE if open_ else _RuleFit.NO
-    return _RuleFit.YES if one.is_certain else _RuleFit.MAYBE
+    return _RuleFit.YES if program.is_certain else _RuleFit.MAYBE
 
 
-def _begins_with_words(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    return all(fnmatch.fnmatchcase(has, want) for want, has in zip(wanted, words, strict=False))
+def _begins_with_words(patterns: Sequence[str], words: Sequence[str]) -> bool:
+    return all(fnmatch.fnmatchcase(has, want) for want, has in zip(patterns, words, strict=False))
 
 
-def _occur_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
+def _occur_in_order(patterns: Sequence[str], words: Sequence[str]) -> bool:
     rest = iter(words)
-    return all(any(fnmatch.fnmatchcase(has, want) for has in rest) for want in wanted)
+    return all(any(fnmatch.fnmatchcase(has, want) for has in rest) for want in patterns)
 
 
 def _has_option(want: str, words: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ _LONGEST_LINE = 1 << 20  # Lines with more bytes are matched in parts.
 
 
 class LineMatcher:
-    """Reads the lines of a content one by one, and writes those that match and those around them."""
+    """Matches lines of content one by one, and writes the matching ones and those around them."""
 
     def __init__(self, options: dict[str, object]) -> None:
         self._pattern = re.compile(str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0)

@@ -19,17 +19,17 @@ from helix_desktop.tools.file_tools import FileEdit, write_edit
 from helix_desktop.tools.workspace_roots import WorkspaceRoots, read_file_or_none
 
 
-async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceResources) -> FileRestoration:
+async def restore_files_to_before(facts: Sequence[Recorded], resources: WorkspaceResources) -> FileRestoration:
     """Restore files as before these facts, except what others changed. Says the outcome in sentences."""
     noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
     known = {fact.call for fact in noted}
     returned = (r.fact for r in facts if isinstance(r.fact, ToolReturned))
     bare = [change for fact in returned if fact.call not in known for change in fact.changes]
-    said = await undo_tool_changes(bare, around.roots.with_nothing_hidden, around.cache)
-    checkpoints = around.checkpoints
+    said = await undo_tool_changes(bare, resources.roots.with_nothing_hidden, resources.cache)
+    checkpoints = resources.checkpoints
     if checkpoints is None or not noted:
         return FileRestoration(said)
-    differences = [decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted]
+    differences = [decode_difference(await resources.cache.read_content(fact.difference.digest)) for fact in noted]
     changes, broken = merge_changes_and_find_paths_changed_by_others(
         change for difference in differences for change in difference
     )

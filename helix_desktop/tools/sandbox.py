@@ -191,27 +191,27 @@ class Sandbox:
         ]
         return words
 
-    def _arguments_to_close_homes(self, there: ClosedHome) -> list[str]:
+    def _arguments_to_close_homes(self, home: ClosedHome) -> list[str]:
         """Return arguments that hide homes, and what their links lead to, before parts are shown again."""
-        outside = [path for path in there.masked_paths if not self._paths_within_roots([path])]
+        outside = [path for path in home.masked_paths if not self._paths_within_roots([path])]
         own = [
             path
             for path in map(str, self.closed_paths)
-            if not any(is_within_folder(path, empty) for empty in there.emptied_homes)
+            if not any(is_within_folder(path, empty) for empty in home.emptied_homes)
         ]
-        masks = self._arguments_to_mask([*outside, *own], [path for path, _ in there.readable_paths])
-        return [*masks, *(word for path in sorted(there.emptied_homes, key=len) for word in ("--tmpfs", path))]
+        masks = self._arguments_to_mask([*outside, *own], [path for path, _ in home.readable_paths])
+        return [*masks, *(word for path in sorted(home.emptied_homes, key=len) for word in ("--tmpfs", path))]
 
-    def _arguments_to_show_home(self, there: ClosedHome, opened: CommandOpenings, *, network: bool) -> list[str]:
-        self._create_cache_folders(there.cache_paths)
-        linked = _caches_to_link(there)
-        kept = frozenset(there.cache_paths) - frozenset(linked)
+    def _arguments_to_show_home(self, home: ClosedHome, opened: CommandOpenings, *, network: bool) -> list[str]:
+        self._create_cache_folders(home.cache_paths)
+        linked = _caches_to_link(home)
+        kept = frozenset(home.cache_paths) - frozenset(linked)
         words: list[str] = []
         # A folder must be mounted after the one that contains it.
-        for path, place in sorted((*there.readable_paths, *kept), key=lambda pair: len(pair[1])):
+        for path, place in sorted((*home.readable_paths, *kept), key=lambda pair: len(pair[1])):
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
         if linked:
-            inside = f"{there.emptied_homes[0]}/{_CACHES_IN_HOME}"
+            inside = f"{home.emptied_homes[0]}/{_CACHES_IN_HOME}"
             words += ["--bind", str(self.caches), inside]
             words += [
                 word
@@ -221,11 +221,11 @@ class Sandbox:
         for socket in opened_sockets(opened, os.environ, network=network):
             real = os.path.realpath(socket)
             words += ["--bind-try", real, real]
-        if there.emptied_homes and not ("git" in opened.names and network):
+        if home.emptied_homes and not ("git" in opened.names and network):
             given = str(self.command_folder / "git")
             with suppress(FileNotFoundError):  # When the sandbox is tried out, there is no identity yet.
                 git_identity.write_attributes_of_hidden_files(Path(given), opened.hidden)
-            words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
+            words += [word for path in home.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
 
     def _arguments_for_roots(self, held: HeldPaths) -> list[str]:
@@ -236,10 +236,10 @@ class Sandbox:
             words += [word for path in held[0] for word in _arguments_to_hold_git(path)]
         return words + [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
 
-    def _arguments_to_show_again(self, there: ClosedHome, masked: Sequence[str]) -> list[str]:
+    def _arguments_to_show_again(self, home: ClosedHome, masked: Sequence[str]) -> list[str]:
         """Return arguments that show open paths again in a folder that was just hidden inside a root."""
         words: list[str] = []
-        for path, place in (*there.readable_paths, *there.cache_paths):
+        for path, place in (*home.readable_paths, *home.cache_paths):
             if any(is_within_folder(place, mask) for mask in masked):
                 words += ["--ro-bind-try" if path == place else "--bind", path, place]
         for root in map(str, self.folders):
@@ -323,16 +323,16 @@ def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequenc
     return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
 
 
-def _caches_to_link(there: ClosedHome) -> list[tuple[str, str]]:
+def _caches_to_link(home: ClosedHome) -> list[tuple[str, str]]:
     """Return caches to be links in an emptied home, since many mounts would double a command's
     start time. A cache that contains a toolchain, or is inside one, is mounted instead.
     """
-    shown = [place for _, place in there.readable_paths]
+    shown = [place for _, place in home.readable_paths]
     return [
         (path, place)
-        for path, place in there.cache_paths
-        if there.emptied_homes
-        and is_within_folder(place, there.emptied_homes[0])
+        for path, place in home.cache_paths
+        if home.emptied_homes
+        and is_within_folder(place, home.emptied_homes[0])
         and not any(is_within_folder(place, each) or is_within_folder(each, place) for each in shown)
     ]
 

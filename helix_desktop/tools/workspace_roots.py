@@ -294,12 +294,12 @@ def _require_regular_file(handle: int, shown_path: str) -> os.stat_result:
     return found
 
 
-def _build_folder_entry(name: str, found: os.stat_result | None) -> FolderEntry:
-    if found is None:
+def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry:
+    if status is None:
         return FolderEntry(name, "other")
     kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
-    kind = next((word for test, word in kinds if test(found.st_mode)), "other")
-    return FolderEntry(name, kind, found.st_size if kind == "file" else 0, found.st_mtime_ns)
+    kind = next((word for test, word in kinds if test(status.st_mode)), "other")
+    return FolderEntry(name, kind, status.st_size if kind == "file" else 0, status.st_mtime_ns)
 
 
 @contextmanager

@@ -69,14 +69,14 @@ class AcpConversations:
         return self._open[conversation].commands if conversation in self._open else {}
 
     async def run_conversation_turn(
-        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, talk: TurnCallbacks
+        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, callbacks: TurnCallbacks
     ) -> TurnEnded:
         foreign = await self.open_conversation(conversation)
         self._open[conversation.id] = self._open.pop(conversation.id)
         others = [each for each in self._open.values() if each is not foreign]
         for one in [each for each in others if each.has_running_process and not each.is_working][:-MOST_IDLE]:
             await one.end_agent()
-        return await foreign.run_agent_turn(conversation, kit, tools, talk)
+        return await foreign.run_agent_turn(conversation, kit, tools, callbacks)
 
     async def end_all_agents(self) -> None:
         await asyncio.gather(*(foreign.end_agent() for foreign in self._open.values()))

@@ -57,8 +57,8 @@ def last_midnight() -> float:
     return time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
 
 
-def _local_day(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().date().isoformat()
+def _local_day(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp).astimezone().date().isoformat()
 
 
 class ConversationListRows:

@@ -37,17 +37,17 @@ class ConversationRelay:
     tokens: TokenCounter
     open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
-    async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
+    async def prepare_session_for_agent(self, request: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
         """`may_fold`: fold what is too long, which may cost money. Otherwise `fits` is false then."""
-        restored = await self._restore_session(asked)
-        room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
-        if not asked.is_folded and await self._fits_in_context(restored.texts, room):
+        restored = await self._restore_session(request)
+        room = (request.window or restoring.FORMATS[request.agent].window) - FRAME_TOKENS
+        if not request.is_folded and await self._fits_in_context(restored.texts, room):
             return restored
-        if not (asked.is_folded or may_fold):
+        if not (request.is_folded or may_fold):
             return replace(restored, fits=False)
         async with self.open_desk() as desk:
-            fork = await self._fork_and_fold(desk, asked, room)
-        folded = await self._restore_session(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
+            fork = await self._fork_and_fold(desk, request, room)
+        folded = await self._restore_session(replace(request, conversation=fork, before_compaction=0, is_folded=True))
         is_folded = folded.compactions > 0 or folded.texts != restored.texts  # A short turn stays as it is.
         return replace(folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded)
 
@@ -57,20 +57,20 @@ class ConversationRelay:
 
         return await asyncio.to_thread(are_few_enough)
 
-    async def _restore_session(self, asked: RestoreRequest) -> RestoredSession:
-        facts = await self.workspace.journal.read_facts(asked.conversation)
+    async def _restore_session(self, request: RestoreRequest) -> RestoredSession:
+        facts = await self.workspace.journal.read_facts(request.conversation)
         contents = await self.workspace.cache.read_contents(digests_needed_for_export(facts))
-        return await asyncio.to_thread(restoring.build_restored_session, facts, contents.get, asked)
+        return await asyncio.to_thread(restoring.build_restored_session, facts, contents.get, request)
 
-    async def _fork_and_fold(self, desk: Any, asked: RestoreRequest, room: int) -> str:
+    async def _fork_and_fold(self, desk: Any, request: RestoreRequest, room: int) -> str:
         """Return a fork folded to at most `room` tokens if possible. Without a model, it lists what it omits."""
-        facts, at = await self.workspace.journal.read_facts(asked.conversation), 0
-        if asked.before_compaction:
-            at = list_active_compactions(facts)[asked.before_compaction - 1].seq - 1
-        row = await self.workspace.journal.find_conversation(asked.conversation)
-        title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[asked.agent]}"
-        session = await desk.fork_conversation(asked.conversation, at, title=title)
-        if asked.is_folded and not await _fold_older_turns(session):
+        facts, at = await self.workspace.journal.read_facts(request.conversation), 0
+        if request.before_compaction:
+            at = list_active_compactions(facts)[request.before_compaction - 1].seq - 1
+        row = await self.workspace.journal.find_conversation(request.conversation)
+        title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[request.agent]}"
+        session = await desk.fork_conversation(request.conversation, at, title=title)
+        if request.is_folded and not await _fold_older_turns(session):
             room = min(room, session.context.next_request_meter().used // 2)
         models = (one for one in desk.models.model_facts() if one.role is ModelRole.MAIN)
         main = next(models, ModelSet(ModelRole.MAIN, "", room))

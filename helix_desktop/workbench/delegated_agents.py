@@ -144,18 +144,18 @@ class SubagentRunner:
 
     # --- Delegating work to a new agent
 
-    async def delegate_to_agent(self, wish: Delegation, context: CallContext) -> DelegationResult:
+    async def delegate_to_agent(self, order: Delegation, context: CallContext) -> DelegationResult:
         """Run an agent to its end, or start one in the background."""
-        team = self.team_of(wish.parent)
+        team = self.team_of(order.parent)
         team.began = team.began or time.time()
         self._check_cost_limit(team)
-        agent = await self._create_agent(wish, team)
-        if wish.background:
-            self.spawn(self._run_in_background(agent, wish, context.ask, team), name=f"agent {agent.agent_label}")
+        agent = await self._create_agent(order, team)
+        if order.background:
+            self.spawn(self._run_in_background(agent, order, context.ask, team), name=f"agent {agent.agent_label}")
             words = f"{agent.agent_label} works in the background; its id is {agent.id}. Its answer comes as a message."
             return DelegationResult(agent.id, words)
-        async with self._lend_slot_while_waiting(team.agents.get(wish.parent), team):
-            return await self._run_agent(agent, wish, context.ask, team)
+        async with self._lend_slot_while_waiting(team.agents.get(order.parent), team):
+            return await self._run_agent(agent, order, context.ask, team)
 
     def _check_cost_limit(self, team: AgentTeam) -> None:
         limits = self.limits()
@@ -173,35 +173,35 @@ class SubagentRunner:
     def _time_left(self, team: AgentTeam) -> float:
         return team.began + self.limits().agents_seconds - time.time()
 
-    async def _create_agent(self, wish: Delegation, team: AgentTeam) -> DelegatedAgent:
-        title = " ".join(wish.task.split())[:60]
-        started = ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call, role=wish.role)
+    async def _create_agent(self, order: Delegation, team: AgentTeam) -> DelegatedAgent:
+        title = " ".join(order.task.split())[:60]
+        started = ConversationStarted(title=title, parent=order.parent, parent_call=order.call, role=order.role)
         stops = team.stops
-        session = await self.open(started, wish)
+        session = await self.open(started, order)
         state = "waiting" if stops == team.stops else "stopped"
-        agent = DelegatedAgent(session.id, wish.parent, wish.role, title, session, time.time(), state=state)
+        agent = DelegatedAgent(session.id, order.parent, order.role, title, session, time.time(), state=state)
         team.agents[agent.id] = agent
         self._notify_team_listeners()
         return agent
 
-    def add_agent_to_tree(self, conversation: str, wish: Delegation) -> None:
+    def add_agent_to_tree(self, conversation: str, order: Delegation) -> None:
         """Add an agent to the tree, once its conversation has an id."""
-        self._roots[conversation] = self._roots.get(wish.parent, wish.parent)
-        self._chains[conversation] = (*self._chains.get(wish.parent, ()), *((wish.role,) if wish.role else ()))
+        self._roots[conversation] = self._roots.get(order.parent, order.parent)
+        self._chains[conversation] = (*self._chains.get(order.parent, ()), *((order.role,) if order.role else ()))
 
-    async def _run_in_background(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> None:
-        child = await self._run_agent(agent, wish, ask, team)
-        parent = self.find(wish.parent)
+    async def _run_in_background(self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam) -> None:
+        child = await self._run_agent(agent, order, ask, team)
+        parent = self.find(order.parent)
         if parent is not None and not self._closed:
             parent.send_on_behalf(
                 f"agent:{agent.agent_label}",
                 f"[{agent.agent_label} ({agent.id}) has finished. Its answer:]\n\n{child.answer}",
             )
 
-    async def _run_agent(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
+    async def _run_agent(self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
         try:
             async with self._occupy_working_slot(agent, team):
-                return await self._run_agent_turn(agent, wish, ask, team)
+                return await self._run_agent_turn(agent, order, ask, team)
         finally:
             agent.ended = time.time()
             if agent.state != "stopped":
@@ -209,7 +209,7 @@ class SubagentRunner:
             self._notify_team_listeners()
 
     async def _run_agent_turn(
-        self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam
+        self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam
     ) -> DelegationResult:
         """Run an agent's turn. Its questions are asked in the conversation that started it."""
         session, late = agent.session, ""
@@ -217,7 +217,7 @@ class SubagentRunner:
             return DelegationResult(agent.id, "[It was stopped before it began.]", ok=False)
         agent.state = "working"
         session.asked_elsewhere = ask
-        session.send_message((Text(f"{wish.context}\n\n{wish.task}".strip()),))
+        session.send_message((Text(f"{order.context}\n\n{order.task}".strip()),))
         seconds = self.limits().agents_seconds
         try:
             if seconds:

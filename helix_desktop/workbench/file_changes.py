@@ -289,22 +289,22 @@ class FileChanges:
 
     async def _record_undo(
         self,
-        done: change_restoring.RestoreResult,
+        result: change_restoring.RestoreResult,
         wanted: Sequence[change_restoring.RestoreStep],
-        left: Sequence[tuple[str, str]],
+        left_alone: Sequence[tuple[str, str]],
         conversation: str,
         undoes: Sequence[int],
     ) -> FileUndoResult:
         place = self.workspace_checkpoints.displayed_path
-        fact = None if done.fact is None else replace(done.fact, undoes=tuple(undoes))
+        fact = None if result.fact is None else replace(result.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
             turns, about = await self.turns_with_changes(conversation), set(undoes)
             sources = [one for turn in turns for one in turn.sources if about & {one.seq, *one.fact.undoes}]
             remains = await self.file_changes_of_steps([*sources, ChangeSource(conversation, 0, time.time(), fact)])
             await self.append_change_fact(conversation, replace(fact, is_whole=not remains))
-        names = tuple(place(path) for path in done.restored)
-        paths_left = tuple((place(path), why) for path, why in (*left, *done.paths_left_alone))
-        restored = set(done.restored)
+        names = tuple(place(path) for path in result.restored)
+        paths_left = tuple((place(path), why) for path, why in (*left_alone, *result.paths_left_alone))
+        restored = set(result.restored)
         steps = [(step.now, step.target) for step in wanted if step.path in restored]
         back = sum(target is not None and target.kind is not PathKind.FOLDER for _, target in steps)
         deleted = sum(now is not None and now.kind is not PathKind.FOLDER for now, target in steps if target is None)

@@ -64,13 +64,13 @@ class FleetOverview:
         opened = self._known.workspaces_open_here().get(known.id)
         return opened.link is not None if opened else any(map(known.settings.shared.get, ("url", "environment")))
 
-    async def _read_if_changed(self, known: KnownWorkspace, before: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _read_if_changed(self, known: KnownWorkspace, last_state: Mapping[str, Any]) -> Mapping[str, Any]:
         about = {"workspace": known.id, "name": known.name}
         try:
             async with self._open_list(known) as tasks:
                 seen = await tasks.read_fingerprint()
-                if before.get("fingerprint") == seen:
-                    return before
+                if last_state.get("fingerprint") == seen:
+                    return last_state
                 return {**about, "fingerprint": seen, **await collect_fleet_state(tasks, FleetTaskState)}
         except HelixError as error:
             return {**about, "trouble": str(error)}

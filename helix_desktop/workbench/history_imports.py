@@ -139,7 +139,7 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        known: set[Fact] = set()  # A fork contains copies of these facts, but the session goes on in the original.
+        known: set[Fact] = set()  # A fork contains copies of these facts, but the session continues in the original.
         for recorded in await self.workspace.journal.facts_about_imports():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run and fact not in known:
                 known.add(fact)
@@ -206,10 +206,10 @@ class HistoryImport:
             file, recording, made, stamp, self._measure_session(made), _find_leaked_keys(recording), unread
         )
 
-    def _measure_session(self, made: Sequence[FactDraft]) -> WindowMeter | None:
+    def _measure_session(self, drafts: Sequence[FactDraft]) -> WindowMeter | None:
         if self.settings is None:
             return None
-        state = build_state(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(made, 1))
+        state = build_state(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
         state = state.with_settings(self.settings)
         return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
@@ -223,9 +223,9 @@ class HistoryImport:
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
         return any(conversation_id_of_session(one.kind, session) in self._deleted for session in sessions)
 
-    async def _import_session(self, held: SessionToImport) -> ImportedConversation | None:
-        recording = held.recording
-        if self._was_deleted(held):
+    async def _import_session(self, session: SessionToImport) -> ImportedConversation | None:
+        recording = session.recording
+        if self._was_deleted(session):
             return None
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
@@ -233,10 +233,10 @@ class HistoryImport:
         for message in recording.messages:
             if message.child:
                 self.earlier.calls[recording.kind, message.child] = message.answers
-        if (apart := held.with_unique_session_name()).recording.identity_of_session in self.earlier.last:
-            held = apart
-        conversation = self.earlier.conversation_of_recording(held.recording)
-        writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, held, conversation)
+        if (apart := session.with_unique_session_name()).recording.identity_of_session in self.earlier.last:
+            session = apart
+        conversation = self.earlier.conversation_of_recording(session.recording)
+        writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, session, conversation)
         try:
             await writing.write_session()
         except HelixError as error:
@@ -246,7 +246,7 @@ class HistoryImport:
             self.result.here.add(writing.conversation)
         else:
             self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
-        for at, key in held.keys:
+        for at, key in session.keys:
             if at >= writing.new_from:
                 self.result.keys.count_key_in_conversation(writing.conversation, key)
         return writing.brought if writing.recorded is not None else None

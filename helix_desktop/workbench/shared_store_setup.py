@@ -133,8 +133,8 @@ async def _read_sealing_key(workspace: str, secrets: SecretStorage) -> bytes:
     return row_encryption.parse_key_line(known) if known else row_encryption.new_workspace_key()
 
 
-async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) -> str:
-    async with _connect_once(where, key) as remote:
+async def _probe_with_key(address: StoreAddress, key: bytes, quota: int | None) -> str:
+    async with _connect_once(address, key) as remote:
         about = await remote.run_in_thread(remote.engine.describe_server)
         if quota is not None:
             await remote.run_in_thread(remote.engine.set_quota, quota)
@@ -142,9 +142,9 @@ async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) ->
 
 
 @asynccontextmanager
-async def _connect_once(where: StoreAddress, key: bytes) -> AsyncIterator[AsyncRowStore]:
+async def _connect_once(address: StoreAddress, key: bytes) -> AsyncIterator[AsyncRowStore]:
     """Connect for a check. Nothing is shared yet, so errors do not speak of changes that wait."""
-    connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key)
+    connected = await asyncio.to_thread(workspace_link.build_store_connection, address, key)
     try:
         yield connected.remote
     except SharedStoreUnreachable as error:

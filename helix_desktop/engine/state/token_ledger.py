@@ -148,9 +148,9 @@ class TokenLedger:
                 before = self.elsewhere[-1][1] if self.elsewhere else 1
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
 
-    def _was_recorded_elsewhere(self, at: int, seq: int) -> bool:
-        """Whether it is known at `seq` that the fact `at` is another program's."""
-        return any(first <= at < behind <= seq for first, behind in self.elsewhere)
+    def _was_recorded_elsewhere(self, fact_seq: int, seq: int) -> bool:
+        """Whether it is known at `seq` that the fact `fact_seq` is another program's."""
+        return any(first <= fact_seq < behind <= seq for first, behind in self.elsewhere)
 
     def append_view_tokens(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
         """Append the view's tokens after the next fact, also by kind."""

@@ -122,7 +122,7 @@ class ViewItems:
         self.items[low:high] = fresh
         self.keys[low:high] = [item.first for item in fresh]
         self.changed = min(self.changed, low)
-        if is_mostly_gone:  # The rest is counted anew, since removing most items would delay other streams.
+        if is_mostly_gone:  # The rest is counted again, since subtracting most items would delay other streams.
             self.clear_sums()
         for item in self.items if is_mostly_gone else fresh:
             self.update_sums(item, 1)

@@ -133,8 +133,8 @@ def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
     return {}
 
 
-def asks_for_everything(keep: str) -> bool:
-    return bool(_ALL.fullmatch(keep.strip(" .!\"'")))
+def asks_for_everything(keep_argument: str) -> bool:
+    return bool(_ALL.fullmatch(keep_argument.strip(" .!\"'")))
 
 
 def compaction_question(call: str, keep: str, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""Reflection: merges observations, drops repeated and outdated ones, and sets priorities anew."""
+"""Reflection: merges observations, drops repeated and outdated ones, and sets new priorities."""
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.messages import ContextKind

@@ -46,21 +46,21 @@ class RestoreResult:
 
 
 async def plan_undo_of_changes(
-    checkpoints: Checkpoints, changes: Iterable[PathChange], broken: frozenset[str] = frozenset()
+    checkpoints: Checkpoints, changes: Iterable[PathChange], changed_between: frozenset[str] = frozenset()
 ) -> tuple[PlannedUndo, ...]:
-    """Plan to undo these changes, one per path. `broken`: paths that others changed in between."""
+    """Plan to undo these changes, one per path. `changed_between`: paths that others changed in between."""
     await checkpoints.check_for_changes()
     return tuple(
-        _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in broken)
+        _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in changed_between)
         for change in changes
     )
 
 
-def _plan_undo_of_path(change: PathChange, now: TreeItem | None, broken: bool) -> PlannedUndo:  # noqa: FBT001 -- one of three facts
+def _plan_undo_of_path(change: PathChange, now: TreeItem | None, changed_between: bool) -> PlannedUndo:  # noqa: FBT001 -- one of three facts
     how = UndoOutlook.CONFLICT
     if now == change.before:
         how = UndoOutlook.ALREADY
-    elif now == change.after and not broken:
+    elif now == change.after and not changed_between:
         how = UndoOutlook.RESTORE
     return PlannedUndo(change.path, change.before, change.after, now, how)
 
@@ -99,7 +99,7 @@ def plan_restore_steps(
 
 
 async def restore_paths(
-    checkpoints: Checkpoints, wanted: Sequence[RestoreStep], *, already: Sequence[PlannedUndo] = ()
+    checkpoints: Checkpoints, steps: Sequence[RestoreStep], *, already: Sequence[PlannedUndo] = ()
 ) -> RestoreResult:
     """Restore these paths. If the program ends meanwhile, another run continues from there."""
     done = RestoreResult()
@@ -109,12 +109,12 @@ async def restore_paths(
             raise ActionRefused(f"The workspace's folder {gone} no longer exists.")
         raise ActionRefused("The workspace's folders are not covered by checkpoints.")
     try:
-        await _remove_undo_leftovers(checkpoints, wanted)
-        await _PathRestorer(checkpoints, done).restore_all_steps(wanted)
+        await _remove_undo_leftovers(checkpoints, steps)
+        await _PathRestorer(checkpoints, done).restore_all_steps(steps)
         await checkpoints.check_for_changes()
-        paths = {step.path for step in wanted}
+        paths = {step.path for step in steps}
         checkpoints.steps.claim_unowned_changes(window.since_check, paths)
-        changes = [PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path)) for step in wanted]
+        changes = [PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path)) for step in steps]
         changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
         changes = sorted(change for change in changes if change.before != change.after)
         if (now := checkpoints.latest_checkpoint) is not None and changes:
@@ -124,13 +124,13 @@ async def restore_paths(
     return done
 
 
-async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[RestoreStep]) -> None:
+async def _remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> None:
     """Remove what an interrupted undo left, if its content is stored. Other files may be somebody's."""
     if not checkpoints.leftovers:
         return
     items = [
         *checkpoints.folders.known_items().values(),
-        *(item for step in wanted for item in (step.now, step.target)),
+        *(item for step in steps for item in (step.now, step.target)),
     ]
     links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is PathKind.LINK}
     while checkpoints.leftovers:
@@ -152,24 +152,24 @@ class _PathRestorer:
         # Folders that were made writable for an undo, with the modes to restore.
         self._opened: dict[str, int] = {}
 
-    async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
+    async def restore_all_steps(self, steps: Sequence[RestoreStep]) -> None:
         """Remove entries, deepest first, then create folders, files and hard links, and set folder modes last."""
-        self._wanted = {step.path for step in wanted}
+        self._wanted = {step.path for step in steps}
         self._checkpoints.folders.restore_permissions_of_roots()
-        away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]
+        away = [step for step in steps if step.now is not None and not _can_swap_in_place(step)]
         failed = set()
         for step in sorted(away, key=lambda step: -step.path.count("/")):
             if not await self._try_restore_step(step, self._remove_current_entry):
                 failed.add(step.path)
         self._done.restored += [step.path for step in away if step.target is None and step.path not in failed]
-        there = [replace(step, now=None) if step in away else step for step in wanted if step.path not in failed]
+        there = [replace(step, now=None) if step in away else step for step in steps if step.path not in failed]
         await self._create_targets(sorted(there, key=lambda step: (step.path.count("/"), step.path)))
         for path, mode in sorted(self._opened.items(), reverse=True):
             with suppress(OSError, ChangedMeanwhile, HelixError):
                 async with self._open_writable_parent(path) as (folder, name):
                     atomic_swap.set_entry_mode(folder, name, mode, PathKind.FOLDER)
 
-    async def _create_targets(self, wanted: Sequence[RestoreStep]) -> None:
+    async def _create_targets(self, steps: Sequence[RestoreStep]) -> None:
         acts = {
             PathKind.FOLDER: self._create_folder_if_missing,
             PathKind.FILE: self._restore_file,
@@ -177,7 +177,7 @@ class _PathRestorer:
             PathKind.TWIN: self._restore_hard_link,
         }
         for kind in PathKind:
-            for step in wanted:
+            for step in steps:
                 if step.target is None or step.target.kind is not kind:
                     continue
                 if kind is PathKind.OTHER:

@@ -143,11 +143,11 @@ def _read_until_size(handle: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-async def _store_batch(contents: BatchContentCache, held: Sequence[_ReadFile]) -> list[WantedFileRecord]:
-    there = [(one, one.content) for one in held if one.content is not None]
+async def _store_batch(contents: BatchContentCache, files: Sequence[_ReadFile]) -> list[WantedFileRecord]:
+    there = [(one, one.content) for one in files if one.content is not None]
     stored = await contents.store_many([(content, ABOUT) for _, content in there])
     got = [
-        WantedFileRecord(one.wanted.path, b"", reason_unread=one.reason_unread) for one in held if one.content is None
+        WantedFileRecord(one.wanted.path, b"", reason_unread=one.reason_unread) for one in files if one.content is None
     ]
     for (one, _), entry in zip(there, stored, strict=True):
         got.append(WantedFileRecord(one.wanted.path, _build_file_record(one.wanted, entry), one.keeps_changing))

@@ -405,17 +405,17 @@ def is_safe_prefix(words: Sequence[str]) -> bool:
     return name in SAFE_PROGRAMS or (len(words) > 1 and words[1] in SAFE_SUBCOMMANDS.get(name, ()))
 
 
-def suggest_rule_commands(one: program_finder.WrittenCommand) -> list[str]:
+def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
     """Return what a rule could allow: `git log *`, `git log -3 *` or `git log -3`. If other arguments
 
     could start a program, only the last. One click allows the first: the whole command if it changes files.
     """
-    whole = _quote_words(one.words)
-    first = 1 if one.words[0] in SAFE_PROGRAMS else 2
-    if one.started_programs or one.has_own_code or not is_safe_prefix(one.words):
+    whole = _quote_words(command.words)
+    first = 1 if command.words[0] in SAFE_PROGRAMS else 2
+    if command.started_programs or command.has_own_code or not is_safe_prefix(command.words):
         return [whole]
-    rules = [*(f"{_quote_words(one.words[:count])} *" for count in range(first, len(one.words) + 1)), whole]
-    return rules if _CHANGING.isdisjoint(one.words[:2]) else rules[::-1]
+    rules = [*(f"{_quote_words(command.words[:count])} *" for count in range(first, len(command.words) + 1)), whole]
+    return rules if _CHANGING.isdisjoint(command.words[:2]) else rules[::-1]
 
 
 def _quote_words(words: Sequence[str]) -> str:

@@ -281,7 +281,7 @@ class ShellWordParser(ABC):
         self.found.has_arithmetic |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
         return "@" in raw
 
-    def skip_arithmetic(self, also: str = "") -> None:
+    def skip_arithmetic(self, separators: str = "") -> None:
         """Skip a calculation, up to its two closing brackets."""
         self.found.has_arithmetic = True
         open_ = 0
@@ -292,7 +292,7 @@ class ShellWordParser(ABC):
                 continue
             if char == ")" and not open_:
                 break
-            if char not in "()" and char not in also and not _SUMS.match(char):
+            if char not in "()" and char not in separators and not _SUMS.match(char):
                 break
             open_ += (char == "(") - (char == ")")
             self.at += 1
@@ -555,7 +555,7 @@ class _CommandParser(ShellWordParser):
 
     # --- Redirections and here documents
 
-    def _parse_redirection(self, match: re.Match[str], given: list[str]) -> bool:
+    def _parse_redirection(self, match: re.Match[str], texts: list[str]) -> bool:
         """Skip `> file` and the like, after which no command begins."""
         self.at, operator = match.end(), match[2]
         self.skip_blanks()
@@ -565,9 +565,9 @@ class _CommandParser(ShellWordParser):
             self.found.is_plain = False
         self.found.only_bash |= operator.startswith("&")
         if operator in ("<<", "<<-"):
-            self.documents.append(_parse_here_document_start(self.text[begin : self.at], given, tabs=operator == "<<-"))
+            self.documents.append(_parse_here_document_start(self.text[begin : self.at], texts, tabs=operator == "<<-"))
         elif operator == "<<<":
-            given.append(word.text)
+            texts.append(word.text)
         elif ">" in operator and word.text != "/dev/null" and not (operator == ">&" and _HANDLE.fullmatch(word.text)):
             self.found.written_files.append(word.text)
         return False
@@ -605,7 +605,7 @@ class _CommandParser(ShellWordParser):
         return reader.parse_expanded_text("", lines=True)
 
 
-def _parse_here_document_start(raw: str, given: list[str], *, tabs: bool) -> HereDocument:
+def _parse_here_document_start(raw: str, texts: list[str], *, tabs: bool) -> HereDocument:
     if not (match := _DELIMITER.fullmatch(raw)):
         raise UnreadableCommand("it has a here-document that could not be parsed")
-    return HereDocument(match[2] or match[3], bool(match[1] or match[3]), tabs, given)
+    return HereDocument(match[2] or match[3], bool(match[1] or match[3]), tabs, texts)
