@@ -81,7 +81,7 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspacePipe] = {}
         self._lines_by_session: dict[str, WorkspacePipe] = {}
-        # Requests from workspaces to the editor by our own id, each with its sender and the sender's id.
+        # Workspaces' requests to the editor, by the id we gave them: the sender, and the id it had given.
         self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)

@@ -47,7 +47,7 @@ HAS_MENU_BAR = sys.platform == "darwin"  # Mac users expect a menu bar.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
 TURN = 0.0003  # A busy thread releases the interpreter lock after this many seconds.
-# Imported in a thread, because the window's thread would wait .1 s for them, or 30 to 45 ms for a page at its first click.
+# These modules are imported in a thread. Importing them in the window's thread would block it for 100 ms.
 _BEHIND_WINDOW = (
     "workbench.all_workbenches", "desktop.provider_administration", "desktop.settings_backend", "desktop.history_import",
     "gui.dialogs_and_notifications", "resident.agent_routes",

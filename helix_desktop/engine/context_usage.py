@@ -87,7 +87,7 @@ class PendingRewrite:
     """Cached tokens that the next request would write again. `until`: when the cache expires, or 0 if unknown."""
 
     tokens: int
-    dollars: float  # The cost of writing them.
+    dollars: float  # The cost of writing these tokens to the cache again.
     until: float = 0.0
     is_model: bool = False  # Whether the model or thinking time changed, and not the tools, system prompt or rules.
 

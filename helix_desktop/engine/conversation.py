@@ -53,7 +53,7 @@ class Conversation:
         self._given = 0
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
-        # The settings of the next request, as last recorded and as it will use them.
+        # The next request's settings: those recorded last, and those that it will use.
         self._expected: tuple[RequestSettings, RequestSettings] | None = None
 
     @classmethod

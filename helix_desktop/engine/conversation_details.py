@@ -61,8 +61,8 @@ _ERROR = re.compile(
     r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-# Every line that `_ERROR` matches contains one of these lower-case words, or a space after its
-# first letter. Searching for them first is faster than matching the pattern against each line.
+# Every line that `_ERROR` matches contains one of these lower-case words, or its second character
+# is a space. Searching for them first is faster than matching the pattern against each line.
 _TELLS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",

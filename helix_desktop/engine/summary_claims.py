@@ -23,8 +23,8 @@ STEM_LETTERS = 5  # Words that share this many first letters count as forms of o
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differences are not computed.
-# The share of an order that a single user message must contain, if it is retold, or otherwise.
-# COPIED_SHARE: it is enough if a single line of any source contains this share.
+# The share of an order's words that a single user message must contain, if it is retold, or otherwise.
+# COPIED_SHARE: a single line of any source that contains this share of its words is enough too.
 RETOLD_SHARE, ORDER_SHARE, COPIED_SHARE = 0.15, 0.45, 0.5
 SHORTENED = 7  # The beginning of a word counts as the word if it has at least this many letters.
 LEAST_WORDS = 3  # Part of a sentence with fewer words than this is not checked on its own.
@@ -254,4 +254,4 @@ def _normalise_case_and_spaces(text: str) -> str:
 def _number_of(text: str) -> float:
     grouped = re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text)
     number = text.replace(",", "" if grouped else ".")
-    return float(number) if number.count(".") < 2 else -1.0  # Two points mean a version or a date.
+    return float(number) if number.count(".") < 2 else -1.0  # A number with two dots is a version or a date.

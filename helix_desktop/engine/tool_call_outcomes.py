@@ -15,9 +15,9 @@ from helix_desktop.json_values import object_at, parse_json_or_none
 # All lengths are in characters. Programs say at the end of their output why they stopped.
 SEARCHED_TAIL = 20_000
 SEARCHED_ARGUMENTS = 4_000  # A call's subject is looked for in this much of its arguments.
-LONGEST_SOURCE = 200  # The name of an output's entry is cut to this length.
-LONGEST_REASON, MOST_REASONS = 200, 3  # Longer lines are data, and more lines would repeat the reason.
-MOST_PASTED = 12  # Of an error that the user pasted, this many last lines are kept.
+LONGEST_SOURCE = 200  # The name of a cache entry is cut to this length.
+LONGEST_REASON, MOST_REASONS = 200, 3  # A longer line is taken for data. More lines would repeat the reason.
+MOST_PASTED = 12  # Only this many of the last lines of a pasted error are kept.
 _EDIT_TOOL = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _READING_TOOL = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)

@@ -31,7 +31,7 @@ from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The maximum number of bodies that we remember, and of their bytes.
 MOST_BODIES_PER_SESSION = 8  # Besides its main request, a session may send side requests in turn.
 STEP = 1 << 18
-VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # The maximum number of list values sent together, and of their bytes.
+VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # How many list values are sent together at most, and their bytes.
 MOST_PARSED_AGAIN = 1 << 14  # In bytes. We keep pieces of longer messages, since parsing them again would be slow.
 MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.

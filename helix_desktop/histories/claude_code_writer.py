@@ -17,7 +17,7 @@ from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.197"
-_LONGEST_NAME = 200  # Claude Code shortens longer names of folders in its own way.
+_LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
 Block = dict[str, Any]
 
 

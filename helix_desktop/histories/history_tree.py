@@ -11,7 +11,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingReport
 from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # More branches are not made, since each is stored with all rows that it shares with others.
+MOST_BRANCHES = 500  # No more branches are made, because each is stored with all the rows that it shares with others.
 ROOT = "\0root"  # The parent of a row without one.
 
 

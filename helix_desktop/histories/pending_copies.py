@@ -40,7 +40,7 @@ class PendingCopies:
         self._folder = folder
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
-        self._rows: dict[Path, Mapping[str, int]] = {}  # By copied database: each table's number of rows.
+        self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database: how many rows each table has.
         self._database_due = 0.0
         self.postponed: set[Path] = set()  # Databases that changed soon after a copy, and are to be copied again.
         self._lock = threading.Lock()

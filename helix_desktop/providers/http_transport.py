@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
-# Variables of agents that name certificate files, and the client certificate with its key.
+# Environment variables in which agents expect certificate files, or a client certificate and its key.
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
 _OF_CLIENT = [f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")]

@@ -135,7 +135,7 @@ class BillingLedger:
         sizes = list(accumulate(tokens for _, tokens in pieces))
         self._sent = self._sent.mark_next_request(blocks)
         marked = sorted({0, *self._sent.numbers_of_marked_blocks})
-        # The blocks after which a cached beginning may end. The longest beginning comes first.
+        # The blocks after which a cached prefix may end, longest prefix first.
         reachable = sorted(
             {place - back for place in marked for back in range(LOOK_BACK) if place >= back}, reverse=True
         )

@@ -126,7 +126,7 @@ def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.occurs_in(line.fact):
         return None
-    decode_fact(line.fact)  # Raises for a damaged fact, to report it.
+    decode_fact(line.fact)  # A damaged fact raises an error here, so that it is reported.
     fact = decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _remove_quotes(fact, wanted.digests)
     return fact if encode_fact(fact) != line.fact else None

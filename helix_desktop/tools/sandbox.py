@@ -275,7 +275,7 @@ class Sandbox:
         if not empty.exists():
             self.command_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
-            os.utime(empty, (1, 1))  # Git would read a file again that is as young as its index.
+            os.utime(empty, (1, 1))  # Git reads a file again if it is not older than git's index.
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:

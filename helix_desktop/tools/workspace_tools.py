@@ -132,7 +132,7 @@ class WorkspaceTools:
         """Return, at a turn's end, the changes of steps that were stopped or go on in the background."""
         if (checkpoints := self.resources.checkpoints) is None:
             return ()
-        checkpoints.steps.disown_next_changes(conversation)  # A turn without calls has not called this.
+        checkpoints.steps.disown_next_changes(conversation)  # A turn that ran no tools has not done this yet.
         windows = checkpoints.steps.open_steps_of_conversation(conversation)
         found = [await checkpoints.end_step(window, thorough=True) for window in windows]
         for window in windows:

@@ -260,7 +260,7 @@ class Workbench:
                 await self.copies.get_or_open_tools(opened.state.own_copy)
                 session = self._build_session(opened, allowed=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
-                    gc.freeze()  # These facts live long, so garbage collection can skip them.
+                    gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
             self.sessions.keep_session_open(session)
             return session
 

@@ -77,7 +77,7 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: RangeP
     where = {right[j]: j for j in range(c, d) if right[j] in once_right}
     pairs = [(i, where[left[i]]) for i in range(a, b) if left[i] in once_left and left[i] in where]
     tails: list[int] = []
-    chain: list[tuple[int, int]] = []  # Each pair, with the index in `chain` of the pair before it.
+    chain: list[tuple[int, int]] = []  # For each pair, its number and where its predecessor is in `chain`.
     ends: list[int] = []
     for number, (_, j) in enumerate(pairs):
         place = bisect_left(tails, j)

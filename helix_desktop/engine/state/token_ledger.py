@@ -82,7 +82,7 @@ class SummaryBaseline:
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
     _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
-    _in_cache: int = 0  # The last step's tokens by our count, cached by the provider.
+    _in_cache: int = 0  # How many of the last step's tokens the provider had cached, by our count.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
         """Return a step's tokens, with a summary before it if needed: in all, cached, new and written."""

@@ -147,7 +147,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     where = task["worker"].rpartition(" ")[0]  # Removes the process number from the end of the name.
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
-    again = state == "running" and task["claims"] > 1 and not task["asked"]  # A permitted task continues.
+    again = state == "running" and task["claims"] > 1 and not task["asked"]  # A permitted task goes on as before.
     now = describe_task_reason(state, task)[0] or (tr("attempt {n}", n=task["claims"]) if again else "")
     text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
     words = [states[state], text, one["name"], task["agent"] or tr("agent"), where or NOTHING, now]

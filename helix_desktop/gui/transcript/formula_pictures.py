@@ -23,7 +23,7 @@ LONGEST = 400  # A formula of more characters is shown as its source.
 LONGEST_SVG = 4 << 20
 MOST_BYTES = 1 << 30  # The maximum address space of the process that draws formulas.
 START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Enough for a busy machine. The process limits its own processor time.
-WIDEST = 8_000  # No edge of a formula's picture may have more pixels.
+WIDEST = 8_000  # A formula's picture may not be wider or higher than this many pixels.
 MOST_PIXELS = 16_000_000
 _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 

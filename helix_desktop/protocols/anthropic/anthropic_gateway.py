@@ -235,7 +235,7 @@ class ReplyAssembler:
             return {**block, "input": {}}
 
 
-# --- Hiding calls of this program's tools from the agent
+# --- Hiding calls to this program's own tools from the agent
 
 
 class AnthropicCallFilter(NumberedCallFilter):

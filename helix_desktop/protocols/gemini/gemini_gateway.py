@@ -291,7 +291,7 @@ class ReplyAssembler:
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
 
 
-# --- Hiding calls of this program's tools from the agent
+# --- Hiding calls to this program's own tools from the agent
 
 
 class GeminiCallFilter(HiddenCallFilter):

@@ -190,7 +190,7 @@ class ReplyAssembler:
         return {**self.whole, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}
 
 
-# --- Hiding calls of this program's tools from the agent
+# --- Hiding calls to this program's own tools from the agent
 
 
 class ChatCallFilter(HiddenCallFilter):

@@ -196,7 +196,7 @@ class ReplyAssembler:
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
 
 
-# --- Hiding calls of this program's tools from the agent
+# --- Hiding calls to this program's own tools from the agent
 
 
 class ResponsesCallFilter(NumberedCallFilter):

@@ -102,7 +102,7 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     )
 
 
-MOST_CHUNKS = 1 << 18  # The most chunks of an entry, whose rows are named one by one, even to forget it.
+MOST_CHUNKS = 1 << 18  # An entry may have no more chunks, because each is a row, and even forgetting names every row.
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
 _ASK_FROM = 32 << 10  # Bytes. Before sending more, we ask the store which of these entries it lacks.
 _CHUNKS_IN_CALL = MOST_BYTES_IN_CALL // CHUNK  # So many whole chunks fit in one call to the store.

@@ -94,7 +94,7 @@ class PostgresRowStore:
         self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
         self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments))
         self._is_closed = False
-        self._left = 0  # Puts until the quota is read again.
+        self._left = 0  # How many more writes there are before the quota is read again.
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)

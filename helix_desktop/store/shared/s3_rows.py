@@ -82,7 +82,7 @@ class S3RowStore:
                 raise row_store.quota_reached_error(used.quota)
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
-            if self._gone.intersection(new):  # Another machine forgot rows of this pack meanwhile.
+            if self._gone.intersection(new):  # Meanwhile, another machine has forgotten rows of this pack.
                 self._rewrite_pack(pack, self._gone)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:

@@ -245,7 +245,7 @@ class SharedStoreLink:
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return
-            except ActionRefused:  # A session works here; entries are forgotten later.
+            except ActionRefused:  # A session is active here, so entries are forgotten later.
                 pause = 1.0
             except HelixError as error:
                 await self._set_store_trouble(error)

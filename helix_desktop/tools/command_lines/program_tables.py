@@ -103,8 +103,8 @@ CODE_OPTIONS = {
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
 EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file, these editors read no code from their input.
-# Short and long options with which a program loads code, uses settings that can name code, or writes a file.
-# `@`: it also reads options from a file.
+# Short and long options that make a program load code, read settings that may load code, or write a file.
+# `@` means that the program also reads options from a file.
 LOADING_OPTIONS = {
     "pytest": ("pco@", "config-file rootdir confcutdir override-ini pdbcls cov-config cov-report basetemp log-file junitxml junit-xml"),
     "pylint": ("@", "rcfile load-plugins init-hook output unsafe-load-any-extension extension-pkg-allow-list extension-pkg-whitelist"),
