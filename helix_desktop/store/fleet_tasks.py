@@ -186,7 +186,7 @@ class FleetTaskList:
             TopologicalSorter(needs).prepare()
         except CycleError as error:
             raise InvalidInput(
-                "Some of these tasks are waiting for each other, so they could never start.",
+                "Some of these tasks depend on each other in a circle, so they would never start.",
                 remedy="Nothing was added.",
             ) from error
         for at in range(0, len(wanted), TASKS_IN_CALL):

@@ -164,7 +164,7 @@ def test_lines_name_other_lines_by_their_keys(workspace: Path, helix: Helix, tmp
         '{"text": "a", "key": "a", "after": ["b"]}\n{"text": "b", "key": "b", "after": ["a"]}'
     )
     code, _, err = helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")
-    assert (code, "waiting for each other" in err) == (2, True)
+    assert (code, "depend on each other in a circle" in err) == (2, True)
     (tmp_path / "tasks").write_bytes(b"\xff\xfe")
     assert "not valid UTF-8 text" in helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")[2]
     (tmp_path / "tasks").write_bytes(b"")

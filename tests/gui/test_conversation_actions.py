@@ -76,7 +76,7 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     name = AGENTS_TO_CONTINUE_IN[agent]
     assert question.windowTitle() == f"Continue in {name}"
     assert f"where {name} looks for its sessions" in question.text()
-    assert "your provider may charge for this" in question.text()
+    assert "may incur a charge from your provider" in question.text()
     next(button for button in question.buttons() if button.text() == "Save the session").click()
     (written,) = (tmp_path / folder).rglob("*.jsonl")
     assert "The guard must never be held across an await." in written.read_text("utf-8")
