@@ -155,7 +155,7 @@ class EditorAgent:
         conversation = self._find_or_open_conversation(session_id)
         await choose_option(self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun)
         for each in self._open.values():
-            await each.send_mode_and_options_if_changed()
+            await each.send_options_if_mode_changed()
         return {"configOptions": build_config_options(self._bench, session_id)}
 
     def _open_editor_conversation(self, identity: str) -> EditorConversation:

@@ -160,8 +160,8 @@ class EditorConversation:
             self._commands = commands
             await self.send_update(commands)
 
-    async def send_mode_and_options_if_changed(self) -> None:
-        """Sends mode and options if they changed, in the window or because a plan was approved."""
+    async def send_options_if_mode_changed(self) -> None:
+        """Send the mode and all options if the mode changed, in the window or because a plan was approved."""
         if self._mode != self._bench.permission_mode:
             self._mode = self._bench.permission_mode
             for update in conversation_options.build_mode_and_option_updates(self._bench, self.id):
@@ -184,7 +184,7 @@ class EditorConversation:
                 ):  # By now, the editor has received the call that the question is about.
                     self._spawn(self._ask_editor(event), name="question for an editor")
                 if isinstance(event, session_events.ActivityChanged):
-                    await self.send_mode_and_options_if_changed()
+                    await self.send_options_if_mode_changed()
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
 

@@ -30,7 +30,7 @@ def add_fleet_command(nouns: Subparsers) -> None:
     stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until you run `fleet start`", _stop_tasks)
     stop.add_argument("tasks", nargs="*", metavar="TASK", help="the task's ID, or the first part of it")
     stop.add_argument("--all", action="store_true", help="stop all tasks until you run `fleet start`")
-    _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
+    _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _let_tasks_start_again)
     drain = _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers)
     drain.add_argument(
         "workers",
@@ -135,7 +135,7 @@ async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> li
     return stopped
 
 
-async def _start_tasks(_arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+async def _let_tasks_start_again(_arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
     await tasks.resume_all_tasks()
     return []
 

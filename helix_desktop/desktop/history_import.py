@@ -111,7 +111,7 @@ class HistoryImporter:
                 count += len((await bench.empty_conversation_trash(chosen)).conversations)
         return count
 
-    async def forget_imported_keys(self) -> int:
+    async def forget_found_api_keys(self) -> int:
         keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys.places}
         for workspace, key in keys:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)

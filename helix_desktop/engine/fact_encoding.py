@@ -120,11 +120,11 @@ def _present_fields_fit_types(kind: type, body: typing.Any) -> bool:
 def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
     checks = {name: _build_check_for_type(hint) for name, hint in typing.get_type_hints(kind).items()}
     for name in _ANY_NUMBER & checks.keys():
-        checks[name] = functools.partial(_is_number_or_fits, checks[name])
+        checks[name] = functools.partial(_is_integer_or_fits, checks[name])
     return list(checks.items())
 
 
-def _is_number_or_fits(fits: _Check, content: typing.Any) -> bool:
+def _is_integer_or_fits(fits: _Check, content: typing.Any) -> bool:
     return fits(content) or (type(content) is int and abs(content) < 2**63)
 
 

@@ -81,7 +81,7 @@ class ConversationState(Moment):
             self._apply_change(recorded)
         fixed = self.settings.settings_tokens
         kinds = self.branch.tokens_by_kind(fixed)
-        self.record.ledger.append_view_tokens(sum(kinds), self.branch.unfolded + fixed, kinds)
+        self.record.ledger.append_view_tokens_of_fact(sum(kinds), self.branch.unfolded + fixed, kinds)
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
         """Rebuild the branch from which a rewind to `seq` continues."""

@@ -210,7 +210,7 @@ class GatewayApp:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
-        where, incoming = incoming.route, _add_stored_key(incoming)
+        where, incoming = incoming.route, _add_stored_key_if_missing(incoming)
         url = request_routes.join_provider_address(_provider_address(incoming), where.path, incoming.query)
         sending = RequestForwarder(incoming, url, self._providers.get_client_for(incoming.registration), start, body)
         request = await self._parse_if_understood(incoming)
@@ -449,7 +449,7 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
     return 502, f"{host} could not be reached: {type(error).__name__}."
 
 
-def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
+def _add_stored_key_if_missing(incoming: IncomingRequest) -> IncomingRequest:
     """Add the user's key if the request has none and goes to that key's host, as its protocol requires."""
     key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
     if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):

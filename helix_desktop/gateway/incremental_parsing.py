@@ -363,8 +363,8 @@ def _is_instruction_or_tools(unit: Json) -> bool:
     return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
-def _parse_rest_and_insert_messages(wire: str, places: ValueOffsets, units: list[Json]) -> dict[str, Json]:
-    name = MESSAGE_FIELDS[wire]
+def _parse_rest_and_insert_messages(protocol: str, places: ValueOffsets, messages: list[Json]) -> dict[str, Json]:
+    name = MESSAGE_FIELDS[protocol]
     content, begins, ends = places
     if not begins:
         raise MessagesNotFound
@@ -374,7 +374,7 @@ def _parse_rest_and_insert_messages(wire: str, places: ValueOffsets, units: list
     value = parse_whole_body(content[: begins[0]] + behind)
     if not isinstance(value, dict) or value.get(name) != []:
         raise MessagesNotFound
-    value[name] = units
+    value[name] = messages
     return value
 
 

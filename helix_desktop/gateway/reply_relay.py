@@ -184,7 +184,7 @@ class ReplyRelay:
                     out.append(shown)
                 await self._send_and_clear_pieces(out)
         except provider_reply_bodies.UnreadableReply as error:
-            await self._relay_unread_rest(response, error, b"" if coding else bytes(cutter.unfinished), chunks)
+            await self._relay_unread_rest_or_fail(response, error, b"" if coding else bytes(cutter.unfinished), chunks)
         else:
             await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
             if cutter.unfinished and not sends_raw:
@@ -205,7 +205,7 @@ class ReplyRelay:
             await self.sending.send(whole)
         pieces.clear()
 
-    async def _relay_unread_rest(
+    async def _relay_unread_rest_or_fail(
         self,
         response: httpx.Response,
         error: provider_reply_bodies.UnreadableReply,

@@ -47,7 +47,7 @@ TOO_LONG_PHRASES = (
 )  # fmt: skip
 
 
-async def _may_forward_unread(request: ParsedRequest, room: AgentConversations) -> bool:
+async def _is_long_unknown_history(request: ParsedRequest, room: AgentConversations) -> bool:
     """Whether nothing can be folded: a long history with no beginning that a conversation knows."""
     is_long = request.body.read_rest and len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
     with suppress(HelixError):
@@ -85,7 +85,7 @@ class AgentRequestHandler:
     async def handle_request(self, request: ParsedRequest, room: AgentConversations) -> None:
         name = request.arrival.session or request.arrival.chain[0]
         before, behind, sent = self.behind.get(name), None, None
-        if await _may_forward_unread(request, room):
+        if await _is_long_unknown_history(request, room):
             tasks = self.behind[name] = OwnedTasks("requests that went on unread")
             reading = tasks.spawn_task(self._record_after_forwarding(request, room, before), name="read and record")
             behind = UnreadRequestRecorder(room, tasks, reading)

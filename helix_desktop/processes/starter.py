@@ -183,7 +183,7 @@ async def start_without_cleanup(
         stdout=stdout,
         stderr=stderr,
         limit=line_limit,
-        **_system_options(launch),
+        **_process_options(launch),
     )
     if launch.memory_bytes:
         _limit_memory(process.pid, launch.memory_bytes)
@@ -229,7 +229,7 @@ def open_process(
 ) -> ChildProcess:
     """Start a process without an event loop. Its output is text; streams that are not given are inherited."""
     started = subprocess.Popen(
-        argv_with_program_path(launch), stdin=stdin, stdout=stdout, stderr=stderr, text=True, **_system_options(launch)
+        argv_with_program_path(launch), stdin=stdin, stdout=stdout, stderr=stderr, text=True, **_process_options(launch)
     )
     return cast(ChildProcess, started)
 
@@ -262,7 +262,7 @@ def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: flo
         capture_output=True,
         check=False,
         timeout=seconds,
-        **_system_options(launch),
+        **_process_options(launch),
     )
     return FinishedProcess(done.returncode, done.stdout, done.stderr)
 
@@ -284,7 +284,7 @@ def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
 
-def _system_options(launch: ProcessLaunch) -> dict[str, Any]:
+def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
     place = {"cwd": launch.folder or None, "env": dict(launch.environment)}
     if sys.platform == "win32":
         flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP

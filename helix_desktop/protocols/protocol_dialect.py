@@ -50,7 +50,7 @@ class ProtocolDialect(ABC):
         return urlsplit(self.base_url).hostname or ""
 
     @property
-    def reasoning_tag(self) -> str:
+    def reasoning_owner(self) -> str:
         """Return the mark of reasoning that only this provider can read."""
         return f"{self.kind} {self.host}"
 

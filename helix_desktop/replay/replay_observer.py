@@ -69,7 +69,7 @@ class ReplayObserver:
         await self._verify_new_hashes(view.blocks)
         if self._document_is_new:
             self._document_is_new = False
-            await self._add_unreachable_details(view.blocks)
+            await self._record_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
         self._illegal += bool(request_building.find_violations(request) or request_legality.find_complaints(request))
@@ -103,7 +103,7 @@ class ReplayObserver:
         blocks = self._conversation.current_view().blocks
         await self._remember_block_texts(blocks)
         await self._verify_new_hashes(blocks)
-        await self._add_unreachable_details(blocks)
+        await self._record_unreachable_details(blocks)
         details = Counter(lost=len(self._lost))
         for fold in self._folds:
             if fold.kind in DOCUMENTS:
@@ -170,15 +170,15 @@ class ReplayObserver:
                 if back or digest not in self._foreign:
                     self._proved[digest] = back
 
-    async def _add_unreachable_details(self, blocks: Sequence[Block]) -> None:
+    async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
         named = [
             await lost_details.recall_and_verify(digest, self._cache.read_content)
-            for digest in dict.fromkeys(lost_details.digests_in_view(blocks, self._text_in_block))
+            for digest in dict.fromkeys(lost_details.digests_in_view(view_blocks, self._text_in_block))
         ]
         entries = [
             lost_details.text_or_json_values(entry.decode("utf-8", "replace")) for entry in named if entry is not None
         ]
-        standing = lost_details.ReachableText([*map(self._text_in_block, blocks), *entries])
+        standing = lost_details.ReachableText([*map(self._text_in_block, view_blocks), *entries])
         self._lost |= standing.unreachable_details(self._details)
 
 

@@ -151,8 +151,8 @@ class ConnectedAgents:
     async def describe_configuration_change(self, name: str) -> str:
         return (await asyncio.to_thread(self._plan_configuration_change, name)).as_unified_diff()
 
-    async def change_agent_configuration(self, name: str) -> None:
-        await asyncio.to_thread(self._write_agent_configuration, name)
+    async def toggle_agent_connection(self, name: str) -> None:
+        await asyncio.to_thread(self._connect_or_disconnect_agent, name)
 
     def _plan_configuration_change(self, name: str) -> AgentSettingsChange:
         from helix_desktop.gateway import agent_settings, known_agents
@@ -163,7 +163,7 @@ class ConnectedAgents:
             return agent_settings.plan_address_removal(agent, self._where.config)
         return agent_connecting.prepare_agent_connection(agent, self._where)
 
-    def _write_agent_configuration(self, name: str) -> None:
+    def _connect_or_disconnect_agent(self, name: str) -> None:
         from helix_desktop.gateway import agent_settings, known_agents
         from helix_desktop.resident import agent_connecting
 

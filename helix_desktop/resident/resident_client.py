@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from helix_desktop import concurrency, running_instance
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway.gateway_socket import reserve_port
+from helix_desktop.gateway.gateway_socket import reserve_port_beside_listener
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.processes.starter import DEVNULL, PIPE, CommandAuthor, ProcessLaunch, open_process
 from helix_desktop.program_folders import ProgramFolders
@@ -118,7 +118,7 @@ class HeldRegistration(CollectingConsole):
         self.addresses = told["addresses"]
         # Ports stay reserved while their agents may run, even if the resident is killed.
         for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
-            self._reserved_ports[port] = reserve_port(port)
+            self._reserved_ports[port] = reserve_port_beside_listener(port)
         self._known.set()
 
     @property

@@ -113,7 +113,7 @@ class WorkspaceIndex:
     async def wait_until_indexed(
         self, report: Callable[[IndexProgress], None] = lambda _: None, *, allowed_missing: int = 0
     ) -> IndexProgress:
-        """Wait until at most `allowed_missing` items are missing, reporting each slice. First rebuild a damaged index."""
+        """Wait until nothing is missing, or fewer items than `allowed_missing`. Report each slice. First rebuild a damaged index."""
         self._refuse_while_rebuilding()
         for _ in range(2):
             try:

@@ -95,7 +95,7 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
     return value
 
 
-def correct_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def correct_arguments_of_server_tool(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Correct obvious mistakes in a call of a foreign tool. The tool judges everything else."""
     properties, required = schema.get("properties"), schema.get("required")
     known = properties if isinstance(properties, dict) else {}

@@ -20,7 +20,7 @@ from helix_desktop.tools import argument_schema, built_in_tool, permission
 from helix_desktop.tools.built_in_tool import BuiltInTool, FilesSeen, PermitAction, ToolOutput
 from helix_desktop.tools.changes.open_steps import OpenStep
 from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction
-from helix_desktop.tools.tools_on_demand import OnDemandTools, check_foreign_arguments
+from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_of_server_tool
 
 
 @dataclass(slots=True)
@@ -267,9 +267,9 @@ class Toolbox:
     async def _ask_and_run_foreign(
         self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: PermitAction
     ) -> ToolOutput:
-        values = argument_schema.correct_foreign_arguments(values, json.loads(tool.spec.schema))
+        values = argument_schema.correct_arguments_of_server_tool(values, json.loads(tool.spec.schema))
         if call.via:
-            check_foreign_arguments(values, json.loads(tool.spec.schema), call.name)
+            check_arguments_of_server_tool(values, json.loads(tool.spec.schema), call.name)
         preview = json.dumps(values, ensure_ascii=False, indent=2)
         danger = "this tool's description has changed since you allowed it" if tool.has_changed_description else ""
         title, only_reads = tool.title_for_question, tool.only_reads

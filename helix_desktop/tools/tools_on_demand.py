@@ -241,7 +241,7 @@ async def _refuse_malformed_call(args: ToolArguments, _: ToolResources) -> ToolO
     )
 
 
-def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
+def check_arguments_of_server_tool(values: Mapping[str, Any], schema: Mapping[str, Any], tool_name: str) -> None:
     """Raise InvalidInput if arguments don't fit a server's schema. Slow patterns are left to the server."""
     import referencing
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
@@ -254,6 +254,6 @@ def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]
     if wrong is not None:
         where = ".".join(map(str, wrong.absolute_path))
         raise InvalidInput(
-            f"{name}{': ' + where if where else ''}: {wrong.message[:300]}. The tool was not run.",
+            f"{tool_name}{': ' + where if where else ''}: {wrong.message[:300]}. The tool was not run.",
             remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SCHEMA_SHOWN]}",
         )

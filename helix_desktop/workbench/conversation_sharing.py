@@ -464,7 +464,7 @@ class SyncedSessions(OpenConversations):
         async with self._bench.sessions.hold_conversation(conversation):
             yield
 
-    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
-        if branch != conversation:
-            self.branch_by_conversation[conversation] = branch
-        self._bench.tasks.spawn_task(self._bench.move_to_branch(conversation, branch), name="list a branch")
+    def on_local_facts_moved(self, conversation: str, new_conversation: str) -> None:
+        if new_conversation != conversation:
+            self.branch_by_conversation[conversation] = new_conversation
+        self._bench.tasks.spawn_task(self._bench.move_to_branch(conversation, new_conversation), name="list a branch")

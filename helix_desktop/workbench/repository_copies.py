@@ -321,7 +321,7 @@ class RepositoryCopies:
             )
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
-        steps, conflicts = await _plan_steps(checkpoints, changes)
+        steps, conflicts = await _plan_merge(checkpoints, changes)
         if conflicts:
             raise ActionRefused(
                 f"These files were changed both in your folder and in the copy: {', '.join(conflicts[: copying.MOST_NAMED])}.",
@@ -559,7 +559,7 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
     return tuple(said) or ("There are no changes to bring back.",)
 
 
-async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:
+async def _plan_merge(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:
     """Return the steps that add these changes to the user's files, and the paths with conflicts."""
     steps, conflicts = [], []
     for change in changes:

@@ -124,13 +124,13 @@ class Machine:
             self.journal, self.thread, steps, self.remote, heads, self.seal, self.name, lease=LEASE
         )
         await self.shared.read_known_writers()
-        before = self.shared.open_conversations.on_moved_to_branch
+        before = self.shared.open_conversations.on_local_facts_moved
 
-        def parted(conversation: str, branch: str) -> None:
-            before(conversation, branch)
-            self.parted.append(branch)
+        def parted(conversation: str, new_conversation: str) -> None:
+            before(conversation, new_conversation)
+            self.parted.append(new_conversation)
 
-        self.shared.open_conversations.on_moved_to_branch = parted  # type: ignore[method-assign]
+        self.shared.open_conversations.on_local_facts_moved = parted  # type: ignore[method-assign]
 
     async def write(self, conversation: str, text: str) -> None:
         if await self.thread.run_work(self.journal.read_stored_facts, conversation, 0, 1):

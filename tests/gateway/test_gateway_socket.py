@@ -11,7 +11,12 @@ import pytest
 
 from helix_desktop import concurrency
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway.gateway_socket import CAN_RESERVE_PORTS, agent_address, listen_on_loopback, reserve_port
+from helix_desktop.gateway.gateway_socket import (
+    CAN_RESERVE_PORTS,
+    agent_address,
+    listen_on_loopback,
+    reserve_port_beside_listener,
+)
 
 pytestmark = pytest.mark.skipif(not CAN_RESERVE_PORTS, reason="ports are reserved on Linux alone")
 SQUATTER = """
@@ -54,7 +59,7 @@ def test_of_two_that_start_at_once_only_one_listens() -> None:
 def test_a_reserved_port_is_refused_to_who_does_not_know_that_it_is_reserved() -> None:
     with listen_on_loopback(0) as first:
         port = first.getsockname()[1]
-        reserved = reserve_port(port)
+        reserved = reserve_port_beside_listener(port)
     assert reserved is not None
     with reserved, pytest.raises(InvalidInput, match="already in use"):
         listen_on_loopback(port)
@@ -64,7 +69,7 @@ def test_a_reserved_port_is_refused_to_who_does_not_know_that_it_is_reserved() -
 def test_another_user_does_not_get_a_reserved_port_when_its_listener_is_gone() -> None:
     with listen_on_loopback(0) as first:
         port = first.getsockname()[1]
-        reserved = reserve_port(port)
+        reserved = reserve_port_beside_listener(port)
     assert reserved is not None
     squat = [sys.executable, "-I", "-c", SQUATTER, str(port)]
     with reserved:
@@ -81,7 +86,7 @@ def test_another_user_does_not_get_a_reserved_port_when_its_listener_is_gone() -
 def test_a_reserved_port_takes_no_connection_from_its_listener() -> None:
     with listen_on_loopback(0) as listener:
         port = listener.getsockname()[1]
-        with reserve_port(port) as reserved:  # type: ignore[union-attr]
+        with reserve_port_beside_listener(port) as reserved:  # type: ignore[union-attr]
             for _ in range(50):
                 with socket.create_connection(("127.0.0.1", port), timeout=20):
                     listener.accept()[0].close()
@@ -93,7 +98,7 @@ def test_a_port_that_is_anothers_is_not_reserved_and_an_address_has_port_and_tok
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        assert reserve_port(other.getsockname()[1]) is None
+        assert reserve_port_beside_listener(other.getsockname()[1]) is None
     assert agent_address(4356, "token") == "http://127.0.0.1:4356/t/token"
 
 

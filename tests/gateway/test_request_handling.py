@@ -502,10 +502,13 @@ async def test_a_long_history_goes_on_unread_if_none_of_it_is_known(known: int, 
     body = replace(request.body, messages=made[: LONG_HISTORY_MESSAGES + 1 + more])
     assert len(body.messages) == LONG_HISTORY_MESSAGES + 1 + more
     room: Any = Room(known=known)
-    assert await request_handling._may_forward_unread(replace(request, body=body), room) is (more == 1 and known == 0)
+    assert await request_handling._is_long_unknown_history(replace(request, body=body), room) is (
+        more == 1 and known == 0
+    )
     assert room.told == ["count"] * more
     assert (
-        await request_handling._may_forward_unread(replace(request, body=replace(body, read_rest=None)), room) is False
+        await request_handling._is_long_unknown_history(replace(request, body=replace(body, read_rest=None)), room)
+        is False
     )
     assert room.told == ["count"] * more
 

@@ -185,7 +185,7 @@ class FakeHistories:
         self.deleted = (kind, days)
         return 2
 
-    async def forget_imported_keys(self) -> int:
+    async def forget_found_api_keys(self) -> int:
         self.forgotten = True
         return len(self.keys)
 

@@ -204,9 +204,9 @@ def test_the_same_conversation_is_written_the_same_way_twice_and_its_beginning_s
 @pytest.mark.parametrize("kind", DIALECTS)
 def test_reasoning_is_marked_with_the_protocol_and_the_host_that_alone_can_read_it(kind: str) -> None:
     one = dialect(kind)
-    assert (one.host, one.reasoning_tag) == ("llm.example.org", f"{kind} llm.example.org")
+    assert (one.host, one.reasoning_owner) == ("llm.example.org", f"{kind} llm.example.org")
     elsewhere = DIALECTS[kind]("http://127.0.0.1:8080/v1", "peer", "")
-    assert elsewhere.reasoning_tag == f"{kind} 127.0.0.1"
+    assert elsewhere.reasoning_owner == f"{kind} 127.0.0.1"
     assert DIALECTS[kind]("not an address", "peer", "").host == ""
 
 

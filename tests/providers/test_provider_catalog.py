@@ -137,7 +137,7 @@ async def test_the_real_clock_sleeps_and_tells_the_time() -> None:
 
 
 def test_every_kind_has_a_dialect_with_a_tag_of_its_own() -> None:
-    tags = {dialect_of_provider(replace(WORK, kind=kind)).reasoning_tag for kind in DIALECTS}
+    tags = {dialect_of_provider(replace(WORK, kind=kind)).reasoning_owner for kind in DIALECTS}
     assert len(tags) == len(DIALECTS)
     assert all("llm.example.org" in tag for tag in tags)
 

@@ -161,7 +161,7 @@ def test_a_port_kept_for_the_agents_of_one_home_is_not_given_to_the_gateway_of_a
     def usual_port_is_reserved() -> bool:
         """False while another trial's gateway listens there: it could leave the port before ours looks for one."""
         with suppress(InvalidInput), gateway_socket.listen_on_loopback(gateway_socket.GATEWAY_PORT):
-            reserved = gateway_socket.reserve_port(gateway_socket.GATEWAY_PORT)
+            reserved = gateway_socket.reserve_port_beside_listener(gateway_socket.GATEWAY_PORT)
             return reserved is not None and bool(kept.enter_context(reserved))
         return False
 

@@ -131,7 +131,7 @@ def test_keep_collides_with_no_argument_of_the_tool(taken: list[str]) -> None:
 @pytest.mark.parametrize("own", [{}, {"properties": []}, {"type": "object"}, {"properties": None}])
 def test_a_servers_schema_may_be_anything(own: dict[str, Any]) -> None:
     assert "keep" in json.loads(argument_schema.spec_with_keep("t", "d", own).schema)["properties"]
-    assert argument_schema.correct_foreign_arguments({"a": "1", "b": None}, own) == {"a": "1", "b": None}
+    assert argument_schema.correct_arguments_of_server_tool({"a": "1", "b": None}, own) == {"a": "1", "b": None}
 
 
 def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
@@ -149,9 +149,9 @@ def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
     }
     given = {"ids": '["a"]', "count": "5", "deep": "true", "name": None, "filter": None, "any": None, "odd": None}
     meant = {"ids": ["a"], "count": 5, "deep": True, "name": None, "filter": None, "any": None, "odd": None}
-    assert argument_schema.correct_foreign_arguments(given, own) == meant
-    assert argument_schema.correct_foreign_arguments({"ids": None, "count": None, "other": None}, own) == {
+    assert argument_schema.correct_arguments_of_server_tool(given, own) == meant
+    assert argument_schema.correct_arguments_of_server_tool({"ids": None, "count": None, "other": None}, own) == {
         "other": None
     }
     as_written = {"ids": '{"a": 1}', "count": "five", "deep": "yes", "name": "5", "other": "[1]"}
-    assert argument_schema.correct_foreign_arguments(as_written, own) == as_written
+    assert argument_schema.correct_arguments_of_server_tool(as_written, own) == as_written

@@ -134,7 +134,7 @@ class TokenLedger:
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
     def add_figures_of_fact(self, recorded: facts.Recorded) -> None:
-        """Add a fact's cost, before `append_view_tokens` for the same fact."""
+        """Add a fact's cost, before `append_view_tokens_of_fact` for the same fact."""
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 self._add_step(recorded, reply)
@@ -152,7 +152,7 @@ class TokenLedger:
         """Whether it is known at `seq` that the fact `fact_seq` is another program's."""
         return any(first <= fact_seq < behind <= seq for first, behind in self.elsewhere)
 
-    def append_view_tokens(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
+    def append_view_tokens_of_fact(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
         """Append the view's tokens after the next fact, also by kind."""
         self.shown.append(shown)
         self.whole.append(whole)

@@ -229,7 +229,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         )
 
     def _confirm_connection_change(self, row: connected_agents.ConnectedAgentRow, difference: str) -> None:
-        change = partial(self._agents.change_agent_configuration, row.name)
+        change = partial(self._agents.toggle_agent_connection, row.name)
         title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(agent=row.title)
         ask_to_confirm(self, title, difference, tr("Change the file"), lambda: self._run_and_refresh(change()))
 

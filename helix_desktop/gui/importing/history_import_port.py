@@ -69,5 +69,5 @@ class HistoryImportPort(Protocol):
     async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
         """Deletes conversations of one program, or of all, last changed `days` ago. Returns how many."""
 
-    async def forget_imported_keys(self) -> int:
+    async def forget_found_api_keys(self) -> int:
         """Forgets possible keys in each workspace of the last import. Returns how many."""

@@ -247,7 +247,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
     def _forget_found_keys(self) -> None:
         self._keys.setEnabled(False)
         self._doing.run_in_background(
-            self._histories.forget_imported_keys(), then=self._show_keys_forgotten, owner=self
+            self._histories.forget_found_api_keys(), then=self._show_keys_forgotten, owner=self
         )
 
     def _show_keys_forgotten(self, number: int) -> None:

@@ -89,12 +89,12 @@ class TimelinePage(QWidget):
         self.menu_button = QPushButton(self)
         set_widget_look(self.menu_button, "chip")
         self._lower = QSplitter(Qt.Orientation.Horizontal, self)
-        self._lay_out_timeline()
+        self._place_timeline_widgets()
         self._build_timeline_menu()
         self._connect_timeline_signals()
         set_surface_look(self, "page")
 
-    def _lay_out_timeline(self) -> None:
+    def _place_timeline_widgets(self) -> None:
         heading = build_row(self._heading, self._price_link, 1, self.menu_button)
         top = build_column(heading, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)

@@ -55,7 +55,7 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
             body["tools"] = [*tools]
         if request.system.strip():
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
-        writer = _AnthropicMessageWriter(self.reasoning_tag, legal_ids(request.messages, _ID, 40), abilities)
+        writer = _AnthropicMessageWriter(self.reasoning_owner, legal_ids(request.messages, _ID, 40), abilities)
         written = [writer.write_message(message) for message in request.messages]
         # Cache marks are set after these numbers of messages.
         for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
@@ -69,7 +69,7 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
         return OutgoingRequest(path, body, {"anthropic-version": VERSION})
 
     def build_reply_reader(self, request: Request) -> "AnthropicReplyReader":
-        return AnthropicReplyReader(self.reasoning_tag, self.where, request.model)
+        return AnthropicReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         """Remove thinking that this provider cannot read any more, or an unknown effort."""

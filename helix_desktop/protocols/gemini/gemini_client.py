@@ -39,7 +39,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         loop = request_parts.start_of_open_tool_loop(request.messages)
         parts = (part for message in request.messages for part in message.parts)
         names = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
-        writer = _GeminiContentWriter(self.reasoning_tag, names, abilities)
+        writer = _GeminiContentWriter(self.reasoning_owner, names, abilities)
         contents = [writer.write_content(message, in_loop=at >= loop) for at, message in enumerate(request.messages)]
         body: Object = {"contents": [content for content in contents if content is not None]}
         if request.system:
@@ -53,7 +53,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         return protocol_dialect.OutgoingRequest(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
 
     def build_reply_reader(self, request: Request) -> "GeminiReplyReader":
-        return GeminiReplyReader(self.reasoning_tag, self.where, request.model)
+        return GeminiReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         said = failure.what.lower()

@@ -48,7 +48,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
         return protocol_dialect.OutgoingRequest("/chat/completions", body)
 
     def build_reply_reader(self, request: Request) -> ChatReplyReader:
-        return ChatReplyReader(self.reasoning_tag, self.where, request.model)
+        return ChatReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         if "reasoning_content" in failure.what or "reasoning_details" in failure.what:
@@ -66,7 +66,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
         strict = self.host.endswith("mistral.ai")
         ids = request_parts.legal_ids(request.messages, _MISTRAL_ID if strict else _ID, 9 if strict else 40)
         writer = _ChatMessageWriter(
-            self.reasoning_tag, ids, abilities, reasoning_needed=self.host.endswith("deepseek.com")
+            self.reasoning_owner, ids, abilities, reasoning_needed=self.host.endswith("deepseek.com")
         )
         loop = request_parts.start_of_open_tool_loop(request.messages)
         written: list[Json] = [{"role": "system", "content": request.system}] if request.system else []

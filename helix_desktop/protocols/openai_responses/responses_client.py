@@ -48,7 +48,8 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
-        writer = _ResponsesItemWriter(self.reasoning_tag, request_parts.legal_ids(request.messages, _ID, 40), abilities)
+        ids = request_parts.legal_ids(request.messages, _ID, 40)
+        writer = _ResponsesItemWriter(self.reasoning_owner, ids, abilities)
         items = [item for message in request.messages for item in writer.write_items(message)]
         body: Object = {"model": request.model, "input": [*items], "stream": True, "store": False}
         if request.system:
@@ -65,7 +66,7 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
         return OutgoingRequest("/responses", body)
 
     def build_reply_reader(self, request: Request) -> "ResponsesReplyReader":
-        return ResponsesReplyReader(self.reasoning_tag, self.where, request.model)
+        return ResponsesReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         """Remove reasoning this organisation can't decrypt, summaries it may not see, or options."""

@@ -47,8 +47,8 @@ class OpenConversations:
         """Allow changes to its facts meanwhile. Raises ActionRefused if work is going on there."""
         yield
 
-    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
-        """Note that what was written here is now in `branch`, or in place if facts were forgotten elsewhere."""
+    def on_local_facts_moved(self, conversation: str, new_conversation: str) -> None:
+        """Note that what was written here is now in `new_conversation`, or in place if facts were forgotten elsewhere."""
 
 
 async def send_nothing(*_entries: Collection[Digest]) -> None:
@@ -299,7 +299,7 @@ class ConversationSync:
             branch = await self.thread.run_work(self._branch_if_both_wrote, seen, taken, after)
         if branch:
             self.leases.taken_over.discard(seen.conversation)
-            self.open_conversations.on_moved_to_branch(seen.conversation, branch)
+            self.open_conversations.on_local_facts_moved(seen.conversation, branch)
 
     async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
         """Merge a conversation in which something was forgotten, here or there."""
@@ -311,7 +311,7 @@ class ConversationSync:
             if at is not None:
                 branch = await self.thread.run_work(self._branch_if_both_wrote, seen, lines[at:], at)
         self.leases.set_writer_from_head(seen)
-        self.open_conversations.on_moved_to_branch(seen.conversation, branch or seen.conversation)
+        self.open_conversations.on_local_facts_moved(seen.conversation, branch or seen.conversation)
 
     def _append_if_compatible(
         self, seen: SharedProgress, lines: list[StoredFact], after: int, *, anew: bool = True

@@ -34,7 +34,7 @@ class Agents(StandIn):
     async def describe_configuration_change(self, name: str) -> str:
         return "+ the address"
 
-    async def change_agent_configuration(self, name: str) -> None:
+    async def toggle_agent_connection(self, name: str) -> None:
         self.connected = not self.connected
 
 

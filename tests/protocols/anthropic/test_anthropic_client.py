@@ -29,7 +29,7 @@ CALL = ToolCall("toolu_00000001", "read", '{"path":"a"}')
 
 
 def read(made: list[dict[str, Any]]) -> tuple[list[Delta], Reply]:
-    reading = AnthropicReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = AnthropicReplyReader(HERE.reasoning_owner, "peer", "scripted")
     deltas = [delta for one in made for delta in reading.feed_event(ServerSentEvent(json.dumps(one), one["type"]))]
     return deltas, reading.reply_so_far()
 
@@ -109,7 +109,7 @@ def test_a_second_fold_finds_what_the_first_one_made_to_be_written_again() -> No
     "opaque", ['{"type":"thinking","signature":"s"}', '{"type":"redacted_thinking","signature":"s"}']
 )
 def test_a_breakpoint_is_never_on_thinking(opaque: str) -> None:
-    thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_tag)
+    thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_owner)
     body = sent(asking(user("One"), assistant("Two", thought), user("Three"), stable=2))
     assert [set(one) for one in body["messages"][1]["content"]] == [
         {"type", "text", "cache_control"},
@@ -183,7 +183,7 @@ def test_redacted_thinking_goes_back_and_shows_nothing() -> None:
 
 
 def test_thinking_without_a_signature_or_of_another_provider_is_left_out() -> None:
-    unsigned = AnthropicReplyReader(HERE.reasoning_tag, "peer", "m")
+    unsigned = AnthropicReplyReader(HERE.reasoning_owner, "peer", "m")
     for one in events("Yes", thinking="hm")[:4]:
         unsigned.feed_event(ServerSentEvent(json.dumps(one)))
     cut = unsigned.reply_so_far("lost")
@@ -214,7 +214,7 @@ def test_with_a_budget_thinking_stays_off_in_a_loop_another_model_began() -> Non
 
 def test_with_a_budget_thinking_goes_on_in_a_loop_that_began_with_it() -> None:
     opaque = '{"type":"thinking","thinking":"hm","signature":"s"}'
-    thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_tag)
+    thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_owner)
     first, second = ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}")
     loop = [user("Go"), assistant(thought, first), user(ToolResult("c1", "x"))]
     assert "thinking" in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)

@@ -23,7 +23,7 @@ CALL = ToolCall("demo_00000001", "read", '{"path": "a"}')
 
 
 def read(made: list[Any]) -> tuple[list[Delta], Reply]:
-    reading = GeminiReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = GeminiReplyReader(HERE.reasoning_owner, "peer", "scripted")
     deltas = [delta for one in made for delta in reading.feed_event(ServerSentEvent(json.dumps(one)))]
     return deltas, reading.reply_so_far()
 
@@ -95,7 +95,7 @@ def test_a_signature_of_another_provider_is_left_out() -> None:
 async def test_signatures_it_cannot_read_any_more_are_replaced(
     connections: ProviderConnections, clock: Instant
 ) -> None:
-    kept = Reasoning("", opaque='{"signature":"old"}', provider=HERE.reasoning_tag)
+    kept = Reasoning("", opaque='{"signature":"old"}', provider=HERE.reasoning_owner)
     request = asking(user("Go"), assistant(kept, CALL), user(ToolResult(CALL.id, "x")))
     with GeminiServer([refused(400, "Thought signature is not valid"), reply("Fine")]) as peer:
         await heard(PROTOCOL.client(peer, connections, clock), request)
@@ -254,7 +254,7 @@ def test_effort_is_asked_for_only_where_there_is_one_and_the_model_knows_it(reas
     ],
 )
 def test_a_reply_is_complete_with_a_reason_that_is_known(last: Any, complete: bool) -> None:
-    reading = GeminiReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = GeminiReplyReader(HERE.reasoning_owner, "peer", "scripted")
     reading.feed_event(ServerSentEvent(json.dumps(response([{"text": "Hi"}]))))
     assert not reading.is_reply_complete
     reading.feed_event(ServerSentEvent(json.dumps(last)))

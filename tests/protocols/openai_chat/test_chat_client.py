@@ -24,7 +24,7 @@ HERE = OpenAIChat("http://127.0.0.1:1/v1", "peer")
 
 
 def read(*chunks: Any, done: bool = True) -> Reply:
-    reading = ChatReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = ChatReplyReader(HERE.reasoning_owner, "peer", "scripted")
     for one in chunks:
         reading.feed_event(ServerSentEvent(one if isinstance(one, str) else json.dumps(one)))
     if done:
@@ -153,7 +153,7 @@ def test_reasoning_streams_and_is_a_part_of_its_own() -> None:
     assert (reasoning.text, reasoning.provider, text) == ("Let me see.", "openai-chat 127.0.0.1", Text("Yes"))
 
 
-def own(text: str, field: str, provider: str = HERE.reasoning_tag) -> Reasoning:
+def own(text: str, field: str, provider: str = HERE.reasoning_owner) -> Reasoning:
     return Reasoning(text, opaque=json.dumps({"field": field}), provider=provider)
 
 

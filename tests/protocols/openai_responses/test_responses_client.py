@@ -26,7 +26,7 @@ CALL = ToolCall("call_00000001", "read", '{"path": "a"}')
 
 
 def read(made: list[dict[str, Any]]) -> tuple[list[Delta], Reply]:
-    reading = ResponsesReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = ResponsesReplyReader(HERE.reasoning_owner, "peer", "scripted")
     deltas = [
         delta
         for one in made
@@ -67,7 +67,7 @@ def test_reasoning_that_is_not_encrypted_or_not_ours_is_left_out() -> None:
     _, answered = read(events("Yes", reasoning="hm", encrypted=""))
     foreign = Reasoning("hm", opaque='{"type":"reasoning"}', provider="openai-responses elsewhere")
     odd = [
-        Reasoning("hm", opaque=text, provider=HERE.reasoning_tag)
+        Reasoning("hm", opaque=text, provider=HERE.reasoning_owner)
         for text in ("", "broken", "{}", '{"type":"thinking"}')
     ]
     said: list[Sequence[ReplyPart]] = [answered.parts, [foreign, *odd, Text("Yes")]]
@@ -156,7 +156,9 @@ async def test_what_the_provider_will_not_take_is_left_out(
     message: str, gone: str, connections: ProviderConnections, clock: Instant
 ) -> None:
     kept = Reasoning(
-        "", opaque='{"type":"reasoning","id":"r","summary":[],"encrypted_content":"gAAA"}', provider=HERE.reasoning_tag
+        "",
+        opaque='{"type":"reasoning","id":"r","summary":[],"encrypted_content":"gAAA"}',
+        provider=HERE.reasoning_owner,
     )
     request = asking(user("Go"), assistant(kept, "Yes"), user("More"))
     with ResponsesServer([refused(400, message), reply("Fine")]) as peer:
@@ -194,7 +196,7 @@ def test_a_temperature_goes_only_to_models_that_take_one() -> None:
 
 @pytest.mark.parametrize("last", ["response.completed", "response.incomplete"])
 def test_a_reply_is_over_with_its_last_event_and_not_with_the_mark_of_the_streams_end(last: str) -> None:
-    reading = ResponsesReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = ResponsesReplyReader(HERE.reasoning_owner, "peer", "scripted")
     begun = {"type": "response.created", "response": {"status": "in_progress"}}
     for data in (json.dumps(begun), " [DONE]\n"):
         assert reading.feed_event(ServerSentEvent(data, "message")) == []
@@ -224,7 +226,7 @@ def test_a_call_whose_arguments_had_not_begun_when_the_reply_broke_off_is_not_ma
     answered = read([one for one in made if not one["type"].startswith(ends)])[1]
     assert (answered.stop, [type(part) for part in answered.parts]) == (Stop.CUT, [Text])
     assert answered.why
-    reading = ResponsesReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading = ResponsesReplyReader(HERE.reasoning_owner, "peer", "scripted")
     for one in made:
         reading.feed_event(ServerSentEvent(json.dumps(one), one["type"]))
     assert reading.reply_so_far().stop is Stop.CALLS

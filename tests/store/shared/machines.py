@@ -88,8 +88,8 @@ class Desk(OpenConversations):
             raise ActionRefused("The agent works.")
         yield
 
-    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
-        self.parted_.append((conversation, branch))
+    def on_local_facts_moved(self, conversation: str, new_conversation: str) -> None:
+        self.parted_.append((conversation, new_conversation))
 
 
 @dataclass
