@@ -94,6 +94,17 @@ def test_the_welcome_shows_a_way_to_workspaces_in_the_trash(
     assert window.welcome.trash.isHidden(), "the rail shows workspaces"
 
 
+def test_the_welcome_scrolls_where_it_does_not_fit(theme: Theme) -> None:
+    """With large text in a small window, its lines were cut."""
+    page = WelcomePage(theme)
+    page.resize(300, 200)
+    page.show()
+    QApplication.processEvents()
+    labels = page.findChildren(QLabel)
+    cut = [each.text() for each in labels if each.isVisible() and each.height() < each.heightForWidth(each.width())]
+    assert cut == []
+
+
 def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
     page = WelcomePage(theme)
     given = QSignalSpy(page.folder_given)

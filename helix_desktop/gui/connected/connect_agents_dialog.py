@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -50,10 +50,10 @@ class ConnectedAgentCard(QWidget):
         self._mark = widgets.build_plain_label(tr("connected"), "chip", wraps=False)
         self.copy = widgets.build_push_button(tr("Copy command"), self, self._copy_start_command)
         self.change = widgets.build_push_button("", self, self.change_wanted.emit)
-        words = build_column(self._name, self._state, spacing=2)
-        line = build_row((words, 1), owner=self, margins=(16, 12, 16, 12), spacing=10)
-        for part in (self._mark, self.copy, self.change):
-            line.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
+        words = widgets.build_surface(self, "plain")
+        build_column(self._name, self._state, owner=words, margins=0, spacing=2)
+        parts = ((words, 1), self._mark, self.copy, self.change)
+        build_row(*parts, owner=self, margins=(16, 12, 16, 12), spacing=10, wraps=True)
 
     def _copy_start_command(self) -> None:
         QGuiApplication.clipboard().setText(self.row.start_command)
@@ -138,9 +138,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         told = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
         about = widgets.build_plain_label(told, "muted")
         page = widgets.build_surface(self, "page")
-        tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
+        tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12, wraps=True)
         agents = self._agent_column, build_row((self._missing, 1), self._show_missing)
-        head = (self._build_gateway_switch_row(), about, self._words)
+        title = (widgets.build_plain_label(tr("Connect an agent"), "large"), 1)
+        head = (build_row(title, self._address, self.switch, spacing=14, wraps=True), about, self._words)
         column = build_column(*head, tiles, *agents, owner=page, margins=MARGINS, spacing=14)
         for words, line in (
             (tr("Just once, from a terminal"), self._once_line),
@@ -151,12 +152,6 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             column.addWidget(line)
         column.addStretch(1)
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
-
-    def _build_gateway_switch_row(self) -> QHBoxLayout:
-        head = build_row((widgets.build_plain_label(tr("Connect an agent"), "large"), 1), self._address)
-        head.addSpacing(8)
-        head.addWidget(self.switch)
-        return head
 
     def refresh_connections(self) -> None:
         """Refreshes now and then every second."""

@@ -32,11 +32,11 @@ class WelcomePage(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, acceptDrops=True)
-        widgets.set_surface_look(self, "inspector")
+        inside, middle = widgets.build_surface(self, "inspector"), widgets.build_surface(self, "plain")
         hero = tr("An agent that remembers everything,\nand lets you undo anything")
         about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
         labels = [widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
-        column = build_column(*labels, spacing=12)
+        column = build_column(*labels, owner=middle, spacing=12)
         column.addSpacing(8)
         self._blocked = widgets.build_plain_label("", "danger")
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -64,10 +64,9 @@ class WelcomePage(QWidget):
         self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, self.trash_wanted.emit, "link")
         self.trash.hide()
         column.addLayout(build_row(self._import, self.trash, 1, spacing=12))
-        middle = widgets.build_surface(self, "plain")
-        middle.setLayout(column)
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
-        build_column(2, build_row(1, (middle, 100), 1), 3, owner=self)
+        build_column(2, build_row(1, (middle, 100), 1), 3, owner=inside)
+        build_column(widgets.build_scroll_area(inside, self), owner=self, margins=0)
 
     def show_startup_problem(self, why: str) -> None:
         """Shows why the program cannot work here and what to do, in place of the first steps."""
