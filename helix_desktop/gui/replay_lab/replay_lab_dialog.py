@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_dollars
@@ -52,7 +52,8 @@ class ReplayLabDialog(TransientDialog):
         )
         self._table = QGridLayout()
         self._adopting: dict[str, QPushButton] = {}
-        column = (self.answer, self._bar, self._table, self._status_label, 1)
+        close = build_row(1, build_push_button(tr("Close"), self, self.reject))
+        column = (self.answer, self._bar, self._table, self._status_label, 1, close)
         build_column(*column, owner=self, margins=20, spacing=12)
         self._working: CancellableWork = runner.run_in_background(
             play(bench, [one.id for one in conversations], list(self._names), self._window, self._show_replay_progress),

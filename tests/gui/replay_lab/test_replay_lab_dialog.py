@@ -42,6 +42,12 @@ def offered(lab: ReplayLabDialog) -> list[str]:
     return [name for name, button in lab._adopting.items() if button.isEnabled()]
 
 
+def test_it_is_closed_by_a_button(lab: ReplayLabDialog) -> None:
+    (close,) = (each for each in lab.findChildren(QPushButton) if each.text() == "Close")
+    close.click()
+    assert not lab.isVisible()
+
+
 def test_policies_are_played_side_by_side_and_one_is_taken_over(
     lab: ReplayLabDialog, window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
