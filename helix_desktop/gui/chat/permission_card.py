@@ -237,7 +237,7 @@ class PermissionQuestionCard(QWidget):
         shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
         self._inside.addWidget(shown)
         self._length = self._build_question_label("", "faint")
-        if self._change is not None:
+        if self._change is not None and {"-", "+"} <= {line.mark for line in self._change.shown_lines}:
             self._columns = self._build_columns_button(self._change)
             self._inside.addLayout(build_row((self._length, 1), self._columns))
         return shown
