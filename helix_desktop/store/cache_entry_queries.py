@@ -163,7 +163,8 @@ class CacheEntryQueries:
     def unused_entries(self) -> tuple[Digest, ...]:
         """Return tools' entries without uses or pins, oldest first: these are collected first."""
         rows = self.connection.execute(
-            "SELECT digest FROM entries WHERE uses = 0 AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
+            "SELECT digest FROM entries WHERE uses = 0 AND digest NOT IN (SELECT digest FROM uses)"  # A fold is not counted.
+            " AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
             (EntryState.LIVE,),
         )
         return tuple(Digest(row[0]) for row in rows)
@@ -197,7 +198,7 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str,
         (bool(chosen.since), f"{column('time', EntrySort.TIME)} >= ?", (chosen.since,)),
         (bool(chosen.least), f"{column('size', EntrySort.SIZE)} >= ?", (chosen.least,)),
         (bool(chosen.most), f"{column('size', EntrySort.SIZE)} <= ?", (chosen.most,)),
-        (chosen.unused, f"{column('uses', EntrySort.USES)} = 0", ()),
+        (chosen.unused, f"{column('uses', EntrySort.USES)} = 0 AND digest NOT IN (SELECT digest FROM uses)", ()),  # noqa: S608 - made of constants
         (chosen.pinned, f"{column('number')} {_IN_PINNED}", ()),
         (chosen.gone, f"{column('number')} {_IN_GONE}", ()),
         (bool(chosen.conversation), f"{column('number')} {_IN_CONVERSATION}", (chosen.conversation,)),

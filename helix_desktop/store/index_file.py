@@ -27,7 +27,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
-VERSION = 4  # Older indexes are rebuilt.
+VERSION = 5  # Older indexes are rebuilt.
 APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
@@ -278,7 +278,8 @@ class IndexFile:
             about = record.about
             named = record.number, record.digest.raw, about.tool, about.source, about.media_type
             figures = record.size, record.kept, record.lines, 0, record.time
-            rows.append((*named, *figures, len(before), recalled, record.digest in pinned, record.state))
+            uses_but_folds = sum(how != "fold" for *_, how in before)
+            rows.append((*named, *figures, uses_but_folds, recalled, record.digest in pinned, record.state))
         self._execute_rows("INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found}))
         self._execute_rows("INSERT OR REPLACE INTO entries", rows)
         numbers = {record.digest.raw: record.number for record in found}
@@ -390,9 +391,10 @@ class IndexFile:
 
     def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
         added = self._execute_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")
-        counts = Counter(digest for digest, *_ in added)
+        counts: Counter[bytes] = Counter()
         recalled: dict[bytes, float] = {}
         for digest, _, time, how in added:
+            counts[digest] += how != "fold"  # A fold says again what the cache has, and is no use of it.
             if how == "recall":
                 recalled[digest] = max(time, recalled.get(digest, 0.0))
         known = dict(

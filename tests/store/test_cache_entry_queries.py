@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.cache_entry_rows import EVERYTHING, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Stored, ToolReturned
+from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Stored, ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import cache_entry_queries
 from helix_desktop.store.cache_entry_queries import CacheEntryQueries
@@ -174,6 +174,19 @@ def test_what_collection_takes_first(asked: CacheEntryQueries) -> None:
     first = [rows[digest] for digest in asked.unused_entries()]
     assert [row.time for row in first] == sorted(row.time for row in first)
     assert all(row.uses == 0 and row.about.tool and not row.pinned and not row.gone for row in first)
+
+
+def test_what_only_a_fold_refers_to_is_not_collected(asked: CacheEntryQueries, index: IndexFile) -> None:
+    first, unused = asked.unused_entries()[0], asked.count_entries(EntryFilter(unused=True))
+    feed = index._feed
+    assert isinstance(feed, ListFeed)
+    feed.say(Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(first,)))
+    finish(index)
+    assert first not in asked.unused_entries()
+    assert asked.count_entries(EntryFilter(unused=True)) == unused - 1
+    found = asked.find_entry_row(first)
+    assert found is not None
+    assert found.uses == 0
 
 
 def test_what_ought_to_be_there_comes_in_pages(asked: CacheEntryQueries) -> None:

@@ -199,6 +199,18 @@ def test_uses_before_entries_are_counted_too(index: IndexFile, feed: ListFeed) -
     assert index.connection.execute("SELECT * FROM members").fetchall() == [("c", 1)]
 
 
+def test_an_output_that_was_folded_is_not_used_a_second_time_by_its_fold(index: IndexFile, feed: ListFeed) -> None:
+    """Four equal outputs, each folded, were eight uses in the list of the cache."""
+    early, late = feed.add(b"early"), Digest.of_content(b"late")
+    for digest in (early, late) * 4:
+        feed.say(ToolReturned("1", Stored(digest, 5), 1))
+        feed.say(Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(digest,)))
+    finish(index)
+    feed.add(b"late")
+    finish(index)
+    assert column(index, "uses") == [4, 4]
+
+
 def test_a_conversation_has_an_entry_once_however_often_it_names_it(index: IndexFile, feed: ListFeed) -> None:
     digest = feed.add(b"named")
     for conversation in ("c", "d", "c"):

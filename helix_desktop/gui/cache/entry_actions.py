@@ -117,7 +117,7 @@ class EntryActions(QObject):
             work = catalogue.content_forgetter(entries=[row.stored.digest])
             self._shown.run_then_if_shown(work, lambda _: self.entry_forgotten.emit())
 
-        meant = entry_tasks.describe_forgetting(row, len(self._viewer.uses) or row.uses)
+        meant = entry_tasks.describe_forgetting(row, sum(use.how != "fold" for use in self._viewer.uses) or row.uses)
         text = "\n\n".join([tr("Forget this entry permanently?"), meant])
         ways = [(tr("Forget permanently"), forget_shown_entry)]
         ask_to_choose_one(self._page, tr("Forget this entry"), text, tr("Keep"), ways)

@@ -210,7 +210,8 @@ class EntryViewer(QWidget):
             return
         self.uses = uses
         self._show.setEnabled(bool(uses))
-        self._uses_button.setText(format_count(len(uses), "used in {n} message", "used in {n} messages"))
+        messages = sum(each.how != "fold" for each in uses)
+        self._uses_button.setText(format_count(messages, "used in {n} message", "used in {n} messages"))
         self._uses_button.setVisible(True)
         menu = _cleared_menu_of(self._uses_button)
         names = {
