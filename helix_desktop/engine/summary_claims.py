@@ -57,7 +57,7 @@ _NO_NAME = re.compile(
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
     r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^[^\S\n]*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
-    r"|read the full transcript at: \S+",
+    r"|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
     re.MULTILINE,
 )
 _ORDERED = re.compile(

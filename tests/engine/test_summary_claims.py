@@ -107,6 +107,24 @@ def test_where_claude_code_keeps_its_transcript_is_no_claim() -> None:
     assert find_unsupported_claims(text, [DetailSource(1, "output", "it works, for details see it")]) == []
 
 
+def test_what_claude_code_writes_around_its_summary_is_no_claim() -> None:
+    """The defect: each compaction of Claude Code was said to quote "I'll continue", which nobody had said."""
+    frame = (
+        "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier"
+        " portion of the conversation.\n\nSummary:\n{summary}\n\nIf you need specific details from before compaction (like exact code"
+        " snippets, error messages, or content you generated), read the full transcript at: /home/me/.claude/projects/-p/5a1c.jsonl\n"
+        "Continue the conversation from where it left off without asking the user any further questions. Resume directly — do not"
+        ' acknowledge the summary, do not recap what was happening, do not preface with "I\'ll continue" or similar. Pick up the last'
+        " task as if the break never happened.\n"
+        "The messages after this summary are the most recent messages from before compaction, kept verbatim. The summary was written"
+        " without seeing them, so something it says has not happened yet may already have happened in them."
+    )
+    sources = [DetailSource(1, "user", "please sum up the invoices")]
+    assert find_unsupported_claims(frame.format(summary="The invoices were summed up."), sources) == []
+    (found,) = find_unsupported_claims(frame.format(summary="It was sent to Margarethe Oelkers."), sources)
+    assert "Margarethe Oelkers" in found
+
+
 def test_a_page_of_empty_lines_takes_no_quadratic_time() -> None:
     """A pattern holds the interpreter: for seconds the window would not be painted."""
     start = time.thread_time()
