@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 KIND: dict[FoldKind, ContextKind] = {
     FoldKind.MARKER: ContextKind.OUTPUT,
     FoldKind.EXCERPT: ContextKind.OUTPUT,
-    FoldKind.OBSERVATIONS: ContextKind.OBSERVATIONS,
-    FoldKind.REFLECTION: ContextKind.OBSERVATIONS,
     FoldKind.HANDOVER: ContextKind.HANDOVER,
     FoldKind.TRUNCATION: ContextKind.HANDOVER,
 }
@@ -79,5 +78,6 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
         FoldKind.REFLECTION: tr("The notes (observations) that replace older messages were merged"),
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))
+    happened = translate_sentences(fold.why) if "compacted the conversation here" in fold.why else happened
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
     return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)

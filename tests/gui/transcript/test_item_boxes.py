@@ -11,11 +11,13 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     FileChanged,
+    Folded,
     FoldFailed,
     FoldKind,
     ModelRole,
     ModelSet,
     Recorded,
+    Span,
     Stored,
     Text,
     TodoSet,
@@ -25,6 +27,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
+from helix_desktop.gui.shared.fold_descriptions import describe_fold
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,
@@ -310,3 +313,10 @@ def test_code_stands_under_its_language_with_a_copy_button(theme: Theme) -> None
     assert named.height > plain.height
     assert [hot.only_when_near for hot in named.hot_spots] == [True]
     assert [hot.only_when_near for hot in plain.hot_spots] == [True]
+
+
+def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
+    """The defect: Claude Code's own compaction was called a handover document, as if this program had written it."""
+    why = "Claude Code compacted the conversation here (manual)"
+    fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "summary", 277, 3_500, number=1, why=why)
+    assert describe_fold(fold) == f"{why}: 3.5K → 277 tokens, and nothing was lost"
