@@ -17,7 +17,7 @@ from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.session_signals import EventBridge
-from helix_desktop.gui.shared.widgets import build_plain_label
+from helix_desktop.gui.shared.widgets import build_plain_label, build_scroll_area
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
@@ -67,8 +67,8 @@ class ChatPage(QWidget):
         self._loading.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
         self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
-        self._above = QStackedWidget(self)
-        for each in (transcript, self.empty, self._loading):
+        self._above, self._start = QStackedWidget(self), build_scroll_area(self.empty, self)
+        for each in (transcript, self._start, self._loading):
             self._above.addWidget(each)
         self.controls = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
         build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
@@ -105,7 +105,7 @@ class ChatPage(QWidget):
         self.empty.show_demo_or_usual_suggestions(scripted=scripted)
         self._loading.setText("")
         self._slow.start()
-        self._above.setCurrentWidget(self.empty if not begun else self._loading if loads else self.transcript)
+        self._above.setCurrentWidget(self._start if not begun else self._loading if loads else self.transcript)
 
     def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""

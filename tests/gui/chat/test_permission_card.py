@@ -139,6 +139,26 @@ def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
     )
 
 
+def test_with_large_text_the_message_box_has_the_room_that_it_needs(window: MainWindow, theme: Theme) -> None:
+    """At 900x600 with a text size of 300 %, the box and its buttons were cut in half by the suggestions above."""
+    window.resize(900, 600)
+    window.chat.way_on.hide()
+    window.window_actions["new"].trigger()
+    theme.set_zoom(3.0)
+    for _ in range(20):
+        QApplication.processEvents()
+    heights = window.chat.composer.height(), window.chat.composer._send.height()
+    needed = window.chat.composer.sizeHint().height(), window.chat.composer._send.sizeHint().height()
+    theme.set_zoom(1.0)
+    assert heights == needed
+
+
+def test_a_new_file_has_nothing_to_show_side_by_side(theme: Theme) -> None:
+    made = PermissionQuestionPanel(theme)
+    made.show_oldest_question({1: replace(EDIT, preview="--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n")})
+    assert "Side by side" not in buttons(made)
+
+
 def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     window.resize(900, 600)
     window.chat.way_on.hide()
