@@ -54,7 +54,7 @@ def _window_actions() -> tuple[WindowAction, ...]:
         WindowAction("open-folder", tr("Open folder as workspace…"), file, "Ctrl+Shift+O"),
         WindowAction("workspace-settings", tr("Workspace settings"), file),
         WindowAction("workspace-folder", tr("Change the workspace folder…"), file),
-        WindowAction("bring-in", tr("Import conversations…"), file),
+        WindowAction("bring-in", tr("Import or record conversations…"), file),
         WindowAction("connect-agent", tr("Connect an agent…"), file),
         WindowAction("share-workspace", tr("Share this workspace…"), file),
         WindowAction("join-workspace", tr("Join a shared workspace…"), file),

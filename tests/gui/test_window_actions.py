@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
+from helix_desktop.gui.frame.command_palette import PaletteItem, match_palette_items
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import ActionRegistry, declare_actions
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
@@ -49,3 +50,9 @@ def test_the_menus_hold_every_action(theme: Theme, settings: ProgramSettings) ->
     actions.fill_menu_bar(bar)
     assert len(bar.actions()) > 3
     assert sum(len(each.actions()) for each in bar.findChildren(QMenu)) == len(declare_actions())
+
+
+def test_recording_is_found_by_its_name() -> None:
+    """The defect: whoever searched for "record" found a page on savings, and not the dialog that turns the recorder on."""
+    finds = [PaletteItem(action.title, print, note=action.id) for action in declare_actions()]
+    assert [find.note for find in match_palette_items(finds, "record")] == ["bring-in"]

@@ -249,7 +249,7 @@ class WorkspaceRail(QWidget):
         menu = widgets.build_popup_menu(self)
         for name, text in (
             ("open-folder", tr("Open folder as workspace…")),
-            ("bring-in", tr("Import conversations…")),
+            ("bring-in", tr("Import or record conversations…")),
             ("connect-agent", tr("Connect an agent…")),
             ("join-workspace", tr("Join a shared workspace…")),
             ("import-workspace", tr("Import workspace…")),
