@@ -39,9 +39,9 @@ class WrappingRow(QHBoxLayout):
         bottom = inner.top() - min(gap, MAX_LINE_SPACING)
         for line in self._split_into_lines(inner.width()):
             left, top = inner.left(), bottom + min(gap, MAX_LINE_SPACING)
-            shared = inner.width() + gap - sum(gap + (0 if stretch else width) for _, width, stretch in line)
+            unused = inner.width() + gap - sum(width + gap for _, width, _ in line)
             shares = sum(stretch for *_, stretch in line) or 1
-            sized = [(item, shared * stretch // shares if stretch else width) for item, width, stretch in line]
+            sized = [(item, width + unused * stretch // shares) for item, width, stretch in line]
             heights = [i.heightForWidth(w) if i.hasHeightForWidth() else i.sizeHint().height() for i, w in sized]
             for (item, width), height in zip(sized, heights, strict=True) if is_moving else ():
                 item.setGeometry(QRect(left, top + (max(heights) - height) // 2, width, height))

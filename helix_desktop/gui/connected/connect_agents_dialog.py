@@ -138,7 +138,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         told = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
         about = widgets.build_plain_label(told, "muted")
         page = widgets.build_surface(self, "page")
-        tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12, wraps=True)
+        tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
         agents = self._agent_column, build_row((self._missing, 1), self._show_missing)
         title = (widgets.build_plain_label(tr("Connect an agent"), "large"), 1)
         head = (build_row(title, self._address, self.switch, spacing=14, wraps=True), about, self._words)
