@@ -91,7 +91,7 @@ class WelcomePage(QWidget):
         set_widget_look(self.folder, "" if conversations else "primary")
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
-        about = tr("See what these conversations cost, and continue any of them with any model.")
+        about = tr("See what these conversations cost, continue any of them with any model, and record new ones.")
         words, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
         words.addLayout(self._newest)

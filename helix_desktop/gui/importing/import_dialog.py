@@ -15,7 +15,6 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import set_widget_look
-from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -54,14 +53,15 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._progress_label = widgets.build_plain_label("", "small")
         title = widgets.build_plain_label(tr("Conversations from other programs"), "title")
         recorded = build_row(self._build_recorder_checkbox(), 1, self._build_delete_button())
-        found = (title, self._message_label, self.filter_line, (self.found, 1), recorded)
+        about = widgets.build_plain_label(tr(RECORDER.sentence), "small")
+        found = (title, self._message_label, self.filter_line, (self.found, 1), recorded, about)
         below = (self._bar, self._progress_label, self._build_import_buttons())
         build_column(*found, *below, owner=self, margins=(20, 20, 20, 16), spacing=10)
         self._show_import_running(is_running=False)
 
     def _build_recorder_checkbox(self) -> QCheckBox:
         self.recorder_box = QCheckBox(tr(RECORDER.title), self)
-        self.recorder_box.setToolTip(safe_tooltip(tr(RECORDER.sentence)))
+        self.recorder_box.setAccessibleDescription(tr(RECORDER.sentence))
         self.recorder_box.setChecked(self._settings[RECORDER])
         self.recorder_box.toggled.connect(lambda on: self._settings.change_setting(RECORDER, on))
         return self.recorder_box

@@ -139,6 +139,7 @@ def test_closing_while_it_goes_on_stops_it(window: MainWindow) -> None:
 def test_recording_is_off_until_it_is_chosen_here(window: MainWindow) -> None:
     dialog, _, _ = shown(window, FakeHistories())
     assert not window.settings[RECORDER]
+    assert RECORDER.sentence in {label.text() for label in dialog.findChildren(QLabel) if label.isVisible()}
     dialog.recorder_box.click()
     assert window.settings[RECORDER]
     again, _, _ = shown(window, FakeHistories())
