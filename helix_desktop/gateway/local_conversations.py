@@ -284,7 +284,7 @@ class LocalAgentConversations:
             is_long = _is_long_history(messages, track)
             await self._append_unrecorded_messages(follower, track, arrival, messages)
             if is_long:  # The memory that recording has left unused is needed for its fold.
-                gc.freeze()  # These facts live long, so garbage collection can skip them.
+                gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
             track.newest_fact_sent = follower.conversation.state.last_seq
             if arrival.fold:

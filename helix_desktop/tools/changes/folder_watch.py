@@ -95,4 +95,4 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # Closes it if opening is interrupted: Linux allows each user only 128 watches.
+    __del__ = close  # Closes it if opening is interrupted: by default, Linux allows each user only 128 of these.
