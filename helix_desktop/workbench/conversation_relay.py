@@ -92,6 +92,8 @@ class ConversationRelay:
         found = client_configuration.build_client_snippet(
             client, command, name, folder=folder, home=places.home, environ=places.variables
         )
+        if agent == "claude":  # It waits for such a server, whose tools the folds name, before its first request.
+            found = replace(found, entry={**found.entry, "alwaysLoad": True})
         if client_configuration.add_snippet_if_missing(found):
             return f"The MCP server {name} was added to {found.file}."
         return f"The MCP server {name} is already in {found.file}."

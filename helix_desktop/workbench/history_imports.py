@@ -118,7 +118,7 @@ class HistoryImport:
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         reader, maker = StoreThread("bring in"), StoreThread("make facts")
-        sizes = [_file_size_bytes(file) for file in files]
+        sizes = [_stamp_of_history_file(file)[0] for file in files]
         done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
         held = _group_unrelated(self._prepare_sessions(_read_one_ahead(reader, self._read_new_sessions(files))))
         try:
@@ -284,12 +284,6 @@ def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
 def _texts_to_be_stored(message: RecordedMessage) -> Iterator[str]:
     yield from (*message_texts(message), message.reasoning, message.shown)
     yield from (text for one in message.pictures if (text := text_or_none(one.data)) is not None)
-
-
-def _file_size_bytes(file: Path) -> int:
-    with suppress(OSError):
-        return file.stat().st_size
-    return 0
 
 
 def _stamp_of_history_file(file: Path) -> tuple[int, int]:

@@ -106,6 +106,8 @@ async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, 
     assert "was added to" in bench.relay.add_mcp_server("claude", folder, places)
     assert "is already in" in bench.relay.add_mcp_server("claude", folder, places)
     (server,) = json.loads((folder / ".mcp.json").read_text())["mcpServers"].values()
+    # Else Claude Code asks the model without waiting, and a server that starts slowly is missing for the whole turn.
+    assert server["alwaysLoad"] is True
     assert server["args"][-4:] == [str(bench.workspace.folder.parents[1]), "mcp", "--workspace", bench.id]
     with pytest.raises(InvalidInput, match="pi does not support MCP"):
         bench.relay.add_mcp_server("pi", folder, places)
