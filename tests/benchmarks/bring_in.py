@@ -1,6 +1,6 @@
 """A gigabyte of histories: listed, brought in, found, brought in again; what it takes of memory and of the event loop meanwhile.
 
-python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]      sessions of Claude Code made from the traces, each copy unlike the others
+python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]      sessions of four agents made from the traces, each copy unlike the others
     [--folder DIR --seconds N]      in slices of so long, each run goes on where the last one was stopped; figures are those of all of them
 """
 
@@ -17,16 +17,25 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tiktoken
 
-from helix_desktop.histories import history_finding, history_reading
-from helix_desktop.histories.recorded_session import RecordedMessage
+from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.histories import (
+    claude_code_writer,
+    codex_writer,
+    gemini_cli_writer,
+    history_finding,
+    history_reading,
+    pi_writer,
+)
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.resources import resources_folder
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -38,13 +47,14 @@ TRACES = Path(__file__).parents[3] / "shared" / "traces"
 SIZE, QUICK = 1 << 30, 50 << 20
 TICK = 0.005  # seconds between two looks at the event loop
 TURN = 0.001  # as the window sets it
+AGENTS = ("claude", "codex", "pi", "gemini")
 WORDS = [f"word{number}" for number in range(5_000)]
 
 
 def rows(*, quick: bool, traces: Path = TRACES, size: int = SIZE) -> list[Row]:
     base = Path(tempfile.mkdtemp(prefix="helix-bring-in-"))
     try:
-        _written(base / "home" / ".claude" / "projects", QUICK if quick else size, traces)
+        _written(base / "home", QUICK if quick else size, traces)
         return asyncio.run(_measured(base))
     finally:
         shutil.rmtree(base)
@@ -53,7 +63,7 @@ def rows(*, quick: bool, traces: Path = TRACES, size: int = SIZE) -> list[Row]:
 def slice_of(folder: Path, seconds: float, traces: Path, size: int) -> list[Row]:
     """The files are written by the first run, which measures nothing; each further one goes on for so long."""
     if not folder.exists():
-        _written(folder / "home" / ".claude" / "projects", size, traces)
+        _written(folder / "home", size, traces)
         return []
     return asyncio.run(_measured(folder, seconds))
 
@@ -234,8 +244,8 @@ def _resident() -> int:
 # --- what is brought in -----------------------------------------------------------------------------------------------
 
 
-def _written(projects: Path, size: int, traces: Path) -> None:
-    """Sessions of Claude Code until there are so many bytes. Each line of an output is unlike that of the other copies."""
+def _written(home: Path, size: int, traces: Path) -> None:
+    """Sessions of four agents by turns, in their own formats, until there are so many bytes. No text is in two of them."""
     recordings = [
         one
         for one in history_reading.read_history_files([traces]).recordings
@@ -244,46 +254,59 @@ def _written(projects: Path, size: int, traces: Path) -> None:
     chance, written, number = random.Random(7), 0, 0
     while written < size:
         recording = recordings[number % len(recordings)]
-        folder = projects / f"-home-me-project-{number % 12}"
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = _lines(recording.messages, f"session-{number}", number % 12, chance, rare=number == 3)
-        content = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / f"session-{number}.jsonl").write_text(content, encoding="utf-8", errors="replace")
+        project, identity = number % 12, str(uuid.UUID(int=chance.getrandbits(128), version=4))
+        messages = [_varied(one, chance, rare=number == 3) for one in recording.messages]
+        folder, begun = f"/home/me/project-{project}", 1_772_000_000 + 60.0 * number
+        timed = tuple(replace(one, time=begun + at) for at, one in enumerate(messages))
+        session = RecordedSession("", timed, folder=folder)
+        # By rounds, so that each recording is in each format.
+        lines, inside = _in_format(AGENTS[(number + number // len(recordings)) % len(AGENTS)], session, identity, begun)
+        content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
+        file = home / inside
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
         written += len(content)
         number += 1
 
 
-def _lines(
-    messages: tuple[RecordedMessage, ...], session: str, project: int, chance: random.Random, *, rare: bool
-) -> Iterator[dict[str, Any]]:
-    before = None
-    for at, message in enumerate(messages):
-        content: Any = message.text
-        kind = "assistant" if message.role == "assistant" else "user"
-        if message.role == "tool":
-            text = "\n".join(f"{line} {chance.choice(WORDS)}" for line in message.text.splitlines())
-            text += " needleinthehaystack" if rare else ""
-            content = [{"type": "tool_result", "tool_use_id": message.answers, "content": text}]
-        elif message.role == "assistant":
-            calls = [
-                {"type": "tool_use", "id": one.id, "name": one.name, "input": _object(one.arguments)}
-                for one in message.calls
-            ]
-            content = [*([{"type": "text", "text": message.text}] if message.text else []), *calls]
-        line = {
-            "type": kind,
-            "uuid": f"{session}-{at}",
-            "parentUuid": before,
-            "sessionId": session,
-            "cwd": f"/home/me/project-{project}",
-        }
-        before = line["uuid"]
-        about = {"id": f"{session}-m{at}", "model": "claude-sonnet-4-5"} if kind == "assistant" else {}
-        when = f"2026-03-{1 + project:02}T10:{at // 60 % 60:02}:{at % 60:02}.000Z"
-        yield {**line, "timestamp": when, "message": {"role": kind, "content": content, **about}}
+def _varied(message: RecordedMessage, chance: random.Random, *, rare: bool) -> RecordedMessage:
+    """The message with a word more in each line of an output, and one behind every other text."""
+
+    def mark() -> str:
+        return f"{chance.choice(WORDS)}-{chance.getrandbits(32):x}"
+
+    if message.role == "tool":
+        text = "\n".join(f"{line} {chance.choice(WORDS)}" for line in message.text.splitlines()) + f" {mark()}"
+        return replace(message, text=f"{text} needleinthehaystack" if rare else text)
+    calls = tuple(
+        replace(one, arguments=json.dumps({**_object(one.arguments), "mark": mark()})) for one in message.calls
+    )
+    text = f"{message.text} {mark()}" if message.text else ""
+    parts = (*([Text(text)] if text else []), *(ToolCall(one.id, one.name, one.arguments) for one in calls))
+    return replace(message, text=text, calls=calls, parts=parts, model="claude-sonnet-4-5" if calls else message.model)
 
 
-def _object(text: str) -> object:
+def _in_format(agent: str, session: RecordedSession, identity: str, begun: float) -> tuple[Iterable[object], str]:
+    """The lines of the session, and its file below the home folder."""
+    project = session.folder.rpartition("/")[2]
+    match agent:
+        case "claude":
+            lines = claude_code_writer.build_claude_code_lines(session, identity)
+            return lines, f".claude/projects/{claude_code_writer.project_folder_name(session.folder)}/{identity}.jsonl"
+        case "codex":
+            lines = codex_writer.build_codex_lines(session, identity, begun)
+            return lines, f".codex/sessions/{codex_writer.rollout_path_below_sessions(identity, begun)}"
+        case "pi":
+            lines = pi_writer.build_pi_lines(session, identity, begun)
+            return (
+                lines,
+                f".pi/agent/sessions/{pi_writer.build_relative_pi_session_path(session.folder, identity, begun)}",
+            )
+    lines = gemini_cli_writer.build_gemini_lines(session, identity, begun)
+    return lines, f".gemini/tmp/{project}/chats/{gemini_cli_writer.gemini_file_name(identity, begun)}"
+
+
+def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:

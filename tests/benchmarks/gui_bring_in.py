@@ -71,10 +71,10 @@ def main() -> int:
     size = next((int(each) for each in sys.argv[1:] if each.isdigit()), 60)
     with tempfile.TemporaryDirectory(prefix="helix-bring-in-") as folder:
         kept = os.environ.get("HELIX_HISTORIES")  # histories that were made before
-        claude = Path(kept or folder) / ".claude"
-        if not claude.exists():
-            _written(claude / "projects", size << 20, TRACES)
-        os.environ["CLAUDE_CONFIG_DIR"] = str(claude)
+        home = Path(kept or folder)
+        if not (home / ".claude").exists():
+            _written(home, size << 20, TRACES)
+        os.environ["HOME"] = str(home)
         prepare(Path(folder), FACTS)
         return drive(Path(folder), lambda run: import_(run, Holds()))
 

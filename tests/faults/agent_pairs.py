@@ -1,6 +1,7 @@
 """Every ordered pair of the real agents and this program: a conversation made in one goes on in the other.
 
 python -m tests.faults.agent_pairs [--conversations N] [--seed S] [--agent NAME ...] [--to NAME ...]
+    [--results FILE --seconds N]      in slices of so long: each run tries what the file does not have yet, and the table is that of the file
 HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
 Each conversation is made by an agent against a scripted provider: commands, files that are read, written and edited, plans, pictures, calls
@@ -20,6 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -425,31 +427,61 @@ def try_source(source: str, chance: random.Random, targets: Sequence[str]) -> di
             return wrong
 
 
+class Results:
+    """What was wrong, by source, target and seed; in a file, of which the last line about a pair holds."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self.wrong: dict[tuple[str, str, int], list[str]] = {}
+        lines = file.read_text("utf-8").splitlines() if file is not None and file.exists() else []
+        for source, target, seed, why in map(json.loads, lines):
+            self.wrong[source, target, seed] = why
+
+    def add(self, source: str, target: str, seed: int, why: list[str]) -> None:
+        self.wrong[source, target, seed] = why
+        print(f"{source} → {target}, seed {seed}: {'; '.join(why) or 'right'}", flush=True)
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([source, target, seed, why], ensure_ascii=False) + "\n")
+
+    def table(self) -> str:
+        tried, right = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for (source, target, _), why in self.wrong.items():
+            tried[source, target] += 1
+            right[source, target] += not why
+        columns = list(dict.fromkeys([*EVERYBODY, *(target for _, target in tried)]))
+        lines = [f"{'':10}" + "".join(f"{one:>10}" for one in columns)]
+        for source in EVERYBODY:
+            cells = (f"{right[source, one]}/{tried[source, one]}" if tried[source, one] else "" for one in columns)
+            lines.append(f"{source:10}" + "".join(f"{cell:>10}" for cell in cells))
+        lines.append(f"{tried.total()} pairs of a conversation and an agent, {tried.total() - right.total()} wrong")
+        return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conversations", type=int, default=1, help="of each agent")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=EVERYBODY, nargs="+", default=EVERYBODY)
     parser.add_argument("--to", choices=EVERYBODY, nargs="+", default=EVERYBODY)
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
     arguments = parser.parse_args()
-    right, tried = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    results, until = Results(arguments.results), time.monotonic() + arguments.seconds
     for number in range(arguments.conversations):
         for source in arguments.agent:
             seed = arguments.seed * 1000 + number
+            targets = [one for one in arguments.to if one != source and (source, one, seed) not in results.wrong]
+            if not targets or time.monotonic() > until:
+                continue
             try:
-                wrong = try_source(source, random.Random(f"{source} {seed}"), arguments.to)
+                wrong = try_source(source, random.Random(f"{source} {seed}"), targets)
             except Exception as error:  # noqa: BLE001 -- whatever it is, the other conversations are tried
-                wrong = {one: [f"{type(error).__name__}: {error}"] for one in arguments.to if one != source}
+                wrong = {one: [f"{type(error).__name__}: {error}"] for one in targets}
             for target, why in wrong.items():
-                tried[source, target] += 1
-                right[source, target] += not why
-                print(f"{source} → {target}, seed {seed}: {'; '.join(why) or 'right'}", flush=True)
-    print(f"{'':10}" + "".join(f"{one:>10}" for one in arguments.to))
-    for source in arguments.agent:
-        cells = (f"{right[source, one]}/{tried[source, one]}" if tried[source, one] else "" for one in arguments.to)
-        print(f"{source:10}" + "".join(f"{cell:>10}" for cell in cells))
-    print(f"{tried.total()} pairs of a conversation and an agent, {tried.total() - right.total()} wrong")
-    return int(right != tried)
+                results.add(source, target, seed, why)
+    print(results.table())
+    return int(any(results.wrong.values()))
 
 
 if __name__ == "__main__":
