@@ -26,7 +26,7 @@ from typing import Any
 
 import tiktoken
 
-from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.engine.facts import ReplyPart, Text, ToolCall
 from helix_desktop.histories import (
     claude_code_writer,
     codex_writer,
@@ -282,8 +282,11 @@ def _varied(message: RecordedMessage, chance: random.Random, *, rare: bool) -> R
         replace(one, arguments=json.dumps({**_object(one.arguments), "mark": mark()})) for one in message.calls
     )
     text = f"{message.text} {mark()}" if message.text else ""
-    parts = (*([Text(text)] if text else []), *(ToolCall(one.id, one.name, one.arguments) for one in calls))
-    return replace(message, text=text, calls=calls, parts=parts, model="claude-sonnet-4-5" if calls else message.model)
+    parts: list[ReplyPart] = [ToolCall(one.id, one.name, one.arguments) for one in calls]
+    parts = [Text(text), *parts] if text else parts
+    return replace(
+        message, text=text, calls=calls, parts=tuple(parts), model="claude-sonnet-4-5" if calls else message.model
+    )
 
 
 def _in_format(agent: str, session: RecordedSession, identity: str, begun: float) -> tuple[Iterable[object], str]:
