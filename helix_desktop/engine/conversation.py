@@ -124,9 +124,8 @@ class Conversation:
             try:
                 yield
                 last = self.state.facts[-1:]
-                changed = list(await self.journal.read_facts(self.id, after=self.state.last_seq - len(last))) != list(
-                    last
-                )
+                now = await self.journal.read_facts(self.id, after=self.state.last_seq - len(last))
+                changed = list(now) != list(last)
             finally:
                 if changed:
                     self.state = await _read_state(self.journal, self.id)

@@ -128,7 +128,7 @@ def merge_details(found: Iterable[Detail]) -> list[Detail]:
     """Merge equal details into one, with the latest seq and the sum of their counts."""
     known: Known = {}
     for detail in found:
-        _merge_detail_and_return_whether_new(known, detail)
+        _merge_detail_and_count_new_characters(known, detail)
     return _list_known_details(known)
 
 
@@ -136,12 +136,14 @@ def _list_known_details(known: Known) -> list[Detail]:
     return [detail for alike in known.values() for detail in alike.values()]
 
 
-def _merge_detail_and_return_whether_new(known: Known, detail: Detail) -> bool:
+def _merge_detail_and_count_new_characters(known: Known, detail: Detail) -> int:
+    """Return how many characters the detail adds to an entry: none if it is known."""
     alike = known.setdefault(detail.kind, {})
     if before := alike.get(detail.text):
         detail = Detail(detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times)
     alike[detail.text] = detail
-    return before is None
+    own_line = 1 if detail.kind in WORDS else LEAST_LINE  # Words of one message share a line.
+    return 0 if before else len(detail.text) + own_line
 
 
 def merge_details_and_replace_todos(
@@ -226,16 +228,12 @@ class DetailCollector:
 
     def add_detail(self, detail: Detail) -> None:
         """Add a detail. Discard the least important if there are far more than an entry has room for."""
-        self._size += _merge_detail_and_return_whether_new(self.found, detail) and _characters_of_detail_in_entry(
-            detail
-        )
+        self._size += _merge_detail_and_count_new_characters(self.found, detail)
         if self._size > REFERENCE_LIMIT * 5 // 4:
             found, self.found, self._size = sort_details(_list_known_details(self.found)), {}, 0
             for each in found:
                 if self._size <= REFERENCE_LIMIT:
-                    self._size += _merge_detail_and_return_whether_new(
-                        self.found, each
-                    ) and _characters_of_detail_in_entry(each)
+                    self._size += _merge_detail_and_count_new_characters(self.found, each)
 
     def _collect_from_user(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
@@ -367,10 +365,6 @@ class DetailCollector:
             return True
         self._shapes[shape] += 1
         return self._shapes[shape] <= MOST_NUMBERED_WORDS
-
-
-def _characters_of_detail_in_entry(detail: Detail) -> int:
-    return len(detail.text) + (1 if detail.kind in WORDS else LEAST_LINE)  # Words of one message share a line.
 
 
 def _states_a_limit(sentence: str) -> bool:

@@ -304,12 +304,7 @@ class FoldDocumentWriter:
             yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript")
 
     async def _ask_and_rewrite_once_if_unsupported(
-        self,
-        rung: WritingAttempt,
-        reading: DocumentMaterial,
-        known: SourceTexts,
-        asking: ModelInquiry,
-        seconds: float,
+        self, rung: WritingAttempt, reading: DocumentMaterial, known: SourceTexts, asking: ModelInquiry, seconds: float
     ) -> tuple[str, int]:
         """Return the text, and the number of unsupported claims in its first version."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
@@ -330,12 +325,7 @@ class FoldDocumentWriter:
         return text, len(claims)
 
     async def _ask_attempt_for_text(
-        self,
-        rung: WritingAttempt,
-        reading: DocumentMaterial,
-        question: str,
-        asking: ModelInquiry,
-        seconds: float,
+        self, rung: WritingAttempt, reading: DocumentMaterial, question: str, asking: ModelInquiry, seconds: float
     ) -> str:
         answer = min(_answer_limit_tokens(reading.situation, rung.role), self._document_limit_tokens(reading) * 3 // 2)
         purpose = facts.Purpose(reading.plan.kind.value)

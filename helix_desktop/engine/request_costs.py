@@ -372,9 +372,8 @@ def describe_pause(seconds: float) -> str:
 
 def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
     """Return a model's settings, or the main model's if the provider answers under another name."""
-    return next((one for _, one in settings.models if one.model == model), None) or settings.model_for_role(
-        ModelRole.MAIN
-    )
+    chosen = next((one for _, one in settings.models if one.model == model), None)
+    return chosen or settings.model_for_role(ModelRole.MAIN)
 
 
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:

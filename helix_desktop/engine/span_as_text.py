@@ -49,15 +49,11 @@ async def read_span_texts(
 ) -> AsyncIterator[SpanText]:
     """Yield what the view shows of each item. `dated`: with the minute of each message."""
     for item in items:
-        yield await _text_of_item(branch, item, cache, dated=dated)
-
-
-async def _text_of_item(branch: ConversationBranch, item: ViewItem, cache: ContentCache, *, dated: bool) -> SpanText:
-    said = [await _text_of_block(branch, block, cache) for block in item.blocks]
-    where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
-    if dated and branch.has_message(item.first):
-        where += f" {datetime.fromtimestamp(branch.message_at(item.first).time, UTC):%Y-%m-%d %H:%M}"
-    return SpanText("\n".join(f"{where} {text}" for text in said if text), item.tokens)
+        said = [await _text_of_block(branch, block, cache) for block in item.blocks]
+        where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
+        if dated and branch.has_message(item.first):
+            where += f" {datetime.fromtimestamp(branch.message_at(item.first).time, UTC):%Y-%m-%d %H:%M}"
+        yield SpanText("\n".join(f"{where} {text}" for text in said if text), item.tokens)
 
 
 async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:

@@ -23,11 +23,11 @@ STEM_LETTERS = 5  # Words that share this many first letters count as forms of o
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differences are not computed.
-# The share of an order's words that a single user message must contain, if it is retold, or otherwise.
-# COPIED_SHARE: a single line of any source that contains this share of its words is enough too.
-RETOLD_SHARE, ORDER_SHARE, COPIED_SHARE = 0.15, 0.45, 0.5
+# What share of an order's words consecutive sentences of a user must contain, or a line of any
+# source if nobody is said to have given it. More sentences would share words with most orders.
+ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.35, 0.7, 3
 SHORTENED = 7  # The beginning of a word counts as the word if it has at least this many letters.
-LEAST_WORDS = 3  # Part of a sentence with fewer words than this is not checked on its own.
+LEAST_WORDS = 2  # An order in a part of a sentence must share at least this many words.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -45,7 +45,7 @@ _CODE = re.compile(
     r"`([^`\s]+)`|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
 )
 _NAME = re.compile(
-    r"\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b"
+    r"(?<!\bthat )(?<!\bthis )(?<!\beach )(?<!\bsame )\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b"
     r"|(?<=[\w,] )([A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b(?: [A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b)*)"
     r"|^\W{0,9}([A-ZÀ-ÖØ-ÞČŁŚŠŽ]\w+|\w+-\w+) (?:is|was|has|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends|serves|zeigt)\b"
 )
@@ -60,22 +60,32 @@ _NO_CLAIM = re.compile(
     r"|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
     re.MULTILINE,
 )
-_ORDERED = re.compile(
-    r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
+_ATTRIBUTED = re.compile(
+    r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|caller|reporter|author|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
     r"\b(?:ask(?:s|ed)\b|want|request|insist|demand|requir|prefer|told|said (?:that|to|no)|wish|would (?:like|rather)|möchte|verlang)"
-    r"|^\W*(?:no|keep|gewünscht|requested|do not|don't|never)\b"
-    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbid\w*|acceptable|ruled out"
-    r"|out of the question|off[- ]limits|leave .{3,40} alone|wants?|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
+    r"|^\W*(?-i:[A-Z])\w+(?: also| then| now)? (?:ask(?:s|ed) (?:for|that|to)|want(?:s|ed)|insist(?:s|ed)|would like)\b",
     re.IGNORECASE,
 )
-_RETOLD = re.compile(r"\basked(?! that| not)")
-_STATE = re.compile(r"\b(?:yet|so far|nor did|noch nicht)\b")
+_ORDERED = re.compile(
+    _ATTRIBUTED.pattern
+    + r"|^\W*(?:no|keep|leave .{3,40} alone|gewünscht|requested|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b"
+    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbid\w*|acceptable|ruled out"
+    r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never)|mandatory|supposed to|wants?|(?:is|are) (?:not )?wanted|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
+    re.IGNORECASE,
+)
+_STATE = re.compile(r"\b(?:yet|so far|nor did|noch nicht|ha(?:s|ve)(?: \w+)? been)\b")
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
-_COMMON = re.compile(
-    r"the[mnyrsi]?\w?|an?d|but|for|from|with\w*|into|are|w[ae]re?s?|been|its|th[ai][ts]|those|not?|only|all|any|each|every|both|wh\w+|after|"
-    r"before|now|still|also|ha[sd]|have|did|does|will|w?sh?c?ould|must|may|can|never|always|how|users?|you|s?he|his|her|ask\w*|want\w*|told|"
-    r"said|insist\w*|demand\w*|request\w*|require\w*|prefer\w*|d[eia][rsenm]|eine?n?|und|oder|nicht|keine?|nur|ist|sind|war|wird|werden|"
-    r"soll\w*|m[uü]ss\w*|d[aü]rf\w*|immer|nie|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|dass|gewünscht|..?(?<!\d)"
+_LETTERS = re.compile(r"[^\W\d_]+|\d+")
+_COMMON = re.compile(  # Words that say little about what an order is about.
+    r"(?:wh|every|any|some)\w*|no(?:body|thing|ne|r|t|w)?|th(?:an|at|en?|em|ey|eir|ere|ese|is|ose|ing|ough|rough|us)|(?:with|in|on)(?:in|out|to)?|"
+    r"(?:ask|want|insist|demand|request|requir|preferr?|wish|tell|say|user|client|customer|keep|tak|us|mak|giv|need|lik|let|get|com|go|put|find|"
+    r"see|do)(?:e?s|e?d|ing|en?)?|above|about|after|again|all|almost|along|already|also|although|always|among|and|another|are|around|away|"
+    r"back|because|been|before|being|below|between|both|but|can|could|did|done|down|during|each|else|enough|even|few|first|for|found|from|"
+    r"further|gone|got|had|has|have|having|her|here|him|his|how|however|instead|its|itself|just|kept|know|last|least|left|less|made|many|"
+    r"may|more|most|much|must|near|never|new|next|off|often|once|ones?|only|others?|otherwise|our|out|over|own|rather|said|same|several|"
+    r"shall|she|should|since|soon|still|such|together|told|too|towards?|under|unless|until|upon|very|via|was|ways?|well|went|were|will|"
+    r"would|yes|yet|your?|d[aeio][emnrs]s?|eine?[mnrs]?|und|oder|nicht|keine?n?|nur|ist|sind|war|wird|werden|soll\w*|m[uü]ss\w*|d[aü]rf\w*|"
+    r"immer|nie|auch|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|gewünscht|..?(?<!\d)"
 )
 _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
 _MONTH = re.compile(  # The number of the group that matches is the number of the month.
@@ -126,6 +136,10 @@ def find_unsupported_claims(
 class _KnownWords:
     def __init__(self, sources: SourceTexts, sentences: Sequence[str]) -> None:
         self._sources = sources
+        wanted = {stem for one in sentences for stem in _stems_of(one)}
+        said = ([_stems_of(one) & wanted for one in split_sentences(text)] for text in sources.said)
+        # Consecutive sentences' words, as an order is often given in several.
+        self._said = {frozenset().union(*each[n : n + SENTENCES_TOGETHER]) for each in said for n in range(len(each))}
         asked = {word for one in sentences for word in _casefolded_words(one)}
         asked |= {word.removesuffix("s") for word in asked} | _NUMBERS.keys()
         starts = {word[:SHORTENED] for word in asked if len(word) >= SHORTENED}
@@ -135,7 +149,9 @@ class _KnownWords:
         forms = {form for word in capitals for form in (word.lower(), word.capitalize())}
         written = forms.intersection(self._read_words())
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
-        self._files = {_casefolded_base_name(file) for piece in self._pieces() for file in _FILE.findall(piece)}
+        files = {file for piece in self._pieces() for file in _FILE.findall(piece)}
+        self._files = set(map(_casefolded_base_name, files))
+        self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
         numbers.update(float(one) for piece in self._pieces() for one in _DIGITS.findall(piece))  # even within dates
         numbers.update(2000 + float(year) for piece in self._pieces() for year in _SHORT_YEAR.findall(piece))
@@ -154,7 +170,7 @@ class _KnownWords:
         yield from (text for text in quoted if " " in text and not self._has_quotation(text))
         rest = _QUOTATION.sub("", sentence)
         for file in (found.rstrip(".") for found in _FILE.findall(rest)):
-            if not (self._has_file(_casefolded_base_name(file)) and self._has_name(file)):
+            if not (self._has_name(file) and self._has_file(file)):
                 yield file
         rest = _FILE.sub("", rest)
         yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
@@ -162,7 +178,7 @@ class _KnownWords:
         for text, unit in figures:
             if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
                 yield text + unit
-        if any(not self._has_demand(part) for part in _demand_parts(sentence)) and not self._has_demand(sentence):
+        if _states_order(sentence) and not (self._has_order(sentence) or self._has_orders_of_parts(sentence)):
             yield sentence
 
     def _has_quotation(self, quoted: str) -> bool:
@@ -170,9 +186,11 @@ class _KnownWords:
         texts = self._sources.unpack_texts
         return all(any(part in _normalise_case_and_spaces(text) for text in texts()) for part in parts)
 
-    def _has_file(self, name: str) -> bool:
-        """Whether the name occurs as a file, or within an address or line of code."""
-        if "." not in name or name in self._files:
+    def _has_file(self, file: str) -> bool:
+        """Whether a file's name occurs, also in an address. What ends like no path is code."""
+        name = _casefolded_base_name(file)
+        is_code = "/" not in file and name.rpartition(".")[2] not in self._suffixes
+        if "." not in name or name in self._files or is_code:
             return True
         inside = re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\w)")
         return any(name in piece and inside.search(piece) for piece in map(str.casefold, self._pieces()))
@@ -180,7 +198,11 @@ class _KnownWords:
     def _has_name(self, name: str) -> bool:
         """Whether a name occurs, also without plural, as abbreviation, as a month's number or in part."""
         shortened = len(name) >= SHORTENED and any(word.startswith(name) for word in self._words)
-        return shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name)
+        if shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name):
+            return True
+        joined = name.casefold().replace(" ", "")  # Code may be a part of other code.
+        is_longer = " " in name or (len(name) > 3 and not name.istitle())
+        return is_longer and any(joined in piece for piece in map(str.casefold, self._pieces()))
 
     def _has_word(self, word: str) -> bool:
         month = _MONTH.fullmatch(word)
@@ -196,11 +218,8 @@ class _KnownWords:
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
         """Whether a figure occurs, also rounded, converted, or as share or difference of others."""
         value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
-        if (
-            value in known
-            or (value <= COUNTABLE and not digits and not unit)
-            or (text[0] == "0" and value - 1 in known)
-        ):
+        is_counted = value <= COUNTABLE and not digits and not unit
+        if is_counted or value in known or (text[0] == "0" and value - 1 in known):
             return True
         tried = [known, *({each / by for each in known} for by in UNITS if unit and unit != "%")]
         if unit == "%":
@@ -209,28 +228,35 @@ class _KnownWords:
             tried.append({abs(one - other) for one, other in combinations(known, 2)})
         return any(-0.5000001 <= (each - value) * 10**digits < 1 for each in chain(*tried))
 
-    def _has_demand(self, text: str) -> bool:
-        wanted, least = _stems_of(text), RETOLD_SHARE if _RETOLD.search(text) else ORDER_SHARE
+    def _has_orders_of_parts(self, sentence: str) -> bool:
+        """Whether all parts that are orders have a source; if none is, whether a user said one."""
+        parts = _PARTS.split(sentence)
+        if orders := list(filter(_states_order, parts)):
+            return all(self._has_order(part, LEAST_WORDS) for part in orders)
+        return any(len(stems) > 1 and self._was_said(stems) for stems in map(_stems_of, parts))
+
+    def _has_order(self, text: str, least: int = 0) -> bool:
+        wanted = _stems_of(text)
         enough = COPIED_SHARE * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
-        return any(len(wanted & _stems_of(said)) >= least * len(wanted) for said in self._sources.said) or any(
-            len(wanted & _stems_of(piece)) >= enough for piece in near
+        return self._was_said(wanted, least) or (
+            not _ATTRIBUTED.search(text) and any(len(wanted & _stems_of(piece)) >= enough for piece in near)
         )
 
+    def _was_said(self, wanted: set[str], least: int = 0) -> bool:
+        enough = max(ORDER_SHARE * len(wanted), least)
+        return any(len(wanted & said) >= enough for said in self._said)
 
-def _demand_parts(sentence: str) -> list[str]:
-    """Return a sentence's parts that state an order, or all of it, or nothing for a state."""
-    if _STATE.search(sentence) or not _ORDERED.search(sentence):
-        return []
-    parts = [part for part in _PARTS.split(sentence) if _ORDERED.search(part) and len(_stems_of(part)) >= LEAST_WORDS]
-    return parts or [sentence]
+
+def _states_order(text: str) -> bool:
+    return bool(_ORDERED.search(text) and not _STATE.search(text))
 
 
 def _find_names_in_sentence(sentence: str) -> Iterator[str]:
     yield from map("".join, _CODE.findall(sentence))
     for labelled, inside, first in _NAME.findall(sentence):
         named = labelled or first
-        if not (_GERMAN.search(sentence) if inside else _NO_NAME.search(named) or _COMMON.fullmatch(named)):
+        if not (_GERMAN.search(sentence) if inside else _NO_NAME.search(named) or _COMMON.fullmatch(named.casefold())):
             yield inside or named
 
 
@@ -239,7 +265,7 @@ def _casefolded_words(text: str) -> set[str]:
 
 
 def _stems_of(text: str) -> set[str]:
-    words = (word for word in _casefolded_words(text) if not _COMMON.fullmatch(word))
+    words = (word for word in _LETTERS.findall(text.casefold()) if not _COMMON.fullmatch(word))
     return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM_LETTERS] for word in words}
 
 

@@ -197,17 +197,12 @@ class MissedReferences:
                 continue
             at = max(0, opened - len(needed) + 1)
             pages = self._choose_pages_of_entry(entry, held, asks.words_to_search(held or left))
-            chosen += (
-                [replace(one, round=one.round + at, seeks=held) for one in pages]
-                if held
-                else self._remember_vain_page(pages, left, at)
-            )
+            found = [replace(one, round=one.round + at, seeks=held) for one in pages]
+            chosen += found if held else self._remember_vain_page(pages, left, at)
             opened, wrong, left = opened + 1, wrong + (not held), left - held
-        return (
-            [*chosen, *self._pages_from_search(left, asks, entries, max(0, opened - len(needed) + 1))]
-            if left
-            else chosen
-        )
+        if left:
+            chosen += self._pages_from_search(left, asks, entries, max(0, opened - len(needed) + 1))
+        return chosen
 
     def _pages_from_search(
         self, missed: Uses, asks: _RecallQuery, entries: Sequence[ShownEntry], first_round: int
