@@ -16,7 +16,7 @@ _BETWEEN = re.compile(r"[\s,:]*")
 def parse_commented_json(text: str, what: str) -> dict[str, Any]:
     """Parses the object in the text. An empty text is an empty object."""
     try:
-        found = json.loads(_blank_comments(text) if text.strip() else "{}")
+        found = json.loads(blank_comments(text) if text.strip() else "{}")
     except ValueError as error:
         raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
     if not isinstance(found, dict):
@@ -27,7 +27,7 @@ def parse_commented_json(text: str, what: str) -> dict[str, Any]:
 def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     """Returns the text with the value set at the path, and otherwise unchanged. The text must hold an object."""
     text = text if text.strip() else "{}\n"
-    plain = _blank_comments(text)
+    plain = blank_comments(text)
     at, depth = plain.index("{"), 0
     while (span := _find_member(plain, at, path[depth])) and depth + 1 < len(path) and plain[span[0]] == "{":
         at, depth = span[0], depth + 1
@@ -43,7 +43,7 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     return f"{text[: at + 1]}\n{indent}{member},{rest if rest[0].isspace() else ' ' + rest}"
 
 
-def _blank_comments(text: str) -> str:
+def blank_comments(text: str) -> str:
     """Replaces comments and trailing commas with blanks, so that all positions stay valid."""
     for pattern in (_COMMENTS, _LAST_COMMAS):
         text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)

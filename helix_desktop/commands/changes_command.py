@@ -68,7 +68,7 @@ async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespac
                 )
     if arguments.json:
         await changes.prepare_checkpoints()
-        left = [{"path": left.place, "why": left.why} for left in changes.list_uncovered_paths()]
+        left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]
         await print_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
     elif not turns:
         row = bench.conversation_row(conversation)

@@ -6,20 +6,17 @@ import gc
 import socket
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory
 from helix_desktop.commands import Options, Subparsers, add_options, workspace_access
+from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import find_provider_key
-
-if TYPE_CHECKING:
-    from helix_desktop.console import Console
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
 LARGE = 4 << 20  # Larger buffers, in bytes, grow in place, because copying 30 MB would delay other streams.
@@ -43,7 +40,7 @@ OPTIONS: Options = {
 }
 
 
-def add_gateway_command(nouns: "Subparsers") -> None:
+def add_gateway_command(nouns: Subparsers) -> None:
     sentence = "run a local server that makes the requests of other agents smaller, with recall and undo"
     gateway = nouns.add_parser("gateway", help=sentence)
     add_options(gateway, OPTIONS)
@@ -106,7 +103,7 @@ async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[
 
 
 async def serve_gateway_or_release_workspace(
-    arguments: argparse.Namespace, workspace: "StoredWorkspace", console: "Console"
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     """Answers a gateway that found the workspace open in this process: works as its engine, or closes the workspace."""
     from helix_desktop import workbench

@@ -206,6 +206,15 @@ class CallContext:
     is_shown: Callable[[Digest], bool] = bool
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignToolResult:
+    """The result of an MCP server's tool. `images` are pairs of media type and bytes."""
+
+    text: str
+    ok: bool = True
+    images: tuple[tuple[str, bytes], ...] = ()
+
+
 class ToolSet(Protocol):
     """All tools of a conversation: built in, recall, sub-agents, the user's MCP servers.
 

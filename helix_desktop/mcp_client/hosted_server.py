@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from helix_desktop import __version__
 from helix_desktop.engine.facts import ToolCall, ToolSpec
-from helix_desktop.engine.ports import CallContext, PermissionQuestion
+from helix_desktop.engine.ports import CallContext, ForeignToolResult, PermissionQuestion
 from helix_desktop.errors import HelixError, NotFound, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client import tool_results
@@ -95,7 +95,7 @@ class McpServerTool:
             self.server.needs.approved[self.spec.name] = self.fingerprint
             self.server.needs.approve(self.spec.name, self.fingerprint)
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> tool_results.McpServerResult:
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult:
         return await self.server.call_server_tool(self.own_name, values, context)
 
 
@@ -400,13 +400,13 @@ class HostedServer:
             tool_results.append_result_part(message.content, texts, [])
         return "\n\n".join(texts)
 
-    async def fetch_resource(self, uri: str) -> tool_results.McpServerResult:
+    async def fetch_resource(self, uri: str) -> ForeignToolResult:
         found = await self._ask_server(uri, lambda: self._client.read_resource(uri))
         texts: list[str] = []
         images: list[tuple[str, bytes]] = []
         for content in found.contents:
             tool_results.append_resource_content(content, texts, images)
-        return tool_results.McpServerResult("\n".join(texts), images=tuple(images))
+        return ForeignToolResult("\n".join(texts), images=tuple(images))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return the server's answer, or fail at once if the connection is lost, with a sentence that names the server."""
@@ -437,9 +437,7 @@ class HostedServer:
         fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
         return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
 
-    async def call_server_tool(
-        self, name: str, values: Mapping[str, Any], context: CallContext
-    ) -> tool_results.McpServerResult:
+    async def call_server_tool(self, name: str, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult:
         async def show_call_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             context.show(f"{share} {message or ''}".strip() + "\n")

@@ -14,6 +14,7 @@ from dataclasses import field, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from helix_desktop.commented_json import blank_comments
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.secrets import McpServerSecret, McpSignIn
@@ -200,7 +201,7 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
     if text.startswith('"'):  # The user may paste a part without braces: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
-        found = json.loads(_TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text))
+        found = json.loads(blank_comments(text))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"This text is not valid JSON: {error}.",
@@ -209,9 +210,6 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidInput("This JSON value is not an object.")
     return found
-
-
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\s*(?://[^\n]*\n\s*)*[}\]])', re.DOTALL)
 
 
 def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:

@@ -6,23 +6,14 @@ import json
 from typing import Any
 
 from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.engine.ports import ForeignToolResult
 from helix_desktop.json_values import parse_json_or_none
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LARGEST_IMAGE = 10 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class McpServerResult:
-    """`images`: pairs of media type and bytes."""
-
-    text: str
-    ok: bool = True
-    images: tuple[tuple[str, bytes], ...] = ()
-
-
-def convert_tool_result(result: Any) -> McpServerResult:
+def convert_tool_result(result: Any) -> ForeignToolResult:
     texts: list[str] = []
     images: list[tuple[str, bytes]] = []
     for part in result.content:
@@ -31,7 +22,7 @@ def convert_tool_result(result: Any) -> McpServerResult:
     if structured is not None and not any(_repeats_structured(text, structured) for text in texts):
         texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
     text = "\n".join(texts) or ("[no text]" if images else "[no output]")
-    return McpServerResult(text, not getattr(result, "is_error", False), tuple(images))
+    return ForeignToolResult(text, not getattr(result, "is_error", False), tuple(images))
 
 
 def append_result_part(part: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:

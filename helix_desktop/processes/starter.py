@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import Any, Protocol
 
 from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
@@ -30,6 +30,8 @@ from helix_desktop.fast_dataclass import dataclass
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 Process = asyncio.subprocess.Process
 ProcessTimeout = subprocess.TimeoutExpired
+ChildProcess = subprocess.Popen[str]  # A process that was started without an event loop.
+FinishedProcess = subprocess.CompletedProcess[bytes]
 _LINE_LIMIT = 1 << 16
 _HASH = re.compile(r"[0-9a-f]{64}")
 _OWN_CODE = (
@@ -209,29 +211,13 @@ async def end_process(process: Process) -> int:
     return await process.wait()
 
 
-class ChildProcess(Protocol):
-    """A process that was started without an event loop."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def stdin(self) -> IO[str] | None: ...
-    @property
-    def stdout(self) -> IO[str] | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-    def poll(self) -> int | None: ...
-    def terminate(self) -> None: ...
-    def kill(self) -> None: ...
-
-
 def open_process(
     launch: ProcessLaunch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
 ) -> ChildProcess:
     """Start a process without an event loop. Its output is text; streams that are not given are inherited."""
-    started = subprocess.Popen(
+    return subprocess.Popen(
         argv_with_program_path(launch), stdin=stdin, stdout=stdout, stderr=stderr, text=True, **_process_options(launch)
     )
-    return cast(ChildProcess, started)
 
 
 def close_or_kill_process(process: ChildProcess, patience_seconds: float) -> None:
@@ -245,18 +231,9 @@ def close_or_kill_process(process: ChildProcess, patience_seconds: float) -> Non
     process.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedProcess:
-    """The exit code and the outputs of a process that ended."""
-
-    code: int
-    printed: bytes
-    complained: bytes
-
-
 def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None) -> FinishedProcess:
     """Run a process in the calling thread and wait for its end. Raises ProcessTimeout if it takes longer."""
-    done = subprocess.run(
+    return subprocess.run(
         argv_with_program_path(launch),
         input=input_bytes,
         capture_output=True,
@@ -264,7 +241,6 @@ def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: flo
         timeout=seconds,
         **_process_options(launch),
     )
-    return FinishedProcess(done.returncode, done.stdout, done.stderr)
 
 
 def open_web_page(address: str) -> None:

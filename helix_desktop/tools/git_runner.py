@@ -67,10 +67,10 @@ def run_git(
     given_settings = [word for each in settings for word in ("-c", each)]
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
     done = _run_git_process(words, stdin, variables)
-    if done.code:
-        said = done.complained.decode("utf-8", "replace").strip() or done.printed.decode("utf-8", "replace").strip()
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
         raise ActionRefused(f"git refused: {said[:500].rstrip('.')}.", remedy=remedy)
-    return done.printed
+    return done.stdout
 
 
 def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[str, str] = {}) -> list[str]:
@@ -84,7 +84,7 @@ def _settings_disabling_drivers(folder: Path, variables: Mapping[str, str]) -> l
     """Return settings that disable filters, drivers, hooks and merge strategies the repository names itself."""
     words = ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"]
     listed = _run_git_process(words, b"", variables)
-    names = listed.printed.decode("utf-8", "surrogateescape").split("\0")
+    names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
     if any("=" in name for name in names if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))):
         raise ActionRefused(
             "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
@@ -108,7 +108,7 @@ def _read_user_git_settings(home: str) -> tuple[str, ...]:
     """Read the user's settings outside any repository. `home` is the user's home."""
     words = ["git", "config", "--global", "--includes", "--null", "--list"]
     done = _run_git_process(words, b"", {"HOME": home}, folder="/")
-    pairs = [each.partition("\n")[::2] for each in done.printed.decode("utf-8", "surrogateescape").split("\0")]
+    pairs = [each.partition("\n")[::2] for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")]
     return tuple(f"{name}={value}" for name, value in pairs if name in _OF_THE_USER)
 
 

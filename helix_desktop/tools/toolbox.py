@@ -10,7 +10,14 @@ from dataclasses import field, replace
 from typing import Any, Protocol
 
 from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
-from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    EntryOrigin,
+    ForeignToolResult,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.strategies.markers import summarise_arguments
 from helix_desktop.engine.tool_call_parsing import USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
@@ -87,19 +94,6 @@ class WorkspacePermissions:
             self.save_rule(rule)
 
 
-class ForeignResult(Protocol):
-    """The result of an MCP server's tool. `images` are pairs of media type and bytes."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def ok(self) -> bool: ...
-
-    @property
-    def images(self) -> tuple[tuple[str, bytes], ...]: ...
-
-
 class CallHooks(Protocol):
     """Hooks that run for every call. `run_hooks_before_call` raises ActionRefused."""
 
@@ -131,7 +125,7 @@ class ForeignTool(Protocol):
     def remember_approval(self) -> None:
         """Note that the user, a rule or the mode has allowed the tool with its current description."""
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult: ...
 
 
 # By effect that can change files: the cause that is recorded for the changes.

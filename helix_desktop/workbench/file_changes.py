@@ -119,9 +119,7 @@ class FileChanges:
 
     def list_uncovered_paths(self) -> Sequence[turn_changes.UncoveredPath]:
         return [
-            turn_changes.UncoveredPath(
-                self.workspace_checkpoints.displayed_path(left.path), left.why, left.is_beyond_limits
-            )
+            replace(left, path=self.workspace_checkpoints.displayed_path(left.path))
             for left in self.workspace_checkpoints.folders.uncovered_entries()
         ]
 

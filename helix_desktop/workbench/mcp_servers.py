@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from helix_desktop.engine.ports import ForeignToolResult
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
 from helix_desktop.secrets import SecretKeeper, SecretStorage
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from helix_desktop.mcp_client.server_config import PastedServers, ServerConfig
     from helix_desktop.mcp_client.server_host import McpServerHost
-    from helix_desktop.mcp_client.tool_results import McpServerResult
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class WorkspaceMcpServers:
     async def fetch_server_prompt(self, server: str, name: str, values: Mapping[str, str]) -> str:
         return await (await self._require_host()).find_hosted_server(server).fetch_prompt_text(name, values)
 
-    async def fetch_server_resource(self, server: str, uri: str) -> McpServerResult:
+    async def fetch_server_resource(self, server: str, uri: str) -> ForeignToolResult:
         return await (await self._require_host()).find_hosted_server(server).fetch_resource(uri)
 
     @property

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.engine.ports import ForeignToolResult
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.mcp_client.tool_results import McpServerResult, build_tool_name, convert_tool_result
+from helix_desktop.mcp_client.tool_results import build_tool_name, convert_tool_result
 
 
 def result(*content: Any, structured: Any = None, error: bool = False) -> Any:
@@ -28,39 +29,39 @@ PICTURE = base64.b64encode(b"picture").decode()
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (result(text("a"), text("b")), McpServerResult("a\nb")),
-        (result(text("no"), error=True), McpServerResult("no", ok=False)),
-        (result(), McpServerResult("[no output]")),
-        (result(text('{"a": 1}'), structured={"a": 1}), McpServerResult('{"a": 1}')),
-        (result(text("x\n"), structured={"content": "x\n"}), McpServerResult("x\n")),
-        (result(structured={"a": 1}), McpServerResult('{\n "a": 1\n}')),
+        (result(text("a"), text("b")), ForeignToolResult("a\nb")),
+        (result(text("no"), error=True), ForeignToolResult("no", ok=False)),
+        (result(), ForeignToolResult("[no output]")),
+        (result(text('{"a": 1}'), structured={"a": 1}), ForeignToolResult('{"a": 1}')),
+        (result(text("x\n"), structured={"content": "x\n"}), ForeignToolResult("x\n")),
+        (result(structured={"a": 1}), ForeignToolResult('{\n "a": 1\n}')),
         (
             result(types.ImageContent(data=PICTURE, mime_type="image/png")),
-            McpServerResult("[picture, image/png, 7 bytes]", images=(("image/png", b"picture"),)),
+            ForeignToolResult("[picture, image/png, 7 bytes]", images=(("image/png", b"picture"),)),
         ),
         (
             result(types.ImageContent(data="?", mime_type="image/png")),
-            McpServerResult("[picture: its data is damaged]"),
+            ForeignToolResult("[picture: its data is damaged]"),
         ),
         (
             result(types.ImageContent(data=PICTURE, mime_type="image/svg+xml")),
-            McpServerResult("[picture, image/svg+xml, 7 bytes: not shown]"),
+            ForeignToolResult("[picture, image/svg+xml, 7 bytes: not shown]"),
         ),
         (
             result(types.ResourceLink(name="n", uri="file:///a", description="d")),
-            McpServerResult("[link to the resource file:///a (n): d]"),
+            ForeignToolResult("[link to the resource file:///a (n): d]"),
         ),
         (
             result(types.EmbeddedResource(resource=types.TextResourceContents(uri="a:b", text="t"))),
-            McpServerResult("[resource a:b]\nt"),
+            ForeignToolResult("[resource a:b]\nt"),
         ),
         (
             result(types.EmbeddedResource(resource=types.BlobResourceContents(uri="a:b", blob=PICTURE))),
-            McpServerResult("[resource a:b, application/octet-stream, 7 bytes: not shown]"),
+            ForeignToolResult("[resource a:b, application/octet-stream, 7 bytes: not shown]"),
         ),
     ],
 )
-def test_results_become_text_and_pictures(given: Any, expected: McpServerResult) -> None:
+def test_results_become_text_and_pictures(given: Any, expected: ForeignToolResult) -> None:
     assert convert_tool_result(given) == expected
 
 

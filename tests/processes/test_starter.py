@@ -12,7 +12,6 @@ import helix_desktop
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import (
     CommandAuthor,
-    FinishedProcess,
     ProcessLaunch,
     ProcessPlace,
     UnsafeLaunch,
@@ -62,7 +61,8 @@ def test_what_keeps_to_the_rules_is_started() -> None:
     )
     launch(CommandAuthor.MODEL, ["/bin/true"], is_allowed_outside=True, reason_unchecked="the user allowed it")
     launch(CommandAuthor.PROGRAM, isolated_python_command("-c", ""))
-    assert run_process(launch(CommandAuthor.USER, ["printf", "a"])) == FinishedProcess(0, b"a", b"")
+    done = run_process(launch(CommandAuthor.USER, ["printf", "a"]))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"a", b"")
 
 
 async def test_every_way_to_start_gives_the_folder_and_the_environment_and_nothing_else(
@@ -77,7 +77,7 @@ async def test_every_way_to_start_gives_the_folder_and_the_environment_and_nothi
         assert opened.stdout is not None
         started = await starter.start_process(said, stdin=starter.DEVNULL, stderr=starter.DEVNULL)
         assert started.stdout is not None
-        assert run_process(said).printed.decode().splitlines() == wanted
+        assert run_process(said).stdout.decode().splitlines() == wanted
         assert opened.stdout.read().splitlines() == wanted
         assert (await started.stdout.read()).decode().splitlines() == wanted
         opened.stdout.close()
@@ -113,7 +113,7 @@ def test_the_program_anew_runs_nothing_of_the_folder_it_is_started_in(hostile: P
                 CommandAuthor.PROGRAM, own_program_command("doctor", "--json"), hostile, {**os.environ, **more}
             )
         )
-        assert done.printed, done.complained.decode()
+        assert done.stdout, done.stderr.decode()
         assert not (hostile / "ran").exists()  # fmt: skip
 
 

@@ -10,17 +10,10 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import CallContext, ForeignToolResult, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import ActionRefused, ProviderUnreachable, StoreFull
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from tests.tools.world import World, world
-
-
-@dataclass(frozen=True)
-class Echoed:
-    text: str
-    ok: bool = True
-    images: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass
@@ -38,11 +31,11 @@ class Echo:
     def remember_approval(self) -> None:
         self.has_changed_description = False
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> Echoed:
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignToolResult:
         self.given.append(values)
         if self.error:
             raise self.error
-        return Echoed(json.dumps(values), images=(("image/png", b"picture"),))
+        return ForeignToolResult(json.dumps(values), images=(("image/png", b"picture"),))
 
 
 async def test_specs_are_the_same_each_time_and_all_but_brief_ones_offer_keep(here: World) -> None:

@@ -29,14 +29,14 @@ async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Des
     assert changes.checkpoint_progress.state == "ready"
     (folder / "new.txt").write_text("new")
     await changes.workspace_checkpoints.check_for_changes()
-    assert [(left.place, left.is_beyond_limits) for left in changes.list_uncovered_paths()] == [("new.txt", True)]
+    assert [(left.path, left.is_beyond_limits) for left in changes.list_uncovered_paths()] == [("new.txt", True)]
     assert [name for name, _, _ in await changes.largest_subfolders()] == ["src", ""]
     told: list[str] = []
     leave = changes.watch_checkpoints(lambda progress: told.append(progress.state))
     await changes.change_coverage(all_of_it=True, leave_out=[*changes.exclusion_rules(), "src/"])
     await bench.tasks.wait_for_all_tasks()
     assert told[-1] == changes.checkpoint_progress.state == "ready"
-    assert [left.place for left in changes.list_uncovered_paths()] == ["src"]
+    assert [left.path for left in changes.list_uncovered_paths()] == ["src"]
     leave()
 
 

@@ -89,10 +89,10 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredPath:
-    place: str
+    """A path that checkpoints leave out. `is_beyond_limits`: for its size or as unreadable, not by a rule."""
+
+    path: str
     why: str
-    # True if a limit (size or number of paths) or a read error keeps the path out of checkpoints.
-    # False if a rule of the user keeps the path out of checkpoints.
     is_beyond_limits: bool = False
 
 

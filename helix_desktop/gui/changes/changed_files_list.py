@@ -65,7 +65,7 @@ def describe_changes_row(entry: ChangesListRow) -> str:
     if entry.folder:
         return f"{entry.folder} +{entry.added} −{entry.removed}"
     if entry.uncovered is not None:
-        return f"{printable_path(entry.uncovered.place)}: {entry.uncovered.why}"
+        return f"{printable_path(entry.uncovered.path)}: {entry.uncovered.why}"
     return entry.heading
 
 
@@ -100,7 +100,7 @@ class _ChangesRowDelegate(RowPainter):
             self._paint_heading_or_folder(painter, inner, entry)
 
     def _paint_heading_or_folder(self, painter: QPainter, place: QRectF, entry: ChangesListRow) -> None:
-        name = entry.heading or entry.folder or printable_path(entry.uncovered.place if entry.uncovered else "")
+        name = entry.heading or entry.folder or printable_path(entry.uncovered.path if entry.uncovered else "")
         font = "heading" if entry.heading else "name"
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)

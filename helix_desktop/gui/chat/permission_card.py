@@ -81,7 +81,7 @@ def describe_uncovered_files(bench: Workbench | None) -> str:
     """Describes which files in a workspace an undo of a command would not restore."""
     with suppress(HelixError):  # This workspace may have no folder.
         if bench is not None:
-            names = [left.place for left in bench.file_changes.list_uncovered_paths()]
+            names = [left.path for left in bench.file_changes.list_uncovered_paths()]
             return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
     return ""
 

@@ -14,6 +14,7 @@ from sys import maxsize
 
 from helix_desktop.engine.changes import diff_hunks, folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import HelixError, StoreFailed
@@ -22,7 +23,7 @@ from helix_desktop.tools.changes import content_storing, folder_walk
 from helix_desktop.tools.changes import known_state_file as kept_known
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.content_storing import ABOUT, BatchContentCache, RootFileOpener
-from helix_desktop.tools.changes.folder_walk import STAMP, UncoveredEntry, WalkResult
+from helix_desktop.tools.changes.folder_walk import STAMP, WalkResult
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from helix_desktop.tools.changes.open_steps import OpenStep, OpenSteps
 
@@ -259,7 +260,7 @@ class Checkpoints:
                 else:
                     names.pop(name, None)
                 if got.keeps_changing:
-                    found.uncovered.setdefault(folder, []).append(UncoveredEntry(got.path, "changed while it was read"))
+                    found.uncovered.setdefault(folder, []).append(UncoveredPath(got.path, "changed while it was read"))
             done += len(batch)
             if not self.is_ready:
                 self._notify_progress(

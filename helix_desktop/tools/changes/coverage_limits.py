@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, unpack_item
+from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -90,12 +91,12 @@ def _most_numerous_to_leave_out(
     return out
 
 
-def _shorten_uncovered_list(folder: str, left: list[folder_walk.UncoveredEntry]) -> list[folder_walk.UncoveredEntry]:
+def _shorten_uncovered_list(folder: str, left: list[UncoveredPath]) -> list[UncoveredPath]:
     """Replace a list of thousands of names by the folder and their number."""
     over = [one for one in left if one.why == folder_walk.OVER]
     if len(over) <= _NAMED:
         return left
     return [
         *(one for one in left if one.why != folder_walk.OVER),
-        folder_walk.UncoveredEntry(folder, f"files in it over the limit: {len(over):,}", is_beyond_limits=True),
+        UncoveredPath(folder, f"files in it over the limit: {len(over):,}", is_beyond_limits=True),
     ]

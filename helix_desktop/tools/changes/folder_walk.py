@@ -19,6 +19,7 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_item
+from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
@@ -37,15 +38,6 @@ _DEEPEST = 200  # Folders nested more deeply than this are not covered.
 _LONGEST = 60_000  # Files whose paths have more bytes are not covered.
 
 KnownRecords = dict[str, dict[str, bytes]]  # By folder and name: the stamp of the entry, and the packed item.
-
-
-@dataclass(frozen=True, slots=True)
-class UncoveredEntry:
-    """A path that is not covered, and why. `is_beyond_limits`: for its size or as unreadable, not by a rule."""
-
-    path: str
-    why: str
-    is_beyond_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,7 @@ class WalkResult:
 
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
-    uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # By folder: entries that are not covered.
+    uncovered: dict[str, list[UncoveredPath]] = field(default_factory=dict)  # By folder: entries that are not covered.
     # For each file with several hard links, by device and inode: its paths, and the number of links.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
@@ -356,7 +348,7 @@ class FolderWalk:
         return bool(rule)
 
     def _add_uncovered_entry(self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False) -> None:
-        self.found.uncovered.setdefault(folder, []).append(UncoveredEntry(path, why, is_beyond_limits))
+        self.found.uncovered.setdefault(folder, []).append(UncoveredPath(path, why, is_beyond_limits))
 
 
 @functools.cache
@@ -374,7 +366,7 @@ def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, n
         now[name] = wanted.stamp + pack_item(TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met))
     else:
         now.pop(name, None)
-    found.uncovered.setdefault(folder, []).append(UncoveredEntry(wanted.path, why, is_beyond_limits=True))
+    found.uncovered.setdefault(folder, []).append(UncoveredPath(wanted.path, why, is_beyond_limits=True))
 
 
 def grant_access_to_path(root: str, inside: str, access: int, opened: list[tuple[int, int]]) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.coverage_limits import CoveredAmount, leave_out_beyond_limits
-from helix_desktop.tools.changes.folder_walk import STAMP, UNRELIABLE_STAMP, UncoveredEntry, WalkResult
+from helix_desktop.tools.changes.folder_walk import STAMP, UNRELIABLE_STAMP, WalkResult
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
 FEW_CHANGES = 200  # If at most this many folders may have changed, only these are checked.
@@ -30,7 +31,7 @@ class KnownFolders:
         self._closed = closed
         self._covered = CoveredAmount()
         self._seen: dict[str, folder_walk.UnchangedFolder] = {}
-        self._left: dict[str, list[UncoveredEntry]] = {}
+        self._left: dict[str, list[UncoveredPath]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self._unsure: set[str] = set()  # Folders with files changed so recently that the files' times prove nothing.
         self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
@@ -71,11 +72,11 @@ class KnownFolders:
             self._roots, replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63), closed
         )
 
-    def uncovered_entries(self) -> tuple[UncoveredEntry, ...]:
+    def uncovered_entries(self) -> tuple[UncoveredPath, ...]:
         found = [left for lefts in self._left.values() for left in lefts]
         for group in self._linked.values():
             if group and group[0][1] > len(group):
-                found += [UncoveredEntry(path, "has another name outside") for path, _ in group]
+                found += [UncoveredPath(path, "has another name outside") for path, _ in group]
         return tuple(sorted(found, key=lambda left: left.path))
 
     def paths_uncovered_by_limits(self) -> frozenset[str]:

@@ -51,7 +51,10 @@ def dialog(page: ChangesPage, kind: type) -> object:
 
 
 def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: ChangesPage) -> None:
-    words = [entry.heading or entry.folder or (entry.file or entry.uncovered).place for entry in page.files.files.items]  # type: ignore[union-attr]
+    words = [
+        entry.heading or entry.folder or (entry.file.place if entry.file else entry.uncovered.path)  # type: ignore[union-attr]
+        for entry in page.files.files.items
+    ]
     assert words == ["Turn 12 · 3 files", "src/", "src/a.py", "gone.txt", "new.txt", "Not covered", "target/"]
     assert page.files.current_changes_row is not None
     assert page.files.current_changes_row.file is not None
