@@ -117,8 +117,7 @@ def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[Recorded
         value["content"] = [block for block in blocks if block not in added]
     yield from AnthropicMessages(report).read_rows([replace(row, value=value)]).made
     for block in added:
-        text = text_at(block, "text").strip()
-        yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)
+        yield RecordedMessage("user", text_at(block, "text").strip(), time=parse_time(value.get("ts")), beside=True)
 
 
 def _read_cline_version(path: Path) -> str:

@@ -6,7 +6,7 @@ continues before a message. `$set` with messages replaces the whole history, whi
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -74,8 +74,8 @@ class _GeminiLog:
         if "$rewindTo" in value:
             at = self.places.get(text_at(value, "$rewindTo"))
             self.rewound = ROOT if not at else text_at(self.records[at - 1].value, "id")
-        elif isinstance(value.get("id"), str) and isinstance(value.get("type"), str):
-            self._add_or_replace_record(row)
+        elif isinstance(value.get("type"), str):
+            self._add_or_replace_record(replace(row, value={**value, "id": text_at(value, "id") or row.place}))
         else:
             self.about |= {name: one for name, one in object_at(value.get("$set", value)).items() if name != "messages"}
         if isinstance(listed, list):

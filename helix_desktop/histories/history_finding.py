@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import orjson
-
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
     claude_code_history,
@@ -26,7 +24,7 @@ from helix_desktop.histories import (
 )
 from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_rows import parse_time
-from helix_desktop.json_values import first_text, object_at, text_at
+from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
 
 _LOOKED_AT = 256 << 10  # Only this many bytes are read to find out what a file is.
 _LARGEST_ABOUT = 64 << 20  # Files that only describe a session have no more bytes than this.
@@ -152,19 +150,13 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
     if kind == cline_history.KIND:
         return cline_history.working_folder_in_cline_text(begins.decode("utf-8", "replace")), time
     for line in begins.split(b"\n"):
-        value = _parse_object_or_empty(line)
+        value = object_at(parse_json_or_none(line))
         inner = object_at(value, "payload")
         folder = folder or first_text(value, "cwd", "working_dir") or text_at(inner, "cwd")
         time = time or parse_time(value.get("timestamp", value.get("startTime")))
         if folder and time:
             break
     return folder, time
-
-
-def _parse_object_or_empty(line: bytes) -> Mapping[str, object]:
-    with suppress(ValueError):
-        return object_at(orjson.loads(line))
-    return {}
 
 
 def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
@@ -178,7 +170,7 @@ def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
 
 
 def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
-    value = _parse_object_or_empty(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
+    value = object_at(parse_json_or_none(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT)))
     times = object_at(value, "time")
     if not value.get("parentID"):
         messages = list_files_below(data / "storage" / "message" / file.stem, "*.json")

@@ -31,6 +31,7 @@ from helix_desktop.histories.anthropic_history import is_anthropic_message, read
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.json_values import parse_json_or_none
 
 LARGEST = 2 << 30  # Files with more bytes are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
@@ -294,6 +295,4 @@ def _with_system_prompt(row: HistoryRow, messages: Sequence[Mapping[str, object]
 def _parse_json_line(line: bytes) -> object:
     with suppress(ValueError):
         return orjson.loads(line)
-    with suppress(ValueError, RecursionError):
-        return json.loads(line.decode("utf-8", "replace"))
-    return None
+    return parse_json_or_none(line.decode("utf-8", "replace"))

@@ -3,8 +3,10 @@
 import base64
 import binascii
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Self
@@ -12,10 +14,16 @@ from typing import Self
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
-from helix_desktop.json_values import object_at, text_at
+from helix_desktop.json_values import object_at, objects_at, text_at
 
 _JSON = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` would make one for each call.
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
+# The kinds of a message's parts that some reader knows. Gemini's parts have a field of this name instead of a type.
+_KNOWN_PART = re.compile(
+    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData|document|(?:server_|mcp_)?tool_use|tool_result"
+    r"|(?:redacted_)?thinking|redactedThinking|thought|toolCall|toolRequest|frontendToolRequest|toolResponse|toolConfirmationRequest"
+    r"|functionCall|functionResponse"
+)
 
 
 class UnreadableRow(Exception):
@@ -40,17 +48,21 @@ class ReadingReport:
     unread: list[bytes] = field(default_factory=list)
     row: HistoryRow | None = None
 
-    def add_left_out_row(self, kind: str, line: bytes = b"") -> None:
+    def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
-        self._append_unread_line(line or (self.row.line if self.row is not None else b""))
+        if (row := self.row if value is None else HistoryRow(value, "")) is not None:
+            self._append_unread_row(row)
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")
-        self._append_unread_line(row.line)
+        self._append_unread_row(row)
 
-    def _append_unread_line(self, line: bytes) -> None:
-        if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.
-            self.unread.append(line)
+    def _append_unread_row(self, row: HistoryRow) -> None:
+        """Keep its line, or the value of a row that is not a line of a file."""
+        with suppress(RecursionError):
+            line = row.line or f"{json.dumps(row.value, ensure_ascii=False, default=str)}\n".encode("utf-8", "replace")
+            if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.
+                self.unread.append(line)
 
     def complaint_sentences(self, history_name: str) -> tuple[str, ...]:
         if not self.left_out:
@@ -75,9 +87,17 @@ class HistoryMessages:
             self.report.row = row
             try:
                 self.read_row(row.value)
+                self._report_unknown_parts(row.value)
             except UnreadableRow as error:
                 self.report.complain_about_row(row, error)
         return self
+
+    def _report_unknown_parts(self, value: Mapping[str, object]) -> None:
+        holder = object_at(value, "message") or object_at(value, "payload") or value
+        for part in objects_at(holder.get("content")):
+            kinds = [str(part["type"])] if "type" in part else [*part]
+            if not any(map(_KNOWN_PART.fullmatch, kinds)):
+                self.report.add_left_out_row(f"part {' '.join(kinds)[:80]}")
 
     def read_row(self, value: Mapping[str, object]) -> None:
         raise NotImplementedError

@@ -77,8 +77,7 @@ def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[R
 def _find_answered_call(result: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]) -> str:
     """Return the id of the last call of the named tool: old function results have only a name."""
     name = text_at(result, "name")
-    for message in reversed(earlier_messages):
-        for call in message.calls:
-            if not name or call.name == name:
-                return call.id
+    for call in (call for message in reversed(earlier_messages) for call in message.calls):
+        if not name or call.name == name:
+            return call.id
     raise history_rows.UnreadableRow("it answers no call: there is no tool_call_id")

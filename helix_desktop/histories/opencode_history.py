@@ -5,7 +5,6 @@ call and its result. A result that opencode cleared is only marked as cleared. A
 a message, and the reply to that message, which is marked `summary`, is the summary.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -73,12 +72,11 @@ def read_opencode_file(path: Path, report: history_rows.ReadingReport) -> Iterat
 
 
 def _read_opencode_json(storage: Path, path: Path, report: history_rows.ReadingReport) -> Mapping[str, object] | None:
+    content = b""
     with suppress(OSError):
-        value = parse_json_or_none(read_file_below(storage, str(path.relative_to(storage))).decode("utf-8", "replace"))
-        if isinstance(value, Mapping):
-            return value
-    report.complaints.append(f"{path}: this is not a JSON object; it was left out.")
-    return None
+        content = read_file_below(storage, str(path.relative_to(storage)))
+    row = parse_json_column(content.decode("utf-8", "replace"), str(path), report)
+    return row.value if row is not None else None
 
 
 def _build_opencode_recordings(
@@ -138,7 +136,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         elif message.get("role") == "assistant":
             self._read_opencode_reply(message, parts, time)
         else:
-            self.report.complaints.append(f"An opencode message has the role {message.get('role')!r}; it was left out.")
+            self.report.add_left_out_row(f"message {message.get('role')}", {**message, "parts": parts})
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
@@ -148,7 +146,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         ]
         for part in parts:
             if part.get("type") not in ("text", "subtask", "file", "compaction"):
-                self.report.add_left_out_row(f"part {part.get('type')}", json.dumps(part).encode() + b"\n")
+                self.report.add_left_out_row(f"part {part.get('type')}", part)
         text = "\n".join(text for text in texts if text)
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
@@ -173,7 +171,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish", "text"):
-                self.report.add_left_out_row(f"part {kind}", json.dumps(part).encode() + b"\n")
+                self.report.add_left_out_row(f"part {kind}", part)
         self._add_opencode_reply(written, results, model, time, usage)
         if error := object_at(message, "error"):
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"

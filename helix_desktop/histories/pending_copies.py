@@ -114,10 +114,6 @@ def _extends_copy(source: int, copy: Path, copied: int, size: int) -> bool:
     at = max(0, copied - COMPARED)
     with suppress(OSError), copy.open("rb") as before:
         before.seek(at)
-        return size >= copied and before.read(COMPARED) == _read_at(source, copied - at, at)
+        os.lseek(source, at, os.SEEK_SET)
+        return size >= copied and before.read(COMPARED) == os.read(source, copied - at)
     return False
-
-
-def _read_at(handle: int, count: int, at: int) -> bytes:
-    os.lseek(handle, at, os.SEEK_SET)
-    return os.read(handle, count)

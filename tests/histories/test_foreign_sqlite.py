@@ -158,7 +158,7 @@ def test_a_column_of_json_is_an_object_or_told() -> None:
     others: list[object] = ["[]", "{broken", None, 5]
     for other in others:
         assert foreign_sqlite.parse_json_column(other, "here", report) is None
-    assert report.complaints == ["here: this is not a JSON object; it was left out."] * 4
+    assert report.complaints == ["here: this is not a JSON object; the line was left out."] * 4
 
 
 def test_only_what_no_trigger_wants_is_allowed() -> None:

@@ -77,7 +77,7 @@ def test_a_folder_of_the_project_that_can_be_no_path_is_none(tmp_path: Path) -> 
 
 
 def test_what_is_set_beside_an_id_alone_is_about_the_session(tmp_path: Path) -> None:
-    found = read(tmp_path, said("1", "go"), {"id": "2", "summary": "Another"}, {"type": "info", "directories": ["/d"]})
+    found = read(tmp_path, said("1", "go"), {"id": "2", "summary": "Another"}, {"type": 5, "directories": ["/d"]})
     assert ([one.title for one in found.recordings], found.recordings[0].folder) == (["Another"], "/d")
     assert found.complaints == ()
 

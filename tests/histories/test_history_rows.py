@@ -64,8 +64,8 @@ def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading()
     assert complaint.startswith("a.jsonl, line 3: a content of type float")
     assert complaint.endswith("; the line was left out.")
     assert kinds.endswith(": half (1), hook (1), snapshot (2).")
-    report.add_left_out_row("other", b"of another file\n")
-    assert report.unread[-1] == b"of another file\n"
+    report.add_left_out_row("other", {"of": "ä part"})
+    assert report.unread[-1] == '{"of": "ä part"}\n'.encode()
 
 
 def test_complaints_alone_are_told_without_a_list_of_kinds() -> None:

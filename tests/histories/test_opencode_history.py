@@ -229,9 +229,10 @@ def test_damage_in_the_database_costs_what_is_damaged(tmp_path: Path) -> None:
     report = ReadingReport()
     (found,) = history_reading.read_sessions(path, report)
     assert [message.text for message in found.messages] == ["one", "two"]
-    assert sorted(f"{path}, part p9" in why for why in report.complaints) == [False, False, True]
-    assert sorted(f"{path}, message m9" in why for why in report.complaints) == [False, False, True]
-    assert "An opencode message has the role 'robot'; it was left out." in report.complaints
+    assert sorted(f"{path}, part p9" in why for why in report.complaints) == [False, True]
+    assert sorted(f"{path}, message m9" in why for why in report.complaints) == [False, True]
+    assert report.left_out == {"message robot": 1}
+    assert [line for line in report.unread if b"broken" in line] == [b"{broken\n"] * 2
 
 
 def storage(tmp_path: Path) -> Path:
@@ -260,7 +261,7 @@ def test_the_older_files_are_read_in_the_order_of_their_times(tmp_path: Path) ->
     assert (found.title, found.folder, found.parent) == ("Files", "/w", "ses_0")
     below = tmp_path / "storage"
     assert report.complaints == [
-        f"{below / name}: this is not a JSON object; it was left out."
+        f"{below / name}: this is not a JSON object; the line was left out."
         for name in ("part/m2/p2.json", "message/ses_1/m3.json")
     ]
     path.write_text("[]")
