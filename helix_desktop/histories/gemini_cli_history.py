@@ -75,7 +75,8 @@ class _GeminiLog:
             at = self.places.get(text_at(value, "$rewindTo"))
             self.rewound = ROOT if not at else text_at(self.records[at - 1].value, "id")
         elif isinstance(value.get("type"), str):
-            self._add_or_replace_record(replace(row, value={**value, "id": text_at(value, "id") or row.place}))
+            named = {**value, "id": text_at(value, "id") or row.place}
+            self._add_or_replace_record(replace(row, value=named))
         else:
             self.about |= {name: one for name, one in object_at(value.get("$set", value)).items() if name != "messages"}
         if isinstance(listed, list):

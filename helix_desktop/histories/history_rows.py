@@ -16,13 +16,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, objects_at, text_at
 
-_JSON = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` would make one for each call.
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database may have bytes.
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
-# The kinds of a message's parts that some reader knows. Gemini's parts have a field of this name instead of a type.
+# The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
 _KNOWN_PART = re.compile(
-    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData|document|(?:server_|mcp_)?tool_use|tool_result"
-    r"|(?:redacted_)?thinking|redactedThinking|thought|toolCall|toolRequest|frontendToolRequest|toolResponse|toolConfirmationRequest"
-    r"|functionCall|functionResponse"
+    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData|document|thought"
+    r"|(?:redacted_)?thinking|redactedThinking|(?:server_|mcp_)?tool_use|tool_result|toolRe(?:quest|sponse)"
+    r"|toolCall|frontendToolRequest|toolConfirmationRequest|function(?:Call|Response)"
 )
 
 
@@ -46,12 +46,11 @@ class ReadingReport:
     complaints: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     unread: list[bytes] = field(default_factory=list)
-    row: HistoryRow | None = None
+    row: HistoryRow = HistoryRow({}, "", b"none")  # The one that is being read.
 
     def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
-        if (row := self.row if value is None else HistoryRow(value, "")) is not None:
-            self._append_unread_row(row)
+        self._append_unread_row(self.row if value is None else HistoryRow(value, ""))
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")
@@ -60,7 +59,7 @@ class ReadingReport:
     def _append_unread_row(self, row: HistoryRow) -> None:
         """Keep its line, or the value of a row that is not a line of a file."""
         with suppress(RecursionError):
-            line = row.line or f"{json.dumps(row.value, ensure_ascii=False, default=str)}\n".encode("utf-8", "replace")
+            line = row.line or _JSON.encode(row.value).encode("utf-8", "replace") + b"\n"
             if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.
                 self.unread.append(line)
 
