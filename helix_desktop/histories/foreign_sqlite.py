@@ -166,6 +166,6 @@ def parse_json_column(value_text: object, place: str, report: ReadingReport) -> 
     value = parse_json_or_none(value_text) if isinstance(value_text, str | bytes) else value_text
     if isinstance(value, Mapping):
         return HistoryRow(value, place)
-    line = value_text if isinstance(value_text, bytes) else str(value_text).encode("utf-8", "replace")
-    report.complain_about_row(HistoryRow({}, place, line + b"\n"), "this is not a JSON object")
+    raw = value_text if isinstance(value_text, bytes) else str(value_text).encode("utf-8", "replace")
+    report.complain_about_row(HistoryRow({}, place, raw + b"\n"), "this is not a JSON object")
     return None

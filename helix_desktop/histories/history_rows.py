@@ -20,9 +20,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 # The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
 _KNOWN_PART = re.compile(
-    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData|document|thought"
-    r"|(?:redacted_)?thinking|redactedThinking|(?:server_|mcp_)?tool_use|tool_result|toolRe(?:quest|sponse)"
-    r"|toolCall|frontendToolRequest|toolConfirmationRequest|function(?:Call|Response)"
+    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData|document"
+    r"|thought|(?:redacted_)?thinking|redactedThinking|(?:server_|mcp_)?tool_use|tool_result|toolCall"
+    r"|toolRe(?:quest|sponse)|frontendToolRequest|toolConfirmationRequest|function(?:Call|Response)"
 )
 
 

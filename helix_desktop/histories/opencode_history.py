@@ -136,7 +136,8 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         elif message.get("role") == "assistant":
             self._read_opencode_reply(message, parts, time)
         else:
-            self.report.add_left_out_row(f"message {message.get('role')}", {**message, "parts": parts})
+            kind = f"message {message.get('role')}"
+            self.report.add_left_out_row(kind, {**message, "parts": parts})
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
