@@ -11,6 +11,7 @@ from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.transcript.chat_actions import ConversationAct, MessageAct
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import Session
 
@@ -46,11 +47,11 @@ def _carry_out_window_intent(window: MainWindow, want: chat_actions.ChatIntent) 
             open_in_browser(address)
         case chat_actions.OpenPicture(stored, name):
             attachment_previews.open_picture_dialog(window, stored, name)
-        case chat_actions.OpenKeySettings():
+        case ConversationAct.OPEN_KEY_SETTINGS:
             window.settings_wanted.emit("providers")
-        case chat_actions.SetModelPrice():
+        case ConversationAct.SET_MODEL_PRICE:
             window.window_actions["model-price"].trigger()
-        case chat_actions.OpenModelChooser():
+        case ConversationAct.OPEN_MODEL_CHOOSER:
             window.window_actions["model"].trigger()
         case _:
             _carry_out_conversation_intent(window, want)
@@ -73,37 +74,35 @@ def _carry_out_conversation_intent(window: MainWindow, want: chat_actions.ChatIn
     if session is None:
         return
     match want:
-        case chat_actions.EditMessage(seq):
+        case chat_actions.ActOnMessage(act, seq):
+            _act_on_message(window, session, act, seq)
+        case chat_actions.PinPart(ref, is_pinned):
+            run(session.context.pin_part(ref) if is_pinned else session.context.unpin_part(ref))
+        case chat_actions.AskToFold(kind):
+            FoldNowDialog(session, window.background_runner, window, kind).open()
+        case ConversationAct.CONTINUE_TURN:
+            window.retry_wanted.emit()
+            session.resume_turn()
+        case ConversationAct.RETRY_MODEL_NOW:
+            session.turns.retry_immediately()
+
+
+def _act_on_message(window: MainWindow, session: Session, act: MessageAct, seq: int) -> None:
+    run = partial(window.background_runner.run_in_background, owner=window)
+    match act:
+        case MessageAct.EDIT:
             fact = session.conversation.state.facts[seq - 1].fact
             if isinstance(fact, UserSaid):
                 window.chat.composer.edit_earlier_message(seq, fact.parts)
-        case chat_actions.RegenerateAnswer(seq):
+        case MessageAct.REGENERATE:
             run(session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session))
-        case chat_actions.ChooseAnswer(end):
-            run(session.switch_to_answer(end))
-        case chat_actions.PinPart(ref):
-            run(session.context.pin_part(ref))
-        case chat_actions.AskToFold(kind):
-            FoldNowDialog(session, window.background_runner, window, kind).open()
-        case chat_actions.UnpinPart(ref):
-            run(session.context.unpin_part(ref))
-        case _:
-            _continue_show_rewind_or_fork(window, session, want)
-
-
-def _continue_show_rewind_or_fork(window: MainWindow, session: Session, want: chat_actions.ChatIntent) -> None:
-    """Handles intents that ask, show or open something for the current conversation."""
-    match want:
-        case chat_actions.ContinueTurn():
-            window.retry_wanted.emit()
-            session.resume_turn()
-        case chat_actions.RetryModelNow():
-            session.turns.retry_immediately()
-        case chat_actions.ShowRequest(seq):
+        case MessageAct.CHOOSE:
+            run(session.switch_to_answer(seq))
+        case MessageAct.SHOW_REQUEST:
             window.pages.inspector.show_request_of_reply(seq)
-        case chat_actions.RewindConversation(seq):
+        case MessageAct.REWIND:
             _ask_and_rewind(window, session, seq)
-        case chat_actions.ForkConversation(seq):
+        case MessageAct.FORK:
             row = window.find_row_of_conversation()
             if window.current_workbench is not None and row is not None:
                 window.conversation_actions.fork_and_open(window.current_workbench, row, seq)

@@ -394,5 +394,5 @@ def test_trying_again_lets_the_keyring_ask_once_more(
     front: DialogsAndNotifications, window: MainWindow, setup: FakeSetup
 ) -> None:
     window.window_actions["resume"].trigger()
-    chat_action_handling.carry_out_intent(window, chat_actions.ContinueTurn())
+    chat_action_handling.carry_out_intent(window, chat_actions.ConversationAct.CONTINUE_TURN)
     assert setup.asked_again == 2

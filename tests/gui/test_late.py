@@ -218,7 +218,7 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
 
 
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
-    chat_action_handling.carry_out_intent(window, chat_actions.RewindConversation(5))
+    chat_action_handling.carry_out_intent(window, chat_actions.ActOnMessage(chat_actions.MessageAct.REWIND, 5))
     question = window.findChildren(QMessageBox)[0]
     window.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()

@@ -66,7 +66,7 @@ from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
-from helix_desktop.gui.transcript.chat_actions import RewindConversation
+from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
@@ -573,7 +573,7 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
     digest = story.stored(story.TABLE).digest
     chat_action_handling.carry_out_intent(window, chat_actions.RecallEntry(digest))
     assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [digest]
-    chat_action_handling.carry_out_intent(window, chat_actions.EditMessage(14))
+    chat_action_handling.carry_out_intent(window, chat_actions.ActOnMessage(chat_actions.MessageAct.EDIT, 14))
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
@@ -602,7 +602,7 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
     before = [each.seq for each in session.state.facts_on_path()]
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    chat_action_handling.carry_out_intent(window, RewindConversation(seq))
+    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, seq))
     (box,) = window.findChildren(QMessageBox)
     next(each for each in box.buttons() if each.text().replace("&", "") == "Rewind").click()
     assert window.notices.shown_text == "Conversation rewound."

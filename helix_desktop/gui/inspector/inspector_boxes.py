@@ -19,7 +19,7 @@ from helix_desktop.gui.inspector.context_figures import build_savings_rows, newe
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, build_heading_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import draw_dashed_ring
-from helix_desktop.gui.transcript.chat_actions import SetModelPrice
+from helix_desktop.gui.transcript.chat_actions import ConversationAct
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.translation import tr
 
@@ -136,4 +136,6 @@ def build_savings_boxes(ink: DrawingStyle, width: float, state: Moment) -> Itera
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
     if lacks_price(state) and not savings.paid:
         # The composer already says that no price is known. Those words would leave no room for the figure's name here.
-        yield FigureBox(ink, width, tr("Cost so far"), tr("Set the price…"), accent=True, act=SetModelPrice())
+        yield FigureBox(
+            ink, width, tr("Cost so far"), tr("Set the price…"), accent=True, act=ConversationAct.SET_MODEL_PRICE
+        )

@@ -38,7 +38,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
-from helix_desktop.gui.transcript.chat_actions import AskToFold, SetModelPrice, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import AskToFold, ConversationAct, ShowInChat
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -83,7 +83,7 @@ class TimelinePage(QWidget):
         self._list_timer.timeout.connect(self._show_chosen_in_panel)
         self._heading = ElidedLabel(self)
         set_widget_look(self._heading, "title")
-        set_price = partial(self.intent_wanted.emit, SetModelPrice())
+        set_price = partial(self.intent_wanted.emit, ConversationAct.SET_MODEL_PRICE)
         self._price_link = build_push_button(tr("Set the price…"), self, set_price, "link")
         self._price_link.hide()
         self.menu_button = QPushButton(self)

@@ -1,5 +1,7 @@
 """What a user can request in the chat, as values. The window carries them out."""
 
+from enum import Enum, auto
+
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, FoldKind, Stored
 from helix_desktop.fast_dataclass import dataclass
@@ -63,67 +65,11 @@ class OpenLink:
 
 
 @dataclass(frozen=True, slots=True)
-class EditMessage:
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegenerateAnswer:
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChooseAnswer:
-    """Show another answer to the same message: the one that ends with the fact `end`."""
-
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShowRequest:
-    """Show the request for the reply `seq`."""
-
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class ContinueTurn:
-    """Continue the turn where it failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryModelNow:
-    """Ask the model again without waiting any longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenKeySettings:
-    """Open the settings with the provider's key."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenModelChooser:
-    """Open the list of all models."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForkConversation:
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class RewindConversation:
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
 class PinPart:
-    ref: Cover
+    """Keep a part from being folded, or no longer."""
 
-
-@dataclass(frozen=True, slots=True)
-class UnpinPart:
     ref: Cover
+    is_pinned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +79,34 @@ class AskToFold:
     kind: FoldKind = FoldKind.HANDOVER
 
 
+class MessageAct(Enum):
+    EDIT = auto()
+    REGENERATE = auto()
+    CHOOSE = auto()  # Show another answer to the same message: the one that ends with the fact.
+    SHOW_REQUEST = auto()  # Show the request for the reply.
+    FORK = auto()
+    REWIND = auto()
+
+
 @dataclass(frozen=True, slots=True)
-class SetModelPrice:
-    """Set the unknown price of the main model."""
+class ActOnMessage:
+    """Do something with a message or a reply, which is the fact `seq`."""
+
+    act: MessageAct
+    seq: int
+
+
+class ConversationAct(Enum):
+    """What needs to know nothing but the conversation in front."""
+
+    CONTINUE_TURN = auto()  # Continue the turn where it failed.
+    RETRY_MODEL_NOW = auto()  # Ask the model again without waiting any longer.
+    OPEN_KEY_SETTINGS = auto()
+    OPEN_MODEL_CHOOSER = auto()
+    SET_MODEL_PRICE = auto()
 
 
 ChatIntent = (
-    RecallEntry | OpenEntry | OpenPicture | OpenFold | OpenChanges | OpenConversation
-    | OpenSubAgent | ShowInChat | OpenLink | EditMessage | RegenerateAnswer | ChooseAnswer
-    | ShowRequest | ContinueTurn | RetryModelNow | OpenKeySettings | OpenModelChooser
-    | ForkConversation | RewindConversation | PinPart | AskToFold | SetModelPrice | UnpinPart
+    RecallEntry | OpenEntry | OpenPicture | OpenFold | OpenChanges | OpenConversation | OpenSubAgent
+    | ShowInChat | OpenLink | PinPart | AskToFold | ActOnMessage | ConversationAct
 )  # fmt: skip

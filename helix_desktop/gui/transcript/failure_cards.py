@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
-from helix_desktop.gui.transcript.chat_actions import ContinueTurn, OpenKeySettings, OpenModelChooser
+from helix_desktop.gui.transcript.chat_actions import ConversationAct
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, backticks_to_code_spans
 from helix_desktop.gui.translation import tr
@@ -15,10 +15,10 @@ Way = tuple[str, BoxAction]
 
 
 def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
-    again: Way = (tr("Try again"), ContinueTurn())
-    other: Way = (tr("Choose another model…"), OpenModelChooser())
+    again: Way = (tr("Try again"), ConversationAct.CONTINUE_TURN)
+    other: Way = (tr("Choose another model…"), ConversationAct.OPEN_MODEL_CHOOSER)
     cards: dict[str, tuple[str, tuple[Way, ...]]] = {
-        "key": (tr("There is no usable API key"), ((tr("Set the key…"), OpenKeySettings()), again)),
+        "key": (tr("There is no usable API key"), ((tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS), again)),
         "credit": (tr("Your account with the provider has no credit left"), (other, again)),
         "model": (tr("The model isn't available"), (other, again)),
         "window": (tr("The request is too long for this model"), (other, again)),

@@ -365,7 +365,7 @@ def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_retry_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     title = describe_retry_pause(page.items.retry_at - page.now())
-    again = ((tr("Try now"), chat_actions.RetryModelNow()),)
+    again = ((tr("Try now"), chat_actions.ConversationAct.RETRY_MODEL_NOW),)
     yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:1000]), again, failed=False)
 
 

@@ -13,9 +13,9 @@ from PySide6.QtGui import QFontMetricsF, QPainter
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_time_of_day, is_today
 from helix_desktop.gui.theme_icons import build_icon
-from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.alternative_answers import AnswerChoice
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
+from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
@@ -48,12 +48,14 @@ def list_hover_bar_buttons(items: TranscriptItems, index: int) -> list[HoverBarB
         HoverBarButton(tr("Copy message"), CopyText(item_source_text(item)), "copy"),
     ]
     if item.kind is TranscriptItemKind.USER:
-        found.append(HoverBarButton(tr("Edit and resend…"), chat_actions.EditMessage(item.fact_seq), "edit"))
+        found.append(HoverBarButton(tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq), "edit"))
     else:
-        found.append(HoverBarButton(tr("Regenerate"), chat_actions.RegenerateAnswer(item.fact_seq), "again"))
-    found.append(HoverBarButton(tr("Fork from here"), chat_actions.ForkConversation(item.fact_seq), "fork"))
+        found.append(HoverBarButton(tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq), "again"))
+    found.append(HoverBarButton(tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq), "fork"))
     if item.kind is TranscriptItemKind.REPLY:
-        found.append(HoverBarButton(tr("What the model saw"), chat_actions.ShowRequest(item.fact_seq), "entry"))
+        found.append(
+            HoverBarButton(tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq), "entry")
+        )
     return found
 
 
@@ -62,9 +64,9 @@ def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
         return []
     before, after = choice.neighbouring_answer_end(-1), choice.neighbouring_answer_end(1)
     return [
-        HoverBarButton(tr("Previous answer"), chat_actions.ChooseAnswer(before) if before else None, symbol="‹"),
+        HoverBarButton(tr("Previous answer"), ActOnMessage(MessageAct.CHOOSE, before) if before else None, symbol="‹"),
         HoverBarButton("", None, symbol=f"{choice.number}/{len(choice.answer_ends)}"),
-        HoverBarButton(tr("Next answer"), chat_actions.ChooseAnswer(after) if after else None, symbol="›"),
+        HoverBarButton(tr("Next answer"), ActOnMessage(MessageAct.CHOOSE, after) if after else None, symbol="›"),
     ]
 
 

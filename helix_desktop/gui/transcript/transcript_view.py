@@ -24,6 +24,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions, message_bar
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
+from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.item_column import ItemColumn
@@ -303,16 +304,17 @@ def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, cha
         return []
     found: list[tuple[str, chat_actions.ChatIntent]] = []
     if item.kind is TranscriptItemKind.USER:
-        found.append((tr("Edit and resend…"), chat_actions.EditMessage(item.fact_seq)))
+        found.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq)))
     if item.kind is TranscriptItemKind.REPLY:
-        found.append((tr("Regenerate"), chat_actions.RegenerateAnswer(item.fact_seq)))
-        found.append((tr("What the model saw"), chat_actions.ShowRequest(item.fact_seq)))
-    found.append((tr("Fork from here"), chat_actions.ForkConversation(item.fact_seq)))
-    found.append((tr("Rewind to here…"), chat_actions.RewindConversation(item.fact_seq)))
+        found.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq)))
+        found.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq)))
+    found.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq)))
+    found.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, item.fact_seq)))
     ref = _part_ref_of(items, index, item)
     if ref is not None:
-        unpin, pin = (tr("Unpin"), chat_actions.UnpinPart(ref)), (tr("Pin: never fold"), chat_actions.PinPart(ref))
-        found.append(unpin if ref in items.history.branch.pins else pin)
+        is_pinned = ref in items.history.branch.pins
+        words = tr("Unpin") if is_pinned else tr("Pin: never fold")
+        found.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
     return found
 
 

@@ -23,10 +23,7 @@ from helix_desktop.errors import (
 )
 from helix_desktop.gui.transcript.chat_actions import (
     ChatIntent,
-    ContinueTurn,
-    OpenKeySettings,
-    OpenModelChooser,
-    RetryModelNow,
+    ConversationAct,
 )
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, failure_title_and_actions
 from helix_desktop.gui.transcript.markdown_blocks import TextStyle, backticks_to_code_spans, without_backticks
@@ -39,14 +36,14 @@ Settle = Callable[[], None]
 @pytest.mark.parametrize(
     ("error", "way"),
     [
-        (ProviderKeyRefused("No."), OpenKeySettings()),
-        (NoCreditLeft("No."), OpenModelChooser()),
-        (UnknownModel("No."), OpenModelChooser()),
-        (ContextTooLong("No."), OpenModelChooser()),
-        (ModelOverloaded("No."), ContinueTurn()),
-        (ProviderUnreachable("No."), ContinueTurn()),
-        (StoreFull("No."), ContinueTurn()),
-        (HelixError("No."), ContinueTurn()),
+        (ProviderKeyRefused("No."), ConversationAct.OPEN_KEY_SETTINGS),
+        (NoCreditLeft("No."), ConversationAct.OPEN_MODEL_CHOOSER),
+        (UnknownModel("No."), ConversationAct.OPEN_MODEL_CHOOSER),
+        (ContextTooLong("No."), ConversationAct.OPEN_MODEL_CHOOSER),
+        (ModelOverloaded("No."), ConversationAct.CONTINUE_TURN),
+        (ProviderUnreachable("No."), ConversationAct.CONTINUE_TURN),
+        (StoreFull("No."), ConversationAct.CONTINUE_TURN),
+        (HelixError("No."), ConversationAct.CONTINUE_TURN),
     ],
 )
 def test_every_failure_has_a_title_and_a_way_on(error: HelixError, way: ChatIntent) -> None:
@@ -54,7 +51,7 @@ def test_every_failure_has_a_title_and_a_way_on(error: HelixError, way: ChatInte
     title, ways = failure_title_and_actions(end.cause)
     assert title
     assert all(words for words, _ in ways)
-    assert [act for _, act in ways] == list(dict.fromkeys((way, ContinueTurn())))  # what helped is tried
+    assert [act for _, act in ways] == list(dict.fromkeys((way, ConversationAct.CONTINUE_TURN)))  # what helped is tried
     assert (title == "Something went wrong") == (type(error) is HelixError)
 
 
@@ -72,7 +69,10 @@ def test_the_button_is_there_until_something_else_happens(pane: TranscriptPane, 
     pane.open_transcript(build_state(told.facts))
     settle()
     assert card(pane).text == "There is no usable API key. The server says 401. Run `helix-desktop key set`."
-    assert [hot.act for hot in card(pane).hot_spots] == [OpenKeySettings(), ContinueTurn()]
+    assert [hot.act for hot in card(pane).hot_spots] == [
+        ConversationAct.OPEN_KEY_SETTINGS,
+        ConversationAct.CONTINUE_TURN,
+    ]
     one, two = (hot.place for hot in card(pane).hot_spots)
     assert one.right() < two.left()
     pane.view.apply_events([ActivityChanged("c", ConversationActivity.THINKING)])
@@ -100,7 +100,7 @@ def test_a_pause_counts_down_and_can_be_cut_short(pane: TranscriptPane, settle: 
     found: list[ChatIntent] = []
     pane.intent_requested.connect(found.append)
     pane.view.perform_box_action(card(pane).hot_spots[0].act)
-    assert found == [RetryModelNow()]
+    assert found == [ConversationAct.RETRY_MODEL_NOW]
 
 
 def test_backticks_are_no_part_of_a_sentence() -> None:

@@ -13,12 +13,9 @@ from helix_desktop.engine.facts import Rewound
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.chat_actions import (
+    ActOnMessage,
     ChatIntent,
-    ChooseAnswer,
-    EditMessage,
-    ForkConversation,
-    RegenerateAnswer,
-    ShowRequest,
+    MessageAct,
 )
 from helix_desktop.gui.transcript.message_bar import BAR, format_message_time
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
@@ -65,7 +62,13 @@ def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted:
     press(pane, 2, "Regenerate")
     press(pane, 2, "What the model saw")
     press(pane, 2, "Previous answer")
-    assert wanted == [EditMessage(1), ForkConversation(1), RegenerateAnswer(4), ShowRequest(4), ChooseAnswer(2)]
+    assert wanted == [
+        ActOnMessage(MessageAct.EDIT, 1),
+        ActOnMessage(MessageAct.FORK, 1),
+        ActOnMessage(MessageAct.REGENERATE, 4),
+        ActOnMessage(MessageAct.SHOW_REQUEST, 4),
+        ActOnMessage(MessageAct.CHOOSE, 2),
+    ]
     assert QGuiApplication.clipboard().text() == "*two*"
 
 
@@ -85,7 +88,7 @@ def test_the_keyboard_reaches_the_bar_and_goes_along_it(pane: TranscriptPane, wa
     for _ in range(2):
         QTest.keyClick(pane.view, Qt.Key.Key_Right)
     QTest.keyClick(pane.view, Qt.Key.Key_Return)
-    assert wanted == [RegenerateAnswer(4)]
+    assert wanted == [ActOnMessage(MessageAct.REGENERATE, 4)]
 
 
 def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Settle) -> None:

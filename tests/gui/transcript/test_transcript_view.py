@@ -14,14 +14,13 @@ from helix_desktop.engine.facts import PartRef
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.chat_actions import (
+    ActOnMessage,
     ChatIntent,
-    EditMessage,
-    ForkConversation,
+    MessageAct,
     OpenEntry,
     OpenLink,
     PinPart,
     RecallEntry,
-    RewindConversation,
 )
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.transcript.transcript_view import list_item_intents
@@ -184,9 +183,9 @@ def test_tab_walks_through_what_can_be_clicked(pane: TranscriptPane, wanted: lis
 
 def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
     assert [want for _, want in list_item_intents(pane.view.items, 0)] == [
-        EditMessage(1),
-        ForkConversation(1),
-        RewindConversation(1),
+        ActOnMessage(MessageAct.EDIT, 1),
+        ActOnMessage(MessageAct.FORK, 1),
+        ActOnMessage(MessageAct.REWIND, 1),
         PinPart(PartRef(1)),
     ]
     assert PinPart(PartRef(3)) in [want for _, want in list_item_intents(pane.view.items, 2)]
