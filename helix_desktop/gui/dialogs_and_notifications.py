@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import CoroutineStarter
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
@@ -28,7 +29,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_tour import WindowTour
 from helix_desktop.gui.workbench_types import ConnectedAgents, ProjectItem, Workbench
-from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
+from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING, RECORDER
 
 if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
@@ -70,6 +71,8 @@ class DialogsAndNotifications(QObject):
         welcome.import_wanted.connect(window.window_actions["import-workspace"].trigger)
         welcome.trash_wanted.connect(window.window_actions["workspace-trash"].trigger)
         welcome.bring_in_wanted.connect(self.open_import_dialog)
+        welcome.recorder_box.toggled.connect(self._turn_recorder_on_or_off)
+        window.settings.subscribe_to_changes(lambda _: welcome.recorder_box.setChecked(window.settings[RECORDER]))
         window.retry_wanted.connect(setup.allow_asking_keyring_again)
         window.workbench_shown.connect(self._close_settings_dialog)
         window.workbench_shown.connect(self._find_and_announce_untrusted_files)
@@ -248,7 +251,17 @@ class DialogsAndNotifications(QObject):
             for group, details in zip(groups, newest, strict=False)
             if not details.reason
         ][:SHOWN_HISTORIES]
+        self._window.welcome.recorder_box.setChecked(self._window.settings[RECORDER])
         self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs, rows)
+
+    def _turn_recorder_on_or_off(self, on: bool) -> None:  # noqa: FBT001 -- a signal's argument
+        settings = self._window.settings
+        try:
+            if settings[RECORDER] != on:
+                settings.change_setting(RECORDER, on)
+        except HelixError as error:
+            self._window.notices.show_error_notice(error)
+            self._window.welcome.recorder_box.setChecked(settings[RECORDER])
 
     def open_import_dialog(self) -> None:
         from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog

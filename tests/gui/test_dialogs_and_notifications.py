@@ -38,7 +38,7 @@ from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.window_state_file import WindowStateFile
-from helix_desktop.program_settings import NOTIFY_DONE, ProgramSettings
+from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now
@@ -103,6 +103,49 @@ def test_the_welcome_scrolls_where_it_does_not_fit(theme: Theme) -> None:
     labels = page.findChildren(QLabel)
     cut = [each.text() for each in labels if each.isVisible() and each.height() < each.heightForWidth(each.width())]
     assert cut == []
+
+
+def test_the_first_start_offers_to_record_agents_and_says_what_that_reads(
+    front: DialogsAndNotifications, window: MainWindow, tmp_path: Path
+) -> None:
+    """It stood only in the import dialog, which a new user may never open."""
+    histories, box = FakeInstallation().of_others, window.welcome.recorder_box
+    assert box.isHidden() or not box.isVisible(), "there is nothing to record"
+    front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))
+    assert not box.isChecked(), "it is off until it is chosen"
+    assert "Claude Code" in box.accessibleDescription()
+    assert any(box.accessibleDescription() == label.text() for label in window.welcome.findChildren(QLabel))
+    box.setFocus()
+    QTest.keyClick(box, Qt.Key.Key_Space)
+    assert window.settings[RECORDER]
+    window.settings.change_setting(RECORDER, False)  # as the import dialog and the settings do
+    assert not box.isChecked()
+
+
+def test_recording_that_cannot_be_turned_on_is_said_and_not_shown_as_on(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
+    window.settings._path.parent.mkdir(parents=True, exist_ok=True)
+    window.settings._path.write_text("[[broken", encoding="utf-8")
+    window.welcome.recorder_box.click()
+    assert not window.welcome.recorder_box.isChecked()
+    assert window.notices.shown_text
+
+
+def test_each_newest_conversation_has_a_line_of_the_whole_card(theme: Theme) -> None:
+    """They stood squeezed beside the button."""
+    page = WelcomePage(theme)
+    rows = [("Claude Code", "Extract the lock manager", "storage-engine", "2h"), ("Codex", "Flaky", "thesis", "Thu")]
+    for _ in range(2):  # A second look replaces the first.
+        page.show_importable_conversations(2, ["Claude Code"], rows)
+        page.resize(900, 700)
+        page.show()
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        QApplication.processEvents()
+    (age,) = (each for each in page.findChildren(QLabel) if each.text() == "2h" and each.isVisible())
+    right = age.mapTo(page, age.rect().topRight()).x()
+    assert right >= page.bring_in.mapTo(page, page.bring_in.rect().topLeft()).x()
+    assert age.mapTo(page, age.rect().topLeft()).y() > page.bring_in.mapTo(page, page.bring_in.rect().bottomLeft()).y()
 
 
 def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:

@@ -5,16 +5,17 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFrame, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.frame.connect_model_panel import ConnectModelPanel
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.program_settings import RECORDER
 
 WIDTH = 640
 
@@ -45,8 +46,9 @@ class WelcomePage(QWidget):
         self._found_card, self._found = QWidget(self), widgets.build_plain_label("", "title")
         self._newest = QGridLayout()
         self._newest.setColumnStretch(1, 1)
-        self._newest.setContentsMargins(0, 6, 0, 0)
         self._newest.setHorizontalSpacing(16)
+        self._newest.setVerticalSpacing(7)
+        self.recorder_box = QCheckBox(tr(RECORDER.title), self._found_card)
         self.bring_in = self._build_import_card(column)
         self.folder = self._add_action_card(
             column,
@@ -84,17 +86,23 @@ class WelcomePage(QWidget):
         names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
         count = format_count(conversations, "{n} conversation", "{n} conversations")
         self._found.setText(tr("{count} from {programs}: search and continue them", count=count, programs=names))
+        clear_layout(self._newest)
         for line, words in enumerate(newest):
+            self._newest.addWidget(_build_hairline(self._found_card), 2 * line, 0, 1, -1)
             for column, word in enumerate(words):
-                self._newest.addWidget(_build_newest_cell(word, column, self._found_card), line, column)
+                self._newest.addWidget(_build_newest_cell(word, column, self._found_card), 2 * line + 1, column)
         self._found_card.setVisible(conversations > 0)
         set_widget_look(self.folder, "" if conversations else "primary")
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
-        about = tr("See what these conversations cost, continue any of them with any model, and record new ones.")
-        words, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
+        about = tr("See what these conversations cost, and continue any of them with any model.")
+        rows, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
-        words.addLayout(self._newest)
+        where = f"{tr(RECORDER.sentence)} {tr('You can change this at any time in the settings, under General.')}"
+        self.recorder_box.setAccessibleDescription(where)
+        rows.addLayout(self._newest)
+        for widget in (_build_hairline(self._found_card), self.recorder_box, widgets.build_plain_label(where, "small")):
+            rows.addWidget(widget)
         button.clicked.connect(self.bring_in_wanted)
         column.addWidget(self._found_card)
         self._found_card.hide()
@@ -120,9 +128,8 @@ class WelcomePage(QWidget):
         widgets.set_surface_look(card, "card")
         words = build_column(title, widgets.build_plain_label(text, "muted"), spacing=4)
         button = QPushButton(act, card)
-        parts = ((words, 1), (button, Qt.AlignmentFlag.AlignVCenter))
-        build_row(*parts, owner=card, margins=(18, 14, 18, 14), spacing=16)
-        return words, button
+        first = build_row((words, 1), (button, Qt.AlignmentFlag.AlignVCenter), spacing=16)
+        return build_column(first, owner=card, margins=(18, 14, 18, 14), spacing=8), button
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -133,6 +140,12 @@ class WelcomePage(QWidget):
         if folders:
             event.acceptProposedAction()
             self.folder_given.emit(folders[0])
+
+
+def _build_hairline(parent: QWidget) -> QFrame:
+    line = QFrame(parent)
+    set_widget_look(line, "rule")
+    return line
 
 
 def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
