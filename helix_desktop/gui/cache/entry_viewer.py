@@ -211,7 +211,10 @@ class EntryViewer(QWidget):
         self.uses = uses
         self._show.setEnabled(bool(uses))
         messages = sum(each.how != "fold" for each in uses)
-        self._uses_button.setText(format_count(messages, "used in {n} message", "used in {n} messages"))
+        words = format_count(messages, "used in {n} message", "used in {n} messages")
+        if not messages:
+            words = format_count(len(uses), "used in {n} fold", "used in {n} folds") if uses else tr("not used")
+        self._uses_button.setText(words)
         self._uses_button.setVisible(True)
         menu = _cleared_menu_of(self._uses_button)
         names = {

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 KIND: dict[FoldKind, ContextKind] = {
@@ -21,18 +20,29 @@ def context_kind_of_fold(kind: FoldKind) -> ContextKind:
     return KIND.get(kind, ContextKind.OBSERVATIONS)
 
 
+def split_agent_compaction(fold: Folded) -> tuple[str, str]:
+    """Returns which agent compacted the conversation itself, and its word for what started that. Both empty for our folds."""
+    agent, found, trigger = fold.why.partition(" compacted the conversation here")
+    return (agent, trigger.strip(" ()")) if found else ("", "")
+
+
 def fold_title(fold: Folded, folds: int = 1) -> str:
+    if agent := split_agent_compaction(fold)[0]:
+        return tr("Compaction by {agent}", agent=agent)
     if fold.kind is FoldKind.HANDOVER:
         return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
-    if fold.kind is FoldKind.MARKER:
-        return format_count(folds, "Reduced {n} tool output to one line", "Reduced {n} tool outputs to one line each")
-    if fold.kind is FoldKind.EXCERPT:
-        return format_count(folds, "Shortened {n} tool output to an excerpt", "Shortened {n} tool outputs to excerpts")
-    if fold.kind is FoldKind.OBSERVATIONS:
-        return tr("Condensed older messages into a dated list of observations")
-    if fold.kind is FoldKind.REFLECTION:
-        return tr("Merged the observations about older messages")
-    return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else describe_fold_kind(fold.kind).capitalize()
+    titles = {
+        FoldKind.MARKER: format_count(
+            folds, "Reduced {n} tool output to one line", "Reduced {n} tool outputs to one line each"
+        ),
+        FoldKind.EXCERPT: format_count(
+            folds, "Shortened {n} tool output to an excerpt", "Shortened {n} tool outputs to excerpts"
+        ),
+        FoldKind.OBSERVATIONS: tr("Condensed older messages into a dated list of observations"),
+        FoldKind.REFLECTION: tr("Merged the observations about older messages"),
+        FoldKind.TRUNCATION: tr("Truncated"),
+    }
+    return titles.get(fold.kind, describe_fold_kind(fold.kind).capitalize())
 
 
 def describe_fold_kind(kind: FoldKind) -> str:
@@ -78,6 +88,7 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
         FoldKind.REFLECTION: tr("The notes (observations) that replace older messages were merged"),
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))
-    happened = translate_sentences(fold.why) if "compacted the conversation here" in fold.why else happened
+    if agent := split_agent_compaction(fold)[0]:
+        happened = tr("{agent} compacted the conversation here", agent=agent)
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
     return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)

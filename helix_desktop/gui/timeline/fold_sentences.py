@@ -140,9 +140,13 @@ def describe_fold_figures(event: TimelineEvent) -> str:
         parts.append(format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"))
     if fold.seconds:
         parts.append(format_duration(fold.seconds))
-    parts.append(fold.model or tr("no model"))
-    parts.append(tr("because the request would not fit") if fold.panic else tr("in the background"))
-    return " · ".join(parts)
+    agent, trigger = fold_descriptions.split_agent_compaction(fold)
+    if agent:
+        parts.append({"manual": tr("requested by the user"), "auto": tr("automatic")}.get(trigger, trigger))
+    else:
+        parts.append(fold.model or tr("no model"))
+        parts.append(tr("because the request would not fit") if fold.panic else tr("in the background"))
+    return " · ".join(filter(None, parts))
 
 
 def describe_fold_details(event: TimelineEvent) -> str:

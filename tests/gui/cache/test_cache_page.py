@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from PySide6.QtCore import QBuffer, QIODevice, QPoint, Qt
 from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 
-from helix_desktop.engine.cache_entry_rows import EntryFilter
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryUse
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entries_model import EntryColumn
@@ -42,6 +43,25 @@ def test_the_page_says_what_there_is(page: CachePage, catalogue: MemoryCatalogue
     assert page._figures_label.text().startswith("305 entries · ")
     assert "2 duplicates not stored again" in page._figures_label.text()
     assert page.model.rowCount() == 305
+
+
+@pytest.mark.parametrize(
+    ("uses", "words"),
+    [
+        ([], "not used"),
+        ([EntryUse("c", 7, 1.0, "fold")], "used in 1 fold"),
+        ([EntryUse("c", 7, 1.0, "fold"), EntryUse("c", 19, 2.0, "output")], "used in 1 message"),
+    ],
+)
+def test_an_entry_that_only_folds_use_is_said_to_be_used(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle, uses: list[EntryUse], words: str
+) -> None:
+    """It was “used in 0 messages”."""
+    digest = catalogue.lines[0].stored.digest
+    catalogue.used[digest] = uses
+    page.open_entry_by_digest(digest)
+    settle()
+    assert page.viewer._uses_button.text() == words
 
 
 def test_a_click_shows_an_entry_and_where_it_is_used(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -74,6 +76,27 @@ def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
     story.read_all_facts(recorded)
     assert " · 4 messages" in fold_sentences.describe_event_briefly(story.events[-1], 0)
     assert " · 4 messages" in fold_sentences.describe_fold_figures(story.events[-1])
+
+
+@pytest.mark.parametrize(
+    ("why", "agent", "known"),
+    [
+        ("Claude Code compacted the conversation here (manual)", "Claude Code", " · requested by the user"),
+        ("Claude Code compacted the conversation here (auto)", "Claude Code", " · automatic"),
+        ("Codex compacted the conversation here", "Codex", ""),
+    ],
+)
+def test_a_compaction_by_an_agent_is_called_that(why: str, agent: str, known: str) -> None:
+    """The timeline called it “Handover 1 … no model · in the background”, as if this program had made it."""
+    fold = Folded("f", FoldKind.HANDOVER, Span(1, 3), "summary", 10, 90, number=1, why=why)
+    usual: list[Fact] = [UserSaid((Text("do it"),)), ModelReplied((Text("done"),), "m", Stop.END)]
+    recorded = [
+        Recorded("c", seq, float(seq), fact) for seq, fact in enumerate((*usual, TurnEnded(TurnEnd.DONE), fold), 1)
+    ]
+    story = ConversationTimeline()
+    story.read_all_facts(recorded)
+    assert fold_sentences.describe_event_title(story.events[-1]) == f"Compaction by {agent}"
+    assert fold_sentences.describe_fold_figures(story.events[-1]) == f"90 → 10 tokens · 2 messages{known}"
 
 
 def test_the_beginning_of_a_fork_is_called_a_fork() -> None:

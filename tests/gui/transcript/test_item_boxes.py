@@ -319,4 +319,5 @@ def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
     """The defect: Claude Code's own compaction was called a handover document, as if this program had written it."""
     why = "Claude Code compacted the conversation here (manual)"
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "summary", 277, 3_500, number=1, why=why)
-    assert describe_fold(fold) == f"{why}: 3.5K → 277 tokens, and nothing was lost"
+    words = "Claude Code compacted the conversation here: 3.5K → 277 tokens, and nothing was lost"
+    assert describe_fold(fold) == words
