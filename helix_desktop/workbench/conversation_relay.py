@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
+from helix_desktop.engine.facts import ConversationChanged, FoldKind, ModelRole, ModelSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
@@ -47,8 +47,13 @@ class ConversationRelay:
             return replace(restored, fits=False)
         async with self.open_desk() as desk:
             fork = await self._fork_and_fold(desk, request, room)
-        folded = await self._restore_session(replace(request, conversation=fork, before_compaction=0, is_folded=True))
-        is_folded = folded.compactions > 0 or folded.texts != restored.texts  # A short turn stays as it is.
+            folded = await self._restore_session(
+                replace(request, conversation=fork, before_compaction=0, is_folded=True)
+            )
+            is_folded = folded.compactions > 0 or folded.texts != restored.texts
+            if not is_folded:  # A short turn stays as it is, so nobody needs the fork.
+                unused = await desk.open_session(fork)
+                await unused.conversation.append_facts(ConversationChanged(trashed=True))
         return replace(folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded)
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:

@@ -56,7 +56,7 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
     unfolded = await bench.relay.prepare_session_for_agent(asked, may_fold=False)
     assert (unfolded.is_folded, unfolded.fits) == (False, False)
-    assert [row.id for row in bench.list_conversations()] == [conversation]  # No copy was made.
+    assert [row.id for row in bench.list_conversations() if not row.trashed] == [conversation]  # No copy was made.
     restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (True, True)
     told = " ".join(describe_restored_session(restored, tmp_path))
@@ -98,6 +98,9 @@ async def test_a_short_turn_is_not_said_to_be_folded(desks: Desks, folder: Path,
     restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (False, True)
     assert "folded" not in " ".join(describe_restored_session(restored, tmp_path))
+    assert [row.id for row in bench.list_conversations() if not row.trashed] == [asked.conversation], (
+        "a fork without a fold was left"
+    )
 
 
 async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, tmp_path: Path) -> None:
