@@ -44,10 +44,8 @@ class WelcomePage(QWidget):
         self._blocked.hide()
         column.addWidget(self._blocked)
         self._found_card, self._found = QWidget(self), widgets.build_plain_label("", "title")
-        self._newest = QGridLayout()
+        self._newest = QGridLayout(horizontalSpacing=16, verticalSpacing=7)
         self._newest.setColumnStretch(1, 1)
-        self._newest.setHorizontalSpacing(16)
-        self._newest.setVerticalSpacing(7)
         self.recorder_box = QCheckBox(tr(RECORDER.title), self._found_card)
         self.bring_in = self._build_import_card(column)
         self.folder = self._add_action_card(
