@@ -44,7 +44,8 @@ class WelcomePage(QWidget):
         self._blocked.hide()
         column.addWidget(self._blocked)
         self._found_card, self._found = QWidget(self), widgets.build_plain_label("", "title")
-        self._newest = QGridLayout(horizontalSpacing=16, verticalSpacing=7)
+        self._newest = QGridLayout()
+        self._newest.setHorizontalSpacing(16)
         self._newest.setColumnStretch(1, 1)
         self.recorder_box = QCheckBox(tr(RECORDER.title), self._found_card)
         self.bring_in = self._build_import_card(column)
@@ -98,9 +99,8 @@ class WelcomePage(QWidget):
         set_widget_look(button, "primary")
         where = f"{tr(RECORDER.sentence)} {tr('You can change this at any time in the settings, under General.')}"
         self.recorder_box.setAccessibleDescription(where)
-        rows.addLayout(self._newest)
-        for widget in (_build_hairline(self._found_card), self.recorder_box, widgets.build_plain_label(where, "small")):
-            rows.addWidget(widget)
+        recorder = (_build_hairline(self._found_card), self.recorder_box, widgets.build_plain_label(where, "small"))
+        rows.addLayout(build_column(self._newest, *recorder, spacing=8))
         button.clicked.connect(self.bring_in_wanted)
         column.addWidget(self._found_card)
         self._found_card.hide()
