@@ -27,6 +27,7 @@ _HIGHEST = b"n"
 BY_HAND = EntryOrigin()
 SMALL_CONTENT_LEVEL = 15  # A zstd level: ten percent smaller than usual, but twenty times slower.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
+MOST_PLACES = 4_096  # The places of so many new entries are remembered: each saves a read.
 CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content stored for checkpoints, which the index leaves out.
 
 
@@ -145,12 +146,12 @@ class CacheFolder:
 
     def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
         raw = record.digest.raw
-        known = (
-            (b"h" + raw, cache_records.encode_entry_place(record)),
-            (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)),
-        )
+        if len(self.reader.places) >= MOST_PLACES:
+            self.reader.places.clear()
+        self.reader.places[raw] = place = cache_records.encode_entry_place(record)
+        known = cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)
         marks = [(kind + raw, None) for kind, marked in self.reader.marked.items() if raw in marked]
-        staged = StagedEntry(record, (*writes, *known, *marks))
+        staged = StagedEntry(record, (*writes, (b"h" + raw, place), known, *marks))
         self._staged[raw] = staged
         return staged
 

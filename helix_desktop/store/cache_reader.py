@@ -27,6 +27,7 @@ class CacheReader:
 
     def __init__(self, level: LevelDatabase) -> None:
         self._level = level
+        self.places: dict[bytes, bytes] = {}  # Of entries stored lately. Some may be gone.
         self._decompress = zstandard.ZstdDecompressor().decompress
         self.marked = {
             kind: {key[1:] for key in level.keys_in_range(kind, key_range_end(kind))}
@@ -83,17 +84,17 @@ class CacheReader:
 
     def _get_single_chunk(self, digest: Digest, place: bytes) -> bytes | None:
         """Read an entry of one chunk quickly. Return None if it is larger or something is wrong."""
-        if digest.raw in self.marked[QUARANTINED]:
+        if (raw := digest.raw) in self.marked[QUARANTINED]:
             return None
         try:
-            held = place or self._level.get_value_once(b"h" + digest.raw)
+            held = place or self.places.get(raw) or self._level.get_value_once(b"h" + raw)
             if held is None or len(held) != 16:
                 return None
             value = self._level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)
             content = self._unpack_chunk(value) if value else None
         except (CacheCorrupt, zstandard.ZstdError, MemoryError):
             return None
-        return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
+        return content if content is not None and hashlib.sha256(content).digest() == raw else None
 
     def _unpack_chunk(self, value: bytes) -> bytes:
         return value[1:] if value[0] == cache_records.RAW else self._decompress(value[1:], CHUNK)

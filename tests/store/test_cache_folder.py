@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound, WrittenByNewerVersion
-from helix_desktop.store import cache_records
+from helix_desktop.store import cache_folder, cache_records
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, count_text_lines
 from helix_desktop.store.cache_records import CHUNK, VERSION_KEY
 from tests.store.putting import put_whole
@@ -43,6 +43,29 @@ def test_wrong_bytes_are_never_handed_out(cache: CacheFolder, content: bytes, va
             cache.reader.read_part(digest, 0, 3)
     assert put_whole(cache, content, SHELL).digest == digest
     assert cache.reader.get_content(digest) == content
+
+
+def test_an_entry_stored_lately_is_read_without_a_search_for_its_place(
+    cache: CacheFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each get took two reads: one for the place of the content."""
+    digest = put_whole(cache, b"content", SHELL).digest
+    cache.level.write_batch([(b"h" + digest.raw, None)])
+    assert cache.reader.get_content(digest) == b"content"
+    monkeypatch.setattr(cache_folder, "MOST_PLACES", 2)
+    many = {put_whole(cache, b"%d" % number, SHELL).digest: b"%d" % number for number in range(5)}
+    assert {each: cache.reader.get_content(each) for each in many} == many
+    with pytest.raises(NotFound):
+        cache.reader.get_content(digest)
+
+
+def test_a_place_that_is_out_of_date_hands_nothing_out(cache: CacheFolder) -> None:
+    digest = put_whole(cache, b"content", SHELL).digest
+    cache.discard_entry_content(digest)
+    with pytest.raises(NotFound):
+        cache.reader.get_content(digest)
+    put_whole(cache, b"content", SHELL)
+    assert cache.reader.get_content(digest) == b"content"
 
 
 def test_quarantine_lasts(tmp_path: Path) -> None:
