@@ -24,7 +24,7 @@ from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
 from helix_desktop.workbench.system_prompt_and_settings import parse_coverage, parse_hidden_patterns
 
 if TYPE_CHECKING:
-    from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
+    from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
     from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_client.hosted_server import HostedServer
     from helix_desktop.resident.connected_agents import ConnectedAgents
@@ -173,17 +173,11 @@ class SettingsBackend:
 
     # --- Comparing policies in the replay lab, and preparing a workspace for the tour
 
-    async def replay_policies(
-        self,
-        bench: Workbench,
-        conversations: Sequence[str],
-        policies: Sequence[str],
-        window: int,
-        report: Callable[[int, int], None],
-    ) -> Sequence[PolicyOutcome]:
+    @property
+    def replay_policies(self) -> RunReplay:
         from helix_desktop.desktop import replay_process
 
-        return await replay_process.replay_conversations(bench, conversations, policies, window, report)
+        return replay_process.replay_conversations
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         """Opens the workspace of the last tour, or creates one with a fresh sample."""

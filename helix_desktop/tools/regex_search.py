@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from typing import cast
 
@@ -27,12 +28,12 @@ class FoundLine:
     is_match: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GrepResult:
     """`match_count` counts all matching lines, even those not in `lines`. `is_cut_by_time`: time ran out."""
 
-    lines: tuple[FoundLine, ...]
-    match_count: int
+    lines: list[FoundLine] = field(default_factory=list)
+    match_count: int = 0
     is_cut_by_time: bool = False
 
 
@@ -66,9 +67,9 @@ async def grep_pieces(
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:
             both.create_task(_send_pieces(process, options, pieces))
             answer = both.create_task(_receive_found_lines(process, pattern, lines))
-        return GrepResult(tuple(lines), answer.result())
+        return GrepResult(lines, answer.result())
     except TimeoutError:
-        return GrepResult(tuple(lines), sum(line.is_match for line in lines), is_cut_by_time=True)
+        return GrepResult(lines, sum(line.is_match for line in lines), is_cut_by_time=True)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:

@@ -8,14 +8,12 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import built_in_tool, glob_patterns
@@ -76,30 +74,22 @@ async def _search_with_ripgrep(
     command = await RunningCommand.start_in_jail(
         launch, lambda lifeline: sandbox.wrap_trusted_reader(words, lifeline) or []
     )
-    got = _RipgrepResult()
+    found, is_unreadable = GrepResult(), False
     try:
         async with asyncio.timeout(SECONDS):
-            await _collect_ripgrep_rows(command, use, got, limit)
+            is_unreadable = await _collect_ripgrep_rows(command, use, found, limit)
     except TimeoutError:
-        got.is_cut_by_time = True
+        found.is_cut_by_time = True
     finally:
         code = await asyncio.shield(command.kill_and_wait())
-    if not got.hits and (got.is_unreadable or (code not in {0, 1} and not got.is_cut_by_time)):
+    if not found.match_count and (is_unreadable or (code not in {0, 1} and not found.is_cut_by_time)):
         return None
-    return GrepResult(tuple(got.lines), got.hits, got.is_cut_by_time)
+    return found
 
 
-@dataclass(slots=True)
-class _RipgrepResult:
-    """What ripgrep printed. `is_unreadable`: it was not JSON, so ripgrep can't handle such a pattern."""
-
-    lines: list[FoundLine] = field(default_factory=list)
-    hits: int = 0
-    is_cut_by_time: bool = False
-    is_unreadable: bool = False
-
-
-async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got: _RipgrepResult, limit: int) -> None:
+async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, found: GrepResult, limit: int) -> bool:
+    """Return whether something was not JSON, so that ripgrep can't handle such a pattern."""
+    is_unreadable = False
     async for rows in _iterate_whole_rows(command.iterate_output()):
         for row in rows:
             try:
@@ -108,16 +98,17 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
                 said = None
             # This is a line of ripgrep's own error message, which quotes the pattern.
             if not isinstance(said, dict) or "type" not in said:
-                got.is_unreadable = True
+                is_unreadable = True
                 continue
             hit = said["type"] == "match"
             if (not hit and said["type"] != "context") or use.roots.is_hidden_path(_path_of_row(said["data"])):
                 continue
             line = _build_found_line(use, said["data"], hit=hit)
             if use.is_readable(line.name):
-                got.hits += hit
-                if got.hits <= limit:
-                    got.lines.append(line)
+                found.match_count += hit
+                if found.match_count <= limit:
+                    found.lines.append(line)
+    return is_unreadable
 
 
 async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
-from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
+from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
 from helix_desktop.gui.workbench_types import ConnectedAgents, DoctorFinding, Workbench, Workbenches
 
 
@@ -113,14 +113,8 @@ class Installation(Protocol):
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         """Starts a second copy of the server, and describes the result in a sentence or two."""
 
-    async def replay_policies(
-        self,
-        bench: Workbench,
-        conversations: Sequence[str],
-        policies: Sequence[str],
-        window: int,
-        report: Callable[[int, int], None],
-    ) -> Sequence[PolicyOutcome]: ...
+    @property
+    def replay_policies(self) -> RunReplay: ...
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench: ...
     def build_history_importer(self, desk: Workbenches) -> HistoryImportPort:
         """Returns the importer for conversations of other programs on this computer."""
