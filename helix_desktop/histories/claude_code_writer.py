@@ -40,6 +40,13 @@ def build_claude_code_lines(session: recorded_session.RecordedSession, new_id: s
             about = {"isSidechain": False, "userType": "external", "cwd": session.folder, "sessionId": new_id}
             yield {"parentUuid": parent, **about, "version": SEEN_VERSION, **line, "uuid": identity}
             before = identity
+    if session.title:
+        yield build_title_line(session.title, new_id)
+
+
+def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
+    """Return the line that Claude Code writes when the user renames a session."""
+    return {"type": "custom-title", "customTitle": title, "sessionId": session_id}
 
 
 def _compaction_lines(text: str, time: float, parent: str | None) -> list[Block]:

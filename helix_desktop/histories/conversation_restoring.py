@@ -19,7 +19,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -37,8 +37,10 @@ from helix_desktop.histories import (
     pi_writer,
 )
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.history_facts import TITLE
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
 from helix_desktop.histories.session_export import ReadContent
 from helix_desktop.histories.session_from_facts import (
@@ -149,17 +151,31 @@ def build_restored_session(facts: Sequence[Recorded], content: ReadContent, requ
     if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
     name = opencode_writer.create_opencode_id("ses") if request.agent == "opencode" else str(uuid.uuid4())
-    if (original := _build_from_original_lines(facts, content, request, name)) is not None:
-        return original
     origin = origin_of_conversation(facts)
+    title = _build_title_of_copy(facts, origin.kind, request)
+    if (original := _build_from_original_lines(facts, content, request, name, title)) is not None:
+        return original
     if before:
         facts = [one for one in facts if one.seq < compactions[before - 1].seq]
     session = build_session_from_facts(facts, content, request.folder, origin, is_folded=request.is_folded)
+    session = replace(session, title=title)
     return replace(_build_translated_session(session, request.agent, name), is_folded=request.is_folded)
 
 
+def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreRequest) -> str:
+    """Return the conversation's title with words that tell the copy apart, in the agent's list and in ours."""
+    title = ""
+    for fact in (one.fact for one in facts):
+        if isinstance(fact, ConversationStarted | ConversationChanged):
+            title = fact.title or title
+    words = "restored" if kind == FORMATS[request.agent].kind else f"from {NAMES.get(kind, 'Helix Desktop')}"
+    words += f" before compaction {request.before_compaction}" if request.before_compaction else ""
+    known = re.sub(r" \((?:restored|from )[^()]*\)$", "", title)
+    return f"{known[: TITLE - len(words) - 3].rstrip()} ({words})"
+
+
 def _build_from_original_lines(
-    facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest, session_id: str
+    facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest, session_id: str, title: str
 ) -> RestoredSession | None:
     """Build it from the agent's own lines if its file still matches the conversation, or return None."""
     origin, form, before_compaction = origin_of_conversation(facts), FORMATS[request.agent], request.before_compaction
@@ -182,6 +198,8 @@ def _build_from_original_lines(
         end, kept = ours.compactions[before_compaction - 1].at, ours.compactions[: before_compaction - 1]
         ours = replace(ours, messages=ours.messages[:end], compactions=kept)
     whole = _replace_session_id(b"".join(cut), form.id_fields, origin.session, session_id)
+    if request.agent == "claude":
+        whole += json.dumps(claude_writer.build_title_line(title, session_id)).encode() + b"\n"
     texts = tuple(texts_in_context(ours))
     version = found.version or origin.version
     return RestoredSession(
@@ -245,7 +263,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if not restored.fits:
         yield "The session may still be too long for the agent: the rest cannot be folded."
     if restored.is_original:
-        yield "The session file contains the agent's own lines, unchanged except for a new session ID."
+        yield "The session file contains the agent's own lines, unchanged except for a new session ID and title."
     if restored.left_out_reasoning:
         yield f"Reasoning blocks left out, because this agent's provider cannot read them: {restored.left_out_reasoning:,}."
     if restored.left_out_context:

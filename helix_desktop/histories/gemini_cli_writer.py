@@ -54,7 +54,8 @@ def gemini_file_name(new_id: str, begun: float) -> str:
 
 def build_gemini_lines(session: RecordedSession, new_id: str, begun: float) -> Iterator[Mapping[str, Any]]:
     when = {"startTime": format_iso_time(begun), "lastUpdated": format_iso_time(begun), "kind": "main"}
-    yield {"sessionId": new_id, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
+    project = hashlib.sha256(session.folder.encode()).hexdigest()
+    yield {"sessionId": new_id, "projectHash": project, **when, **({"summary": session.title} if session.title else {})}
     for number, (item, results) in enumerate(session_writing.list_items_with_results(session)):
         about: Line = {"id": f"{new_id}-{number}", "timestamp": format_iso_time(item.time)}
         if isinstance(item, RecordedCompaction):

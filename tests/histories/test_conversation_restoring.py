@@ -69,13 +69,16 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]
     return request.param, tmp_path / "agent" / file
 
 
-def test_the_agents_own_lines_come_back_with_only_the_id_changed(recorded: tuple[str, Path]) -> None:
+def test_the_agents_own_lines_come_back_with_only_the_id_changed_and_a_title(recorded: tuple[str, Path]) -> None:
     agent, path = recorded
     session = main_session(path)
     restored = restoring.build_restored_session(*imported(session), RestoreRequest("c", agent, "/elsewhere"))
     assert restored.is_original
     assert restored.folder == "/home/me/project"
-    assert restored.content.replace(restored.session.encode(), session.session.encode()) == path.read_bytes()
+    own = path.read_bytes()
+    assert restored.content.replace(restored.session.encode(), session.session.encode())[: len(own)] == own
+    added = [json.loads(line) for line in restored.content[len(own) :].splitlines()]
+    assert [line["type"] for line in added] == (["custom-title"] if agent == "claude" else [])
     assert restored.session.encode() in restored.content
 
 
@@ -108,7 +111,8 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     if restored.is_original:
         kept = restored.content.splitlines(keepends=True)
         assert len(kept) < len(lines)
-        assert b"compact_boundary" in lines[len(kept)]
+        assert b"compact_boundary" in lines[len(kept) - 1]
+        assert b"(restored before compaction 1)" in kept[-1]
     again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
     assert again.compactions == ()
     before = session.compactions[0].at
@@ -151,6 +155,21 @@ def test_any_history_is_written_for_any_agent(tmp_path: Path, kind: str, agent: 
     whole = "\n".join(one.text for one in again.messages)
     assert all((one.shown or one.text) in whole for one in session.messages if one.role in ("assistant", "tool"))
     assert again.folder == session.folder or not session.folder
+
+
+@pytest.mark.parametrize("agent", sorted(restoring.FORMATS.keys() - {"codex"}))  # Codex has no titles in its files.
+def test_a_copy_has_a_title_of_its_own(tmp_path: Path, agent: str) -> None:
+    """The original, a restored and a relayed conversation stood in every list under one title."""
+    title = "Extract the lock manager into its own module and keep the tests green, please"
+    facts, content = imported(replace(main_session(written.codex(tmp_path)), title=title))
+    again = read_back(restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/f")), tmp_path)
+    assert (
+        history_facts.title_of_recording(again)
+        == "Extract the lock manager into its own module and keep the tests gre (from Codex)"
+    )
+    facts, content = imported(replace(again, name=""))
+    twice = restoring.build_restored_session(facts, content, RestoreRequest("c", agent, "/f"))
+    assert b"gre (restored)" in twice.content, "the words about the first copy are not repeated"
 
 
 @pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
@@ -314,7 +333,7 @@ def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Pat
     facts, content = imported(main_session(path))
     restored = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
     assert (restored.is_original, restored.compactions) == (True, 1)
-    assert restored.content.count(b"\n") == 11
+    assert restored.content.count(b"\n") == 12
     assert restored.messages == len(main_session(path).messages) - 1
     assert "First sum." in restored.texts[0]
     first = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
