@@ -164,10 +164,8 @@ def build_restored_session(facts: Sequence[Recorded], content: ReadContent, requ
 
 def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreRequest) -> str:
     """Return the conversation's title with words that tell the copy apart, in the agent's list and in ours."""
-    title = ""
-    for fact in (one.fact for one in facts):
-        if isinstance(fact, ConversationStarted | ConversationChanged):
-            title = fact.title or title
+    named = (one.fact for one in reversed(facts) if isinstance(one.fact, ConversationStarted | ConversationChanged))
+    title = next((fact.title for fact in named if fact.title), "")
     words = "restored" if kind == FORMATS[request.agent].kind else f"from {NAMES.get(kind, 'Helix Desktop')}"
     words += f" before compaction {request.before_compaction}" if request.before_compaction else ""
     known = re.sub(r" \((?:restored|from )[^()]*\)$", "", title)
