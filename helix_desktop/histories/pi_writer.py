@@ -45,13 +45,8 @@ def build_pi_lines(session: RecordedSession, new_id: str, begun: float) -> Itera
             yield {"type": "message", **about, "message": _pi_message(item, tools)}
         before = identity
     if session.title:
-        yield {
-            "type": "session_info",
-            "id": "title",
-            "parentId": before,
-            "timestamp": format_iso_time(begun),
-            "name": session.title,
-        }
+        about = {"id": "title", "parentId": before, "timestamp": format_iso_time(begun)}
+        yield {"type": "session_info", **about, "name": session.title}
 
 
 def _pi_message(message: RecordedMessage, tool_names: dict[str, str]) -> Line:
