@@ -104,12 +104,13 @@ class ConversationMatcher:
     def find_known_messages(self, conversation: str) -> KnownMessages | None:
         return next((track for track in reversed(self._all_lines) if track.conversation == conversation), None)
 
-    def add_known_messages(self, track: KnownMessages) -> None:
+    def add_known_messages(self, track: KnownMessages) -> KnownMessages:
         self._all_lines.append(track)
         if track.session:
             self._lines_by_session.setdefault(track.session, []).append(track)
         for hashed in track.chain:
             self._index_message(track, hashed)
+        return track
 
     def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]

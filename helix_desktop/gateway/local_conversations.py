@@ -97,11 +97,9 @@ class LocalAgentConversations:
     async def _receive_when_free(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
         while True:
             place = self._find_position_of(arrival)
-            track = place.line or self._add_new_known_messages(arrival)
-            if (
-                place.line is not None
-                and (sent := self._forward_if_no_fold_due(arrival, messages, place, track)) is not None
-            ):
+            fresh = KnownMessages("", arrival.session, arrival.head)
+            track = place.line or self._matcher.add_known_messages(fresh)
+            if (sent := self._forward_if_no_fold_due(arrival, messages, place, track)) is not None:
                 return sent
             async with track.lock_once_recorded():
                 now = self._find_position_of(arrival) if place.line is not None else place
@@ -137,11 +135,6 @@ class LocalAgentConversations:
                 return place
             self._matcher.remove_known_messages(gone)
             self._open_conversations.pop(gone, None)
-
-    def _add_new_known_messages(self, arrival: Arrival) -> KnownMessages:
-        track = KnownMessages("", arrival.session, arrival.head)
-        self._matcher.add_known_messages(track)
-        return track
 
     async def _record_and_fold_request(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
@@ -180,7 +173,7 @@ class LocalAgentConversations:
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
         ticket = replace(ticket, live=not aside)
-        return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
+        return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
 
     async def _find_fork_base(self, arrival: Arrival, messages: Sequence[Wired], above: str) -> tuple[str, int] | None:
         """Return the conversation whose newest output a request contains, and the last fact before its messages. If an
@@ -244,7 +237,7 @@ class LocalAgentConversations:
             raise
         if ticket.is_import:
             self._imports.append((track, ticket))
-        return Sent(ticket, entries, _contains_any_fold(shown), shown.taken_out)
+        return Sent(ticket, entries, shown.has_fold, shown.taken_out)
 
     async def _append_unrecorded_messages(
         self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
@@ -314,9 +307,8 @@ class LocalAgentConversations:
         session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
         if kept_out:
             await session.conversation.append_facts(*kept_out)
-        chain = list(arrival.chain[: place.known_count])
-        fresh = KnownMessages(session.id, arrival.session, arrival.head, chain, list(place.seqs))
-        self._matcher.add_known_messages(fresh)
+        known = list(arrival.chain[: place.known_count]), list(place.seqs)
+        fresh = self._matcher.add_known_messages(KnownMessages(session.id, arrival.session, arrival.head, *known))
         await self._record_which_messages_fork_contains(fresh)
         return fresh
 
@@ -532,10 +524,6 @@ def _build_ticket(track: KnownMessages, arrival: Arrival, newest_seq_sent: int) 
 
 def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
     return track.newest_fact_sent if ticket.ahead else ticket.saw
-
-
-def _contains_any_fold(shown: ViewEntries) -> bool:
-    return any(block.fold for block in shown.blocks)
 
 
 def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:

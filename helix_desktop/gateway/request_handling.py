@@ -97,9 +97,11 @@ class AgentRequestHandler:
             return
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused_conversations
+        same = folded_request.are_all_unchanged(sent.entries, len(request.messages_after_instructions))
         try:
-            build = partial(self._build_body_to_send, request, sent, tools=tools)
-            content, body = await run_in_thread_if_large(len(self.sending.incoming.content), build)
+            build = partial(self._build_body_to_send, request, sent, same=same, tools=tools)
+            size = 0 if same else len(self.sending.incoming.content)
+            content, body = await run_in_thread_if_large(size, build)
         except Exception:
             log.exception("a request could not be folded; it goes on unfolded, without what was taken out")
             await self.forward_unfolded_and_unrecorded(request)
@@ -115,10 +117,11 @@ class AgentRequestHandler:
             if retried is None:
                 return
             response, body, tools = retried
-        if behind is None:
-            self.on_sent(ticket.conversation, request, body)
+            same = False
         call_filter = CALL_FILTERS[request.body.wire](hold=sent.recallable)
         relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
+        if behind is None:
+            relay.after_first_bytes = partial(self._remember_sent, request, ticket, body, same=same)
         await relay.relay_until_answered(response)
 
     async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
@@ -152,9 +155,19 @@ class AgentRequestHandler:
         request, sent = await self._read_and_record(request, room, before)
         if sent is None:
             return request, UNREAD_TICKET, request.body.value
-        _, body = self._build_body_to_send(request, replace(sent, entries=()), tools=request.adds_tools)
-        self.on_sent(sent.ticket.conversation, request, body)
+        _, body = self._build_body_to_send(request, sent, same=True, tools=request.adds_tools)
+        self._remember_sent(request, sent.ticket, body, same=True)
         return request, sent.ticket, body
+
+    def _remember_sent(self, request: ParsedRequest, ticket: Ticket, body: dict[str, Json], *, same: bool) -> None:
+        """Remember what was sent. `same`: its messages were sent as they came."""
+        read = request.body
+        try:
+            if same and request.arrival.fold and not read.read_rest:
+                folded_request.remember_client_marks(read.wire, read.message_units, read.marked, read.previous)
+            self.on_sent(ticket.conversation, request, body)
+        except Exception:
+            log.exception("a request could not be remembered; its reply goes on")
 
     async def _read_and_record(
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
@@ -163,7 +176,9 @@ class AgentRequestHandler:
             async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
                 if before is not None:
                     await before.wait_for_all_tasks()
-                request = await run_in_thread_if_large(len(request.body.places.content), request.with_all_messages)
+                if request.body.read_rest:
+                    size = len(request.body.places.content)
+                    request = await run_in_thread_if_large(size, request.with_all_messages)
                 messages = request.messages_after_instructions
                 sent = await room.receive_request(request.arrival, messages)
                 self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
@@ -178,16 +193,12 @@ class AgentRequestHandler:
             return request, None
 
     def _build_body_to_send(
-        self, request: ParsedRequest, sent: Sent, *, tools: bool
+        self, request: ParsedRequest, sent: Sent, *, tools: bool, same: bool = False
     ) -> tuple[BodyPieces | None, dict[str, Json]]:
         """Return the body to send, as bytes (None: the client's own) and as a value."""
         read = request.body
-        same = folded_request.are_all_unchanged(sent.entries, len(request.messages_after_instructions))
-        if same:
-            if request.arrival.fold and not read.read_rest:
-                folded_request.remember_client_marks(request.body.wire, read.message_units, read.marked, read.previous)
-            if not tools:
-                return None, read.value
+        if same and not tools:
+            return None, read.value
         wire: Any = WIRE_MODULES[request.body.wire]
         body = wire.with_added_tools(request.body.value, list_recall_tools()) if tools else request.body.value
         if not same:

@@ -5,7 +5,6 @@ Plain values, so the client's bytes and the journal can be in different processe
 
 import asyncio
 import json
-import operator
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import field
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Block, Image, Role, View
+from helix_desktop.engine.prompt_cache_marks import count_same_first_objects
 from helix_desktop.fast_dataclass import dataclass
 
 SLICE_SECONDS = 0.002  # In seconds. Work that takes longer pauses to let other tasks run.
@@ -77,6 +77,7 @@ Entry = As | Changed | Says | Hidden | Returned
 class ViewEntries:
     """A view's entries, kept so that the next view is only computed from where it differs.
     `messages`: how many they are for. `seq`: the view's newest fact. `taken_out`: as in `Sent`.
+    `is_plain`: every message is sent as it came.
     """
 
     entries: tuple[Entry, ...]
@@ -85,6 +86,8 @@ class ViewEntries:
     spans: tuple[facts.Span, ...]
     seq: int
     taken_out: tuple[Changed, ...] = ()
+    is_plain: bool = False
+    has_fold: bool = False
 
 
 @dataclass(slots=True)
@@ -103,23 +106,23 @@ class ViewEntriesBuilder:
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
         """Return the entries for the request's messages. `before`: those of the last view of this line."""
-        first = 0
+        first, has_fold, is_plain = 0, False, True
         blocks: Sequence[Block] = view.blocks
-        if before is not None and _only_adds_to_view(view, before):
+        if before is not None and count_same_first_objects(view.blocks, before.blocks) == len(before.blocks):
             self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
             blocks = view.blocks[len(before.blocks) :]
+            has_fold, is_plain = before.has_fold, before.is_plain
         known = len(self.out)
         await self._add_entries_of_blocks(blocks)
         self._insert_messages_without_facts(first, known)
-        if self._is_history_unchanged(view):
-            if not all(type(one) is As and one.at == at for at, one in enumerate(self.out)) or len(self.out) < len(
-                self.seqs
-            ):
-                self.out = list(map(As, range(len(self.seqs))))
+        has_fold = has_fold or any(block.fold for block in blocks)
+        is_plain = is_plain and not has_fold and not self.conversation.state.branch.exclusions
+        if is_plain := is_plain and all(isinstance(entry, As | Changed) for entry in self.out[known:]):
+            self.out[known:] = map(As, range(known, len(self.seqs)))
         elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
             self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to speak first.
         out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
-        return ViewEntries(out, view.blocks, len(self.seqs), spans, view.seq, taken_out)
+        return ViewEntries(out, view.blocks, len(self.seqs), spans, view.seq, taken_out, is_plain, has_fold)
 
     def find_taken_out(self) -> Iterator[Changed]:
         """Yield messages of which the user took out something, without it and without folds."""
@@ -130,11 +133,6 @@ class ViewEntriesBuilder:
             recorded_facts = self._facts_of_message(at)
             blocks = [block for each in recorded_facts for block in branch.blocks_without_folds(each.seq)]
             yield self._changed_message(at, recorded_facts, blocks)
-
-    def _is_history_unchanged(self, view: View) -> bool:
-        """Whether nothing is folded, taken out or hidden, so the history is sent as it is."""
-        folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
-        return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
 
     async def _add_entries_of_blocks(self, blocks: Sequence[Block]) -> None:
         spans = self.spans
@@ -270,12 +268,6 @@ def without_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, 
     """Return so many messages unchanged, except for what the user took out."""
     changed = {one.at: one for one in taken_out}
     return tuple(changed.get(at, As(at)) for at in range(count)) if changed else ()
-
-
-def _only_adds_to_view(view: View, before: ViewEntries) -> bool:
-    """Whether the view only adds to the one before. Views share their blocks."""
-    known = len(before.blocks)
-    return len(view.blocks) >= known and all(map(operator.is_, view.blocks, before.blocks))
 
 
 def parse_hidden_messages(raw: str) -> list[object]:

@@ -291,6 +291,7 @@ class Relayed:
     breaks: bool = False
     more: Mapping[str, Json] = field(default_factory=dict)
     log: list[Any] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)  # How long the log was when the first bytes had been sent.
     behind: Callable[[ParsedRequest, Noted], UnreadRequestRecorder] | None = None
     url: str = ""
 
@@ -319,6 +320,7 @@ class Relayed:
             room = self.behind(request, room)
         call_filter = CALL_FILTERS[self.protocol](hold=False)
         relay = ReplyRelay(forwarder, room, request, TICKET, request.body.value, self.tools, call_filter)
+        relay.after_first_bytes = lambda: self.after.append(len(self.log))
         response = await forwarder.send_to_provider(None, reads_reply=self.tools)
         try:
             await relay.relay_until_answered(response)
@@ -799,3 +801,20 @@ async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(provid
     assert (second[: len(first)], third[: len(second)]) == (first, second)
     assert [message["role"] for message in third[len(first) :]] == ["assistant", "user"] * 2
     assert got.told[2].shown == got.key_in_next_request()
+
+
+@all_protocols
+async def test_what_must_not_delay_the_first_bytes_is_done_once_they_are_sent(
+    provider: Provider, protocol: str
+) -> None:
+    got = await Relayed(provider, protocol).run(
+        stream(events(protocol, [RECALL])),
+        stream(events(protocol, [Says("I look"), SEES])),
+    )
+    assert len(got.after) == 1, "not again with the reply behind a recall"
+    assert got.after[0] <= got.log.index(got.told[-1])
+    got = await Relayed(provider, protocol).run(stream(events(protocol, [Says("I look"), SEES]), chunk_bytes=40))
+    assert got.after == [2], "the status and one piece"
+    assert len(got.log) > 3
+    got = await Relayed(provider, protocol, streams=False).run(Raw(whole(protocol, [Says("I look")])))
+    assert got.after == [len(got.log)]

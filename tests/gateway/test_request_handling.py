@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from helix_desktop import program_folders
+from helix_desktop import concurrency, program_folders
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned
 from helix_desktop.gateway import request_handling
@@ -374,6 +374,42 @@ async def test_what_is_sent_is_what_was_folded_with_the_tools_of_recall(
     assert outcome.seen[0] == 200
     assert json.loads(outcome.seen[1])["content"] == [{"type": "text", "text": "fine"}]
     assert outcome.sent == [("talk", outcome.asked[0].body)]
+    assert room.told == ["receive", "reply in talk: fine"]
+
+
+@pytest.mark.parametrize(("entries", "threads"), [((), 0), ((As(0), As(1)), 0), ((SHORT, As(1)), 1)])
+async def test_a_large_request_whose_messages_go_on_as_they_came_waits_for_no_thread(
+    exchanged: Exchanged, entries: tuple[Entry, ...], threads: int
+) -> None:
+    pool = concurrency.create_thread_pool("work", threads=1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    large = {"role": "user", "content": "x" * (LARGE_BODY_BYTES + 1)}
+    outcome = await exchanged([FINE], Room(entries), (QUESTION, large))
+    assert len(pool._threads) == threads
+    assert outcome.sent == [("talk", outcome.asked[0].body)]
+
+
+async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(provider: Provider, expect: Expect) -> None:
+    expect("a request could not be remembered; its reply goes on")
+    LEFT[:] = [FINE]
+    incoming, request = understood((QUESTION,))
+    seen: list[bytes] = []
+
+    async def start(_status: int, _headers: object) -> None: ...
+
+    async def send(piece: bytes | bytearray) -> None:
+        seen.append(bytes(piece))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("its workspace is gone")
+
+    clients, room = ProviderHttpClients(), Room()
+    client = clients.get_client_for(GatewayRegistration("t", provider.url))
+    forwarder = RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send)
+    known: Any = room
+    await AgentRequestHandler(forwarder, fail).handle_request(request, known)
+    await clients.aclose()
+    assert b"fine" in b"".join(seen)
     assert room.told == ["receive", "reply in talk: fine"]
 
 

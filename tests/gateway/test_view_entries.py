@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import FrameType
 
 import pytest
 
@@ -87,7 +89,7 @@ def marker(talk: Talk, ref: PartRef) -> None:
 async def test_what_no_fold_and_no_user_changed_goes_on_as_it_came() -> None:
     talk = worked()
     builder, shown = await build(talk, (1, 2, 3, 4, 5))
-    assert shown == ViewEntries((As(0), As(1), As(2), As(3), As(4)), talk.view().blocks, 5, (), 5)
+    assert shown == ViewEntries((As(0), As(1), As(2), As(3), As(4)), talk.view().blocks, 5, (), 5, is_plain=True)
     assert shown.seq == 5
     assert builder.whole
     assert builder.missing == {}
@@ -398,6 +400,50 @@ async def test_a_shorter_view_is_worked_out_anew() -> None:
     held = replace(first, entries=(HELD, *first.entries[1:]))
     _, shown = await build(talk, (1, 2, 3, 4, 5), view=replace(view, blocks=view.blocks[:-1]), before=held)
     assert shown.entries == (Says("text of h"), As(2), As(3))
+
+
+async def test_what_was_sent_as_it_came_is_not_looked_at_again() -> None:
+    """Else each request to a history of 70,000 messages would hold up everybody for a tenth of a second."""
+    calls = []
+    for number in (20, 400):
+        talk = Talk()
+        seqs = [talk.user(f"message {each}") for each in range(number)]
+        _, first = await build(talk, seqs)
+        assert (first.is_plain, first.has_fold) == (True, False)
+        seqs.append(talk.reply("I go on"))
+        view, count = talk.view(), 0
+
+        def note(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(note)
+        try:
+            _, shown = await build(talk, seqs, view=view, before=first)
+        finally:
+            sys.setprofile(None)
+        assert shown.entries == tuple(map(As, range(number + 1)))
+        assert shown.is_plain
+        calls.append(count)
+    assert calls[0] == calls[1]
+
+
+async def test_a_fold_or_a_hidden_reply_that_is_added_ends_what_was_sent_as_it_came() -> None:
+    talk = worked()
+    _, first = await build(talk, (1, 2, 3, 4, 5))
+    hidden = talk.add(ModelReplied((Text("found", 4),), "m", Stop.END, raw='{"a": 1}'))
+    _, second = await build(talk, (1, 2, 3, 4, 5, hidden), before=first)
+    assert (second.entries[5], second.is_plain, second.has_fold) == (Hidden('{"a": 1}'), False, False)
+    last = talk.user("on")
+    _, third = await build(talk, (1, 2, 3, 4, 5, hidden, last), before=second)
+    assert (third.entries, third.is_plain) == ((*second.entries, As(6)), False)
+    marker(talk, PartRef(3))
+    _, fourth = await build(talk, (1, 2, 3, 4, 5, hidden, last), before=third)
+    assert (fourth.is_plain, fourth.has_fold) == (False, True)
+    assert fourth.entries[2] == Changed(2, (Part("result", "c1", 0, "text of m"),), ("c1",))
+    newest = talk.user("and on")
+    _, fifth = await build(talk, (1, 2, 3, 4, 5, hidden, last, newest), before=fourth)
+    assert (fifth.entries, fifth.is_plain, fifth.has_fold) == ((*fourth.entries, As(7)), False, True)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(-1.0, 6), (1e9, 0)])

@@ -46,12 +46,8 @@ class PlannedClearing:
     least: int = 0
 
     def parts_to_clear(self, situation: FoldSituation) -> list[PartRef]:
-        return [
-            ref
-            for item in items_worth_clearing(situation.branch, self.first, self.end)
-            for ref, tokens in tokens_freed_by_part(situation, item)
-            if tokens + MARKER_TOKENS >= self.least
-        ]
+        freed = tokens_freed_between(situation, self.first, self.end)
+        return [ref for ref, tokens in freed if tokens + MARKER_TOKENS >= self.least]
 
 
 def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
@@ -114,22 +110,22 @@ def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedCl
 
 
 def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
-    items = items_worth_clearing(situation.branch, clearing.first, clearing.end)
-    return sum(tokens for item in items for _, tokens in tokens_freed_by_part(situation, item))
+    return sum(tokens for _, tokens in tokens_freed_between(situation, clearing.first, clearing.end))
 
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
     """Whether there is any part to clear. The newest are examined first."""
-    least = max(clearing.least, _least_size_of_clearable_part(situation))
+    least = _least_tokens_to_clear(situation)
     items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
-    long_items = (item for item in reversed(items) if item.tokens >= least and not item.fold)
-    freed = (tokens for item in long_items for _, tokens in tokens_freed_by_part(situation, item))
+    long_items = (one for one in reversed(items) if one.tokens >= max(clearing.least, least) and not one.fold)
+    freed = (tokens for one in long_items for _, tokens in tokens_freed_by_part(situation, one, least))
     return any(tokens + MARKER_TOKENS >= clearing.least for tokens in freed)
 
 
 def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
     """Return all parts of the context, older ones in groups, and the first fact of each."""
     branch, factor = situation.branch, situation.meter.factor
+    least = _least_tokens_to_clear(situation)
     items = branch.items[-EXAMINED_ITEMS:]
     exact = items[0].first if items else 0
     firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
@@ -139,7 +135,8 @@ def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -
     plain = branch.plain_outputs
     old = frozenset(plain[bisect_left(plain, exact) : bisect_left(plain, end)])
     for item in items:
-        freed = sum(tokens for _, tokens in tokens_freed_by_part(situation, item)) if item.first in old else 0
+        parts = tokens_freed_by_part(situation, item, least) if item.first in old else ()
+        freed = sum(tokens for _, tokens in parts)
         firsts.append(item.first)
         standing.append(ClearablePart(round(item.tokens * factor), round(freed * factor)))
     return standing, firsts
@@ -157,20 +154,24 @@ def _first_seq_tokens_and_clearable_of_groups(branch: ConversationBranch, before
     return groups[::-1]
 
 
-def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> list[ViewItem]:
-    """Return the messages from `first` to before `end` with a part worth a marker."""
-    chosen = branch.plain_outputs[bisect_left(branch.plain_outputs, first) : bisect_left(branch.plain_outputs, end)]
-    return [branch.item_at(seq) for seq in chosen]
-
-
-def _least_size_of_clearable_part(situation: FoldSituation) -> float:
+def _least_tokens_to_clear(situation: FoldSituation) -> float:
     """Return how long a part must be to be worth clearing. A recall rereads everything."""
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 
-def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
-    """Yield a message's clearable parts, with the tokens each frees."""
-    least = _least_size_of_clearable_part(situation)
+def tokens_freed_between(situation: FoldSituation, first: int, end: int) -> Iterator[tuple[PartRef, int]]:
+    """Yield the clearable parts from `first` to before `end`, with the tokens each frees."""
+    branch, plain = situation.branch, situation.branch.plain_outputs
+    items, least = branch.items_in_span(Span(first, end - 1)), _least_tokens_to_clear(situation)
+    if long_items := [item for item in items if item.tokens >= least]:  # Few are: finding them is fast.
+        chosen = frozenset(plain[bisect_left(plain, first) : bisect_left(plain, end)])
+        for item in long_items:
+            if item.first in chosen:
+                yield from tokens_freed_by_part(situation, item, least)
+
+
+def tokens_freed_by_part(situation: FoldSituation, item: ViewItem, least: float) -> Iterator[tuple[PartRef, int]]:
+    """Yield a message's clearable parts of at least so many tokens, with the tokens each frees."""
     for block in item.blocks:
         ref = block.source
         if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):

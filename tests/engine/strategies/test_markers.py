@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from helix_desktop.engine import context_policy, context_usage, message_blocks
@@ -172,6 +175,31 @@ def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
     assert len(standing) == len(firsts) < 600
     assert sum(part.tokens for part in standing) == sum(item.tokens for item in talk.state.branch.items)
     assert len(due(talk)) > 600
+
+
+def test_short_outputs_are_not_looked_at_one_by_one() -> None:
+    """Of a very long history, they would hold up everybody for half a second at each step."""
+    calls = []
+    for number in (50, 900):
+        talk = Talk()
+        talk.user("go")
+        long = talk.step("long", tokens=6_000)
+        talk.steps(number, tokens=200)
+        now, count = situation(talk), 0
+        clearing = markers.PlannedClearing(1, talk.state.branch.steps[-8], "asked")
+
+        def note(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(note)
+        try:
+            chosen, freed = clearing.parts_to_clear(now), markers.count_freed_tokens(now, clearing)
+        finally:
+            sys.setprofile(None)
+        assert (chosen, freed) == ([PartRef(long)], 6_000 - 90)
+        calls.append(count)
+    assert calls[0] == calls[1]
 
 
 # --- markers
