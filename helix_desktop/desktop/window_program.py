@@ -16,7 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import (
+    QFileSystemWatcher,
+    QMessageLogContext,
+    QObject,
+    QSocketNotifier,
+    Qt,
+    QTimer,
+    QtMsgType,
+    qInstallMessageHandler,
+)
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
@@ -165,6 +174,7 @@ class WindowProgram:
             self.window, connecting, backend, self._where.tour_folder, self._tasks.spawn_task
         )
         self.window.set_workspaces_and_start(desk)
+        self._show_workspaces_of_other_processes()
         self._tasks.spawn_task(asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with")
         await self._listen_for_second_start()
         if self._link:
@@ -178,6 +188,13 @@ class WindowProgram:
         if self._settings[RECORDER]:  # The recorder is turned on, but may not be running.
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
         self.window.workbench_shown.connect(self._import_pages_in_background, Qt.ConnectionType.SingleShotConnection)
+
+    def _show_workspaces_of_other_processes(self) -> None:
+        """Updates the rail when the recorder or a command creates a workspace while the window is open."""
+        pause = QTimer(self.window, interval=1_000, singleShot=True)  # Its settings are written after its folder.
+        pause.timeout.connect(self.window.refresh_workspaces)
+        watcher = QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
+        watcher.directoryChanged.connect(lambda _: pause.start())
 
     def _import_pages_in_background(self) -> None:
         self._tasks.spawn_task(asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet")

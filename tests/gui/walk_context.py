@@ -34,6 +34,7 @@ from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.gui.hands import answer, choose, click, drag, hot, key, press, type_
@@ -85,7 +86,7 @@ class Walk:
         await key("ctrl+Next")
         await until(lambda: self.window.current_session is not None)
         await self.bench.workspace.index.wait_until_indexed()
-        for part in (self.cache, self.timeline, self.inspector, self.lab, self.workspaces):
+        for part in (self.cache, self.timeline, self.inspector, self.lab, self.workspaces, self.created_elsewhere):
             try:
                 await part()
             except BaseException:
@@ -344,6 +345,12 @@ class Walk:
         await key("ctrl+Next")
         await until(lambda: self.window.current_session is not None)
         assert len(self.session.all_facts) == facts
+
+    async def created_elsewhere(self) -> None:
+        """What the recorder or a command creates was not in the rail before the next start."""
+        known = AllWorkspaces(self.bench.workspace.folder.parent)
+        created = await asyncio.to_thread(known.create_stored_workspace, "Recorded meanwhile")
+        await until(lambda: created.id in [row.id for row in self.window.listed_workspaces])
 
     async def _do(self, words: str) -> None:
         await key("ctrl+k")
