@@ -67,8 +67,8 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
 
 
 def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:
-    """Returns an error for the first folder that cannot be written to, or None. The test files are removed again."""
-    for folder in dict.fromkeys((where.data, where.config)):
+    """Creates the folders. Returns an error for the first that cannot be written to, or None. Test files are removed."""
+    for folder in dict.fromkeys((where.data, where.config, where.workspaces_folder)):
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryFile(dir=folder) as trial:
