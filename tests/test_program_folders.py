@@ -47,7 +47,7 @@ def test_the_socket_folder_is_short_however_deep_the_home_and_different_for_each
 def test_a_home_that_takes_no_file_is_said_with_what_to_do(tmp_path: Path) -> None:
     """The window showed a normal first screen, and then that something went wrong in the program itself."""
     assert program_folders.find_unwritable_folder_error(program_folders.find_program_folders(tmp_path / "home")) is None
-    assert list((tmp_path / "home").iterdir()) == []
+    assert list((tmp_path / "home").rglob("*")) == [tmp_path / "home" / "workspaces"]
     (tmp_path / "file").write_text("")
     refused = program_folders.find_unwritable_folder_error(
         program_folders.find_program_folders(tmp_path / "file" / "home")
