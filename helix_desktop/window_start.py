@@ -11,6 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import helix_desktop.gui  # noqa: F401 -- makes PySide6 load faster, so it comes first
+
+# isort: split
+
 from PySide6.QtCore import QEventLoop, QObject, Signal
 from PySide6.QtWidgets import QApplication
 
