@@ -15,7 +15,7 @@ import helix_desktop.gui  # noqa: F401 -- makes PySide6 load faster, so it comes
 
 # isort: split
 
-from PySide6.QtCore import QEventLoop, QObject, Signal
+from PySide6.QtCore import QEventLoop, QMetaObject
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__
@@ -92,25 +92,19 @@ def _wait_for_first_paint(application: QApplication, top_window: TopLevelWindow)
             return
 
 
-class _WindowCodeLoader(QObject):
-    """`done`: everything behind the window was imported, or the import failed."""
-
-    done = Signal()
-
-    def load_python_modules_in_thread(self) -> None:
-        try:
-            importlib.import_module("helix_desktop.desktop.window_program")
-        finally:
-            self.done.emit()
-
-
 def _import_program() -> None:
     """Imports what is behind the window in a thread. The window already accepts typing meanwhile."""
     from helix_desktop import concurrency
 
-    importing, waiting = _WindowCodeLoader(), QEventLoop()
-    importing.done.connect(waiting.quit)
-    concurrency.start_thread(importing.load_python_modules_in_thread, name="import", daemon=True)
+    waiting = QEventLoop()
+
+    def import_and_end_waiting() -> None:
+        try:
+            importlib.import_module("helix_desktop.desktop.window_program")
+        finally:
+            QMetaObject.invokeMethod(waiting, "quit")  # Called from another thread, it is queued until the loop runs.
+
+    concurrency.start_thread(import_and_end_waiting, name="import", daemon=True)
     waiting.exec()
 
 

@@ -117,7 +117,7 @@ class WindowProgram:
         self.theme = Theme()
         self._apply_look_settings()
         self._doing = BackgroundRunner(self._tasks.spawn_task, application)
-        self.window = MainWindow(self.theme, self._state_file, self._settings, self._doing)
+        self.window = MainWindow(self.theme, self._state_file, self._settings, self._doing, self.top_window)
         wire_window(self.window)
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)

@@ -14,11 +14,10 @@ _create_checked_enum: Any = vars(enum.EnumType)["_create_"]
 def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
     """Declares the hundreds of enums of PySide6 in half the time, by the library's own function without checks.
 
-    Only PySide6 gives a list of names with their values, and neither a module nor a type.
+    PySide6 calls it from C with a list of pairs. The library still declares all other enums.
     """
     module = options["module"] or sys._getframe(2).f_globals.get("__name__")  # noqa: SLF001 -- as the library does
-    is_of_pyside = isinstance(names, list) and not isinstance([*names, ()][0], str) and options["module"] is None
-    if not is_of_pyside or options["type"] is not None:
+    if options["module"] or options["type"] or not isinstance(names, list) or isinstance([*names, ()][0], str):
         return _create_checked_enum(cls, class_name, names, **{**options, "module": module})
     declared = type(class_name, (), {**dict(names), "__module__": module})
     created = enum._simple_enum(cls, boundary=options["boundary"])(declared)  # type: ignore[attr-defined] # noqa: SLF001

@@ -14,7 +14,7 @@ from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.gui import help_dialog, search_suggestions
-from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
@@ -69,9 +69,14 @@ class MainWindow(WindowFrame):
     conversation_opened = Signal(object, object, object)
 
     def __init__(
-        self, theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner
+        self,
+        theme: Theme,
+        state_file: WindowStateFile,
+        settings: ProgramSettings,
+        doing: BackgroundRunner,
+        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(theme, state_file)
+        super().__init__(theme, state_file, parent)
         install_accessible_roles()
         self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # Called once the stores are open.
@@ -79,6 +84,7 @@ class MainWindow(WindowFrame):
         # The result of the last listing, kept because listing reads a file for each workspace.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
+        self.run_for_window = partial(doing.run_in_background, owner=self)  # For work whose result this window shows.
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace requested last. Results for other workspaces are ignored.
@@ -89,12 +95,12 @@ class MainWindow(WindowFrame):
         self.notices = Notices(theme, self._middle, self._height_of_chat_controls)
         self.chats = [self._build_chat()]  # There are two if conversations are shown side by side.
         self.chat = self.chats[0]  # The current chat. The sidebar, the top bar and the panels show its state.
-        self.add_page("chat", self.chat, self.pages.inspector)
+        self.add_page("chat", self.chat)
         self.context_panel = ContextPanel(theme, self)
-        self.add_page_factory("changes", lambda: (self.pages.changes,))
-        self.add_page_factory("cache", lambda: (self.pages.cache,))
-        self.add_page_factory("timeline", lambda: (self.pages.timeline,))
-        self.welcome = WelcomePage(theme, self)
+        self._side.addWidget(self.pages.inspector)
+        for name in ("changes", "cache", "timeline"):
+            self.add_page_factory(name, partial(getattr, self.pages, name))
+        self.welcome = WelcomePage(theme, self.page_area)
         self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)
         if not state_file.get_remembered("workspace", default=""):
@@ -116,7 +122,7 @@ class MainWindow(WindowFrame):
     def _build_chat(self) -> ChatPage:
         source = OpenWorkspaceContents(lambda: self.showing.bench)
         transcript = TranscriptPane(self.theme, self.background_runner, source, self)
-        chat = ChatPage(self.theme, self.state_file, transcript, self.background_runner, self)
+        chat = ChatPage(self.theme, self.state_file, transcript, self.background_runner, self.page_area)
         chat.bridge.events_arrived.connect(partial(self._pass_events_to_chat_and_pages, chat))
         chat.measuring.timeout.connect(partial(self._price_next_message, chat))
         for below in chat.controls:
@@ -131,16 +137,6 @@ class MainWindow(WindowFrame):
     def current_session(self) -> Session | None:
         """The session that is shown, or None for a conversation without messages."""
         return self.showing.session
-
-    def run_for_window(
-        self,
-        work: Coroutine[Any, Any, T],
-        *,
-        then: Callable[[T], object] | None = None,
-        failed: Callable[[HelixError], None] | None = None,
-    ) -> CancellableWork:
-        """Runs work whose result this window shows. See `BackgroundRunner`."""
-        return self.background_runner.run_in_background(work, then=then, owner=self, failed=failed)
 
     def _height_of_chat_controls(self) -> int:
         return max((chat.height_of_composer_and_question() for chat in self.chats if chat.isVisible()), default=0)

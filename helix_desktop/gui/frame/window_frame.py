@@ -32,8 +32,8 @@ NARROW_WINDOW_WIDTH = 1_160
 class WindowFrame(QWidget):
     """The content of the window. Pages and panels may be built only when they are first shown."""
 
-    def __init__(self, theme: Theme, state_file: WindowStateFile) -> None:
-        super().__init__()
+    def __init__(self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self.theme = theme
         self.state_file = state_file
         self.showing = ShownState(self)
@@ -44,14 +44,14 @@ class WindowFrame(QWidget):
         self._is_dragging_splitter = False  # Widths are saved only while the user drags.
         self._is_changing_page = False  # True while Qt replaces one page with another.
         self._pages: dict[str, QWidget] = {}
-        self._page_factories: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
-        self._sides: dict[str, QWidget] = {}
+        self._page_factories: dict[str, Callable[[], QWidget]] = {}
         self.rail = WorkspaceRail(theme, self)
         self.sidebar = Sidebar(theme, self)
-        self.top = TopBar(theme, self)
-        self.page_area = QStackedWidget(self)
-        self._side = QStackedWidget(self)
+        self._side = QStackedWidget(self)  # The panel at the right of the chat.
         self._middle = QWidget(self)
+        # The pages are built in their final parent. Qt styles everything in a widget again when its parent changes.
+        self.top = TopBar(theme, self._middle)
+        self.page_area = QStackedWidget(self._middle)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self._lay_out_frame()
         self.top.sidebar_wanted.connect(self.toggle_sidebar)
@@ -83,21 +83,16 @@ class WindowFrame(QWidget):
 
     # --- The pages of the window, and switching between them
 
-    def add_page(self, name: str, page: QWidget, side: QWidget | None = None) -> None:
-        """Adds a page. `side` is shown at its right."""
+    def add_page(self, name: str, page: QWidget) -> None:
         self._pages[name] = page
         self.page_area.addWidget(page)
-        if side is not None:
-            self._sides[name] = side
-            self._side.addWidget(side)
 
-    def add_page_factory(self, name: str, make: Callable[[], tuple[QWidget, ...]]) -> None:
-        """`make` returns the page, and its side panel if it has one."""
+    def add_page_factory(self, name: str, make: Callable[[], QWidget]) -> None:
         self._page_factories[name] = make
 
     def switch_to_page(self, name: str) -> None:
         if name in self._page_factories:
-            self.add_page(name, *self._page_factories.pop(name)())
+            self.add_page(name, self._page_factories.pop(name)())
         if name not in self._pages:
             return
         self.showing.set_shown_page(name)
@@ -140,14 +135,10 @@ class WindowFrame(QWidget):
 
     def _update_visible_sides(self) -> None:
         """Shows and hides the sides as the user wants, if there is room."""
-        side = self._sides.get(self.showing.page)
-        welcome = self.showing.page not in PAGES
-        room = not self._is_narrow or self._inspector_wanted_when_narrow or self.showing.page != "chat"
-        if side is not None:
-            self._side.setCurrentWidget(side)
-        shown = side is not None and room and (self._wants_side or self.showing.page != "chat")
+        has_room = not self._is_narrow or self._inspector_wanted_when_narrow
+        shown = self._wants_side and has_room and self.showing.page == "chat"
         self._side.setVisible(shown)
-        self.sidebar.setVisible(self._wants_sidebar and not welcome)
+        self.sidebar.setVisible(self._wants_sidebar and self.showing.page in PAGES)
         self._distribute_widths()
         self.top.show_sidebar_button(needed=not self._wants_sidebar)
 
@@ -160,7 +151,7 @@ class WindowFrame(QWidget):
         room, last = whole - first - 1, 0
         if self.is_side_panel_shown:
             usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
-            wanted = kept("layout", self._workspace, "side-width", self.showing.page, default=usual)
+            wanted = kept("layout", self._workspace, "side-width", "chat", default=usual)
             last = min(wanted, max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth()))
         self._splitter.setSizes([first, room - last - 1, last])
 
@@ -193,4 +184,4 @@ class WindowFrame(QWidget):
         if self.is_sidebar_shown and first and self._is_dragging_splitter:
             put("layout", self._workspace, "sidebar-width", value=first)
         if self.is_side_panel_shown and last and self._is_dragging_splitter:
-            put("layout", self._workspace, "side-width", self.showing.page, value=last)
+            put("layout", self._workspace, "side-width", "chat", value=last)

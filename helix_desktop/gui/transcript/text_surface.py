@@ -51,7 +51,6 @@ class TextSurface(QAbstractScrollArea):
         self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setViewport(QWidget(self))
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
 
     # --- What each kind of view must define

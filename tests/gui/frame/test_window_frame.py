@@ -14,9 +14,10 @@ from tests.turns import qt_works
 @pytest.fixture
 def frame(theme: Theme, state_file: WindowStateFile) -> WindowFrame:
     made = WindowFrame(theme, state_file)
-    made.add_page("chat", QLabel("chat"), QLabel("inspector"))
+    made.add_page("chat", QLabel("chat"))
+    made._side.addWidget(QLabel("inspector"))
     made.add_page("cache", QLabel("cache"))
-    made.add_page("timeline", QLabel("timeline"), QLabel("fold"))
+    made.add_page("timeline", QLabel("timeline"))
     made.add_page("welcome", QLabel("welcome"))
     made.resize(1440, 900)
     made.restore_window_layout("one")
@@ -24,21 +25,21 @@ def frame(theme: Theme, state_file: WindowStateFile) -> WindowFrame:
     return made
 
 
-def test_each_page_has_its_side_and_its_width(frame: WindowFrame) -> None:
+def test_the_chat_alone_has_a_side_panel(frame: WindowFrame) -> None:
     frame.toggle_side_panel()
     widths = []
-    for page in ("chat", "cache", "timeline"):
+    for page in ("chat", "cache", "timeline", "chat"):
         frame.switch_to_page(page)
         widths.append(frame._splitter.sizes()[2])
-    assert widths == [299, 0, 299]
+    assert widths == [299, 0, 0, 299]
 
 
-def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: WindowFrame) -> None:
+def test_a_width_the_user_gave_is_kept(frame: WindowFrame) -> None:
     frame.toggle_side_panel()
     frame._splitter.setSizes([251, 700, 431])
     frame._save_dragged_widths(0, 0)
     frame.switch_to_page("timeline")
-    assert frame._splitter.sizes()[2] == 299
+    assert frame._splitter.sizes()[2] == 0
     frame.switch_to_page("chat")
     assert abs(frame._splitter.sizes()[2] - 431) <= 2
 
