@@ -102,7 +102,7 @@ def _import_program() -> None:
         try:
             importlib.import_module("helix_desktop.desktop.window_program")
         finally:
-            QMetaObject.invokeMethod(waiting, "quit")  # Called from another thread, it is queued until the loop runs.
+            QMetaObject.invokeMethod(waiting, "quit")  # It is queued until the loop runs.
 
     concurrency.start_thread(import_and_end_waiting, name="import", daemon=True)
     waiting.exec()

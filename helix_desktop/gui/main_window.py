@@ -84,7 +84,7 @@ class MainWindow(WindowFrame):
         # The result of the last listing, kept because listing reads a file for each workspace.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
-        self.run_for_window = partial(doing.run_in_background, owner=self)  # For work whose result this window shows.
+        self.run_for_window = partial(doing.run_in_background, owner=self)  # Results are shown here.
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace requested last. Results for other workspaces are ignored.

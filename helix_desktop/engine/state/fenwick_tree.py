@@ -50,10 +50,11 @@ class FenwickTree:
 
     def last_position_within(self, total: int) -> int:
         """Return the last position before which the numbers (none negative) add up to at most `total`."""
-        place, step = 0, 1 << len(self._tree).bit_length()
+        tree, size = self._tree, len(self._tree)
+        place, step = 0, 1 << size.bit_length()
         while step := step >> 1:
             beyond = place + step
-            if beyond < len(self._tree) and self._tree[beyond] <= total:
+            if beyond < size and tree[beyond] <= total:
                 place = beyond
-                total -= self._tree[beyond]
+                total -= tree[beyond]
         return place

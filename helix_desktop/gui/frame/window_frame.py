@@ -49,7 +49,7 @@ class WindowFrame(QWidget):
         self.sidebar = Sidebar(theme, self)
         self._side = QStackedWidget(self)  # The panel at the right of the chat.
         self._middle = QWidget(self)
-        # The pages are built in their final parent. Qt styles everything in a widget again when its parent changes.
+        # Pages are built in their final parent, because Qt styles moved widgets again.
         self.top = TopBar(theme, self._middle)
         self.page_area = QStackedWidget(self._middle)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)

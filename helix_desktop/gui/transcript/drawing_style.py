@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache, cached_property
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QTextCharFormat, QTextLayout, QTextOption
@@ -43,17 +43,15 @@ class DrawingStyle:
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
+        self.scaled_pixels = cache(theme.zoomed_pixels)  # It is asked for a hundred lengths in each frame.
         self.text = theme.build_font()
         self.small = theme.build_font(12)
         self.chip = theme.build_font(11)
         self.chip_mono = theme.monospaced_font(11)
         self.name = theme.build_font(12, weight=QFont.Weight.DemiBold)
         self.mono = theme.monospaced_font()
-        self._formats: dict[tuple[TextStyle, bool], QTextCharFormat] = {}
+        self._formats: dict[tuple[int, bool], QTextCharFormat] = {}
         self._colours: dict[str, QTextCharFormat] = {}
-
-    def scaled_pixels(self, length: float) -> int:
-        return self.theme.zoomed_pixels(length)
 
     def token_colour(self, name: str) -> QColor:
         return self.theme.colour_of_token(name)
@@ -73,7 +71,7 @@ class DrawingStyle:
     def heading_font(self, level: int) -> QFont:
         return self.theme.build_font(_HEADINGS[level], weight=QFont.Weight.DemiBold)
 
-    def span_format(self, style: TextStyle, *, link: bool) -> QTextCharFormat:
+    def span_format(self, style: int, *, link: bool) -> QTextCharFormat:
         made = self._formats.get((style, link))
         if made is None:
             made = self._formats[style, link] = self._build_span_format(style, link=link)
@@ -109,7 +107,7 @@ class DrawingStyle:
             ranges.append(build_format_range(first, last - first, self._background_format("")))
         return ranges
 
-    def _build_span_format(self, style: TextStyle, *, link: bool) -> QTextCharFormat:
+    def _build_span_format(self, style: int, *, link: bool) -> QTextCharFormat:
         made = QTextCharFormat()
         if style & TextStyle.CODE:
             made.setFont(self.mono)

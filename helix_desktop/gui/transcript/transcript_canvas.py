@@ -36,7 +36,7 @@ from helix_desktop.gui.translation import tr
 COLUMN = 720
 MARGIN = 24
 BUDGET = 0.006
-SLICE = 0.004
+SLICE = 0.003
 LETTING_GO = 0.001
 DESCRIBED = 4_000
 MANY = 1_000  # A conversation with more facts than this is read in a thread.
