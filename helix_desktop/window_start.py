@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import helix_desktop.gui  # noqa: F401 -- makes PySide6 load faster, so it comes first
+import helix_desktop.gui  # noqa: F401 -- must come before PySide6
 
 # isort: split
 

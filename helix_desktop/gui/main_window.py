@@ -84,7 +84,7 @@ class MainWindow(WindowFrame):
         # The result of the last listing, kept because listing reads a file for each workspace.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
-        self.run_for_window = partial(doing.run_in_background, owner=self)  # Results are shown here.
+        self.run_for_window = partial(doing.run_in_background, owner=self)
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace requested last. Results for other workspaces are ignored.
@@ -99,7 +99,7 @@ class MainWindow(WindowFrame):
         self.context_panel = ContextPanel(theme, self)
         self._side.addWidget(self.pages.inspector)
         for name in ("changes", "cache", "timeline"):
-            self.add_page_factory(name, partial(getattr, self.pages, name))
+            self.page_factories[name] = partial(getattr, self.pages, name)
         self.welcome = WelcomePage(theme, self.page_area)
         self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)

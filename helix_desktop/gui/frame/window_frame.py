@@ -44,7 +44,7 @@ class WindowFrame(QWidget):
         self._is_dragging_splitter = False  # Widths are saved only while the user drags.
         self._is_changing_page = False  # True while Qt replaces one page with another.
         self._pages: dict[str, QWidget] = {}
-        self._page_factories: dict[str, Callable[[], QWidget]] = {}
+        self.page_factories: dict[str, Callable[[], QWidget]] = {}  # Pages that are not built yet.
         self.rail = WorkspaceRail(theme, self)
         self.sidebar = Sidebar(theme, self)
         self._side = QStackedWidget(self)  # The panel at the right of the chat.
@@ -87,12 +87,9 @@ class WindowFrame(QWidget):
         self._pages[name] = page
         self.page_area.addWidget(page)
 
-    def add_page_factory(self, name: str, make: Callable[[], QWidget]) -> None:
-        self._page_factories[name] = make
-
     def switch_to_page(self, name: str) -> None:
-        if name in self._page_factories:
-            self.add_page(name, self._page_factories.pop(name)())
+        if name in self.page_factories:
+            self.add_page(name, self.page_factories.pop(name)())
         if name not in self._pages:
             return
         self.showing.set_shown_page(name)

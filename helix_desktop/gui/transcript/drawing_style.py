@@ -43,7 +43,10 @@ class DrawingStyle:
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
-        self.scaled_pixels = cache(theme.zoomed_pixels)  # It is asked for a hundred lengths in each frame.
+        self.scaled_pixels = cache(theme.zoomed_pixels)  # A frame needs a hundred lengths.
+        self.token_colour = theme.colour_of_token
+        self.text_line_height = theme.text_zoom * 13 * LINE
+        self.code_line_height = theme.text_zoom * 12 * CODE_LINE
         self.text = theme.build_font()
         self.small = theme.build_font(12)
         self.chip = theme.build_font(11)
@@ -52,17 +55,6 @@ class DrawingStyle:
         self.mono = theme.monospaced_font()
         self._formats: dict[tuple[int, bool], QTextCharFormat] = {}
         self._colours: dict[str, QTextCharFormat] = {}
-
-    def token_colour(self, name: str) -> QColor:
-        return self.theme.colour_of_token(name)
-
-    @cached_property
-    def text_line_height(self) -> float:
-        return self.theme.text_zoom * 13 * LINE
-
-    @cached_property
-    def code_line_height(self) -> float:
-        return self.theme.text_zoom * 12 * CODE_LINE
 
     @cached_property
     def code_letter_width(self) -> float:

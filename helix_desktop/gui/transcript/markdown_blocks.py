@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TextStyle(IntEnum):
-    """Bits of a style. They add up to plain numbers, because each operation of a Flag takes microseconds."""
+    """Bits that add up to plain numbers, because operations of a Flag take microseconds."""
 
     PLAIN = 0
     BOLD = 1
