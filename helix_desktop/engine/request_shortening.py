@@ -60,6 +60,7 @@ class RequestShortener:
             if self._target_is_met():
                 return
             await rung()
+            await asyncio.sleep(0)  # Each measure looks at the whole, perhaps long, context.
             tried = True
         if tried and not self._target_is_met():
             figures = self._conversation.current_meter().format_meter()

@@ -10,6 +10,7 @@ from typing import Any
 from helix_desktop.engine.message_blocks import EXCLUDED
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest, count_equal_first_blocks, count_same_first_objects
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import view_entries
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Json, PieceEdit, PieceKind, Speaker, Wired
@@ -18,7 +19,6 @@ from helix_desktop.protocols.protocol_table import WIRE_MODULES
 
 NO_RESULT = "[There is no result of this call.]"
 Units = list[tuple[Json, bool]]
-_CLIENT_MESSAGES = (As, Changed)  # Entries for the agent's own messages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _build_messages(
         units = [(unit, False) for message in messages[:first] for unit in message.units]
     for number, entry in enumerate(entries[known:], known):
         two = (entry, entries[max(0, number - 1)])
-        own, last = (first + one.at if isinstance(one, _CLIENT_MESSAGES) else -1 for one in two)
+        own, last = (first + one.at if isinstance(one, view_entries.CLIENT_MESSAGES) else -1 for one in two)
         made = _units_of_entry(protocol, said, entry)
         if 0 <= last < own and (last + 1 < own or ends[-1:] == ends[-2:-1]):
             made = [(unit, True) for unit, _ in made]  # Without earlier messages, two of one role may meet.

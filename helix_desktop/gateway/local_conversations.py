@@ -264,6 +264,7 @@ class LocalAgentConversations:
                 await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
                 self._matcher.append_message_hash(track, hashed, seq)
+            follower.conversation.current_view()  # At once, a long one would hold up others.
 
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]

@@ -72,7 +72,7 @@ class ReplyRelay:
     body: dict[str, Json]
     tools: bool
     call_filter: HiddenCallFilter
-    after_first_bytes: Callable[[], object] = lambda: None  # Called once.
+    after_first_bytes: Callable[[], object] = lambda: None  # Called at least once.
     _started: float = field(default_factory=time.monotonic)
     _shown_pieces: list[Piece] = field(default_factory=list)
     _reply_values: list[Json] = field(default_factory=list)
@@ -120,12 +120,8 @@ class ReplyRelay:
                 await self._record_usage_of_cut_reply(reading.whole_reply())
             raise
         finally:
-            self._call_after_first_bytes()
+            self.after_first_bytes()
             await response.aclose()
-
-    def _call_after_first_bytes(self) -> None:
-        call, self.after_first_bytes = self.after_first_bytes, lambda: None
-        call()
 
     async def _relay_continuation(
         self, pieces: BodyPieces, *, streams: bool
@@ -209,7 +205,7 @@ class ReplyRelay:
     async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
         if whole := b"".join(pieces):
             await self.sending.send(whole)
-            self._call_after_first_bytes()
+            self.after_first_bytes()
         pieces.clear()
 
     async def _relay_unread_rest_or_fail(

@@ -121,7 +121,8 @@ class AgentRequestHandler:
         call_filter = CALL_FILTERS[request.body.wire](hold=sent.recallable)
         relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
         if behind is None:
-            relay.after_first_bytes = partial(self._remember_sent, request, ticket, body, same=same)
+            remember = partial(self._remember_sent, request, ticket, body, same=same)
+            relay.after_first_bytes = functools.cache(remember)
         await relay.relay_until_answered(response)
 
     async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
@@ -177,8 +178,7 @@ class AgentRequestHandler:
                 if before is not None:
                     await before.wait_for_all_tasks()
                 if request.body.read_rest:
-                    size = len(request.body.places.content)
-                    request = await run_in_thread_if_large(size, request.with_all_messages)
+                    request = await asyncio.to_thread(request.with_all_messages)
                 messages = request.messages_after_instructions
                 sent = await room.receive_request(request.arrival, messages)
                 self.taken_out.remember_taken_out(request.arrival, sent.taken_out)

@@ -71,6 +71,7 @@ class Returned:
 
 
 Entry = As | Changed | Says | Hidden | Returned
+CLIENT_MESSAGES = (As, Changed)  # Entries for the agent's own messages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,7 @@ class ViewEntriesBuilder:
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
         """Return the entries for the request's messages. `before`: those of the last view of this line."""
-        first, has_fold, is_plain = 0, False, True
-        blocks: Sequence[Block] = view.blocks
+        first, has_fold, is_plain, blocks = 0, False, True, view.blocks
         if before is not None and count_same_first_objects(view.blocks, before.blocks) == len(before.blocks):
             self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
             blocks = view.blocks[len(before.blocks) :]
@@ -116,9 +116,13 @@ class ViewEntriesBuilder:
         await self._add_entries_of_blocks(blocks)
         self._insert_messages_without_facts(first, known)
         has_fold = has_fold or any(block.fold for block in blocks)
+        if len(blocks) > 4_000:  # So many are not looked at twice without a pause.
+            await asyncio.sleep(0)
         is_plain = is_plain and not has_fold and not self.conversation.state.branch.exclusions
-        if is_plain := is_plain and all(isinstance(entry, As | Changed) for entry in self.out[known:]):
-            self.out[known:] = map(As, range(known, len(self.seqs)))
+        if is_plain := is_plain and all(isinstance(entry, CLIENT_MESSAGES) for entry in self.out[known:]):
+            places = [entry.at for entry in self.out[known:] if type(entry) is As]
+            if places != [*range(known, len(self.seqs))]:
+                self.out[known:] = map(As, range(known, len(self.seqs)))
         elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
             self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to speak first.
         out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
@@ -238,13 +242,13 @@ class ViewEntriesBuilder:
         seqs = self.seqs
         there = bytearray(len(seqs))  # A set of all numbers would take as much memory as the entries.
         for entry in self.out[known:]:
-            if isinstance(entry, As | Changed):
+            if isinstance(entry, CLIENT_MESSAGES):
                 there[entry.at] = True
         for low, high in ((bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans):
             there[low:high] = bytes([True]) * (high - low)
         for at in (at for at in range(first, len(seqs)) if not there[at] and not self._facts_of_message(at)):
             fresh = enumerate(self.out[known:], known)
-            behind = (i for i, entry in fresh if isinstance(entry, As | Changed) and entry.at > at)
+            behind = (i for i, entry in fresh if isinstance(entry, CLIENT_MESSAGES) and entry.at > at)
             self.out.insert(next(behind, len(self.out)), As(at))
 
     def _shown_text_of_block(self, block: Block) -> str:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.replay import simulated_clock
@@ -199,3 +200,23 @@ async def grown(kept: Keeping) -> None:
     for index in range(20):
         await kept.answer(words(400, f"said{index}"))
     await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "small", 9_000))
+
+
+async def test_others_get_their_turn_between_two_measures() -> None:
+    """Each looks at the whole context: together, of a very long history, they would hold up everybody for a tenth of a second."""
+    kept = await keeping(window=9_000, answer=fails, handover="off")
+    await kept.say("go")
+    await kept.conversation.append_facts(SystemSet("s", 9_000))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    tasks = OwnedTasks("others")
+    tasks.spawn_task(others(), name="others")
+    await kept.folding.apply_due_folds()
+    await tasks.aclose()
+    assert turns > 6, "3 without a pause behind each measure"

@@ -36,6 +36,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.messages import Message, Reply, Request, Role
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import local_conversations
 from helix_desktop.gateway.agent_conversation import (
@@ -576,6 +577,7 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     said = [anthropic_gateway.user_message(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
     turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
     looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, ConversationContext.next_request_meter
+    shown, refresh = list[int](), ConversationState._refresh_blocks
 
     def counted_find(planner: FoldPlanner, situation: FoldSituation) -> FoldPlan | None:
         looked[0] += 1
@@ -586,7 +588,13 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
         return meter(context)
 
     monkeypatch.setattr(FoldPlanner, "find_due_fold", counted_find)
+
+    def counted_refresh(state: ConversationState) -> None:
+        shown.append(len(state.branch.items) - len(state._starts))
+        refresh(state)
+
     monkeypatch.setattr(ConversationContext, "next_request_meter", counted_meter)
+    monkeypatch.setattr(ConversationState, "_refresh_blocks", counted_refresh)
     async with bench(tmp_path) as made:
         for session, units in enumerate((said, turns)):
             room, commits, append = (
@@ -607,6 +615,7 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
             assert max(commits) <= 4 * MESSAGES_IN_COMMIT
             assert looked[0] < 10
             assert measured[0] < 5 * len(commits)
+            assert max(shown) <= 4 * MESSAGES_IN_COMMIT, "the view grows with each commit"
 
 
 def test_a_title_is_the_first_words_a_person_said() -> None:

@@ -5,6 +5,7 @@ harm or is broken: compressed too far, damaged, endless, deep.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import itertools
 import json
@@ -320,7 +321,7 @@ class Relayed:
             room = self.behind(request, room)
         call_filter = CALL_FILTERS[self.protocol](hold=False)
         relay = ReplyRelay(forwarder, room, request, TICKET, request.body.value, self.tools, call_filter)
-        relay.after_first_bytes = lambda: self.after.append(len(self.log))
+        relay.after_first_bytes = functools.cache(lambda: self.after.append(len(self.log)))
         response = await forwarder.send_to_provider(None, reads_reply=self.tools)
         try:
             await relay.relay_until_answered(response)

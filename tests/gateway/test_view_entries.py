@@ -465,3 +465,24 @@ async def test_others_get_their_turn_after_each_slice(
     await build(talk, (1, 2, 3, 4, 5))
     await tasks.aclose()
     assert turns == expected
+
+
+async def test_a_history_of_very_many_messages_is_not_looked_at_twice_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(view_entries, "SLICE_SECONDS", 1e9)
+    talk, turns = Talk(), 0
+    seqs = [talk.user(f"message {each}") for each in range(4_001)]
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    tasks = OwnedTasks("others")
+    tasks.spawn_task(count_turns(), name="count turns")
+    _, shown = await build(talk, seqs)
+    await tasks.aclose()
+    assert turns == 1
+    assert shown.entries == tuple(map(As, range(4_001)))

@@ -114,12 +114,8 @@ def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> i
 
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
-    """Whether there is any part to clear. The newest are examined first."""
-    least = _least_tokens_to_clear(situation)
-    items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
-    long_items = (one for one in reversed(items) if one.tokens >= max(clearing.least, least) and not one.fold)
-    freed = (tokens for one in long_items for _, tokens in tokens_freed_by_part(situation, one, least))
-    return any(tokens + MARKER_TOKENS >= clearing.least for tokens in freed)
+    freed = tokens_freed_between(situation, clearing.first, clearing.end)
+    return any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in freed)
 
 
 def _sizes_and_first_seqs_of_context_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
