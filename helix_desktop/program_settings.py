@@ -41,7 +41,7 @@ class ProgramSetting(Generic[T]):
     unit: str = ""
     restart: bool = False  # True if a change takes effect only after a restart.
     long: bool = False  # True if the value can have several lines.
-    font: str = ""  # "text" or "code" if the setting chooses such a font. The empty value means the default font.
+    font: str = ""  # Which font the setting chooses: "text" or "code". The empty value means the default font.
 
     def check_value(self, value: object) -> T:
         """Returns the value if it is allowed. Otherwise raises ConfigFileMistake, which says what was expected."""

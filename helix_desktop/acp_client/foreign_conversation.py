@@ -146,7 +146,7 @@ class ForeignConversation:
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         asked = self._asked = self._spawn(link.ask_agent("session/prompt", values), name=f"prompt of {self.name}")
-        # Agents may think for minutes. An agent that sends nothing for longer is assumed to hang.
+        # Agents may think for minutes. An agent that sends nothing for longer than the limit is assumed to hang.
         while not asked.done():
             silent = asyncio.get_running_loop().time() - link.last_heard
             if silent >= SILENT_SECONDS and not turn.is_waiting:

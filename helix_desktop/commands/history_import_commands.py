@@ -106,7 +106,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
-    if arguments.copies is not None:  # The files that the recorder names may be gone by now, so their copies are read.
+    if arguments.copies is not None:  # The original files may be gone by now, so the recorder's copies are read.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
-AGAIN = -1  # This is not an exit code. It means: try again, as another program wants the workspace or has closed it.
+AGAIN = -1  # Not an exit code. It means: try again, because another program wants the workspace or has closed it.
 AGAIN_SECONDS = 1.0
 UNABLE = 1  # The exit code if the workspace has no model or no key. The worker tries again later.
 UNABLE_SECONDS = 60

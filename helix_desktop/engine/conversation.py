@@ -36,7 +36,8 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFaile
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
-LEAST_LEFT_OUT, LEAST_FACTS = 100, 20  # If this many facts are written together, longer outputs are not kept.
+# Outputs of at least so many characters are not kept in memory if so many facts are written together.
+LEAST_LEFT_OUT, LEAST_FACTS = 100, 20
 
 
 class Conversation:

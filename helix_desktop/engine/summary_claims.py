@@ -26,7 +26,7 @@ MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differen
 # What share of an order's words consecutive sentences of a user must contain, or a line of any
 # source if nobody is said to have given it. More sentences would share words with most orders.
 ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.35, 0.7, 3
-SHORTENED = 7  # The beginning of a word counts as the word if it has at least this many letters.
+SHORTENED = 7  # A prefix of at least this many letters counts as the whole word.
 LEAST_WORDS = 2  # An order in a part of a sentence must share at least this many words.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
@@ -53,7 +53,7 @@ _NO_NAME = re.compile(
     r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user)$",
     re.IGNORECASE,
 )
-# These words show that a text is German, where all nouns are capitalised and not just names.
+# These words show that a text is German, where all nouns are capitalised, not only names.
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
     r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^[^\S\n]*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"

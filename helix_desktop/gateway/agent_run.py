@@ -70,7 +70,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
-            # It has a handler for them because the agent would inherit SIG_IGN.
+            # A handler that does nothing, because the agent would inherit SIG_IGN.
             signal.signal(wanted, lambda *_: None)
         try:
             # The agent must reach the gateway directly, not through a proxy.

@@ -52,7 +52,7 @@ class KnownMessages:
     def __post_init__(self) -> None:
         self.is_recorded.set()
         self.heads.add(self.head)
-        self.alone = (self,)  # The index of a long history holds this for each message, which takes no memory.
+        self.alone = (self,)  # The index has this one tuple for every message of a long history, to save memory.
 
     def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
         """Continue from these messages, and remember the last facts of the others."""

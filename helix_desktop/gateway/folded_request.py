@@ -111,7 +111,7 @@ def _build_messages(
         own, last = (first + one.at if isinstance(one, view_entries.CLIENT_MESSAGES) else -1 for one in two)
         made = _units_of_entry(protocol, said, entry)
         if 0 <= last < own and (last + 1 < own or ends[-1:] == ends[-2:-1]):
-            made = [(unit, True) for unit, _ in made]  # Without earlier messages, two of one role may meet.
+            made = [(unit, True) for unit, _ in made]  # As messages are missing, two neighbours may have one role.
         marks = inside[-1] if inside else 0
         if own in marked:
             made = [(anthropic_gateway.without_cache_marks(unit), added) for unit, added in made]

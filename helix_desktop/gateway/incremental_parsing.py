@@ -170,7 +170,7 @@ class ParsedBody:
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         as_it_came, units = memoryview(content), self.message_units
-        # From here on, messages are forwarded as they came: all if none changed, else those not read.
+        # The end of the body, forwarded as it came: all messages if none changed, otherwise those that were not parsed.
         rest: bytes | memoryview = b""
         if ends:
             rest = as_it_came[begins[0] if given is units else ends[len(units) - 1] : ends[-1]]

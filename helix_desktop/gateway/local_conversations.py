@@ -223,7 +223,7 @@ class LocalAgentConversations:
         shown: ViewEntries,
     ) -> Sent:
         """Send known messages as the view shows them, and all others as they came."""
-        first = len(track.chain) or len(messages)  # If nothing is known, nothing is listed.
+        first = len(track.chain) or len(messages)  # If no message is known, no entries are listed.
         entries = (*shown.entries, *map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
@@ -249,7 +249,7 @@ class LocalAgentConversations:
             if many:  # A session's first request waits for several of these.
                 for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
                     await asyncio.sleep(min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS))
-                held = self._open_conversations  # It is in use: opened again, it would be in memory twice.
+                held = self._open_conversations  # It stays open: a second one would need as much memory again.
                 held[track.conversation] = held.pop(track.conversation, follower)
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]

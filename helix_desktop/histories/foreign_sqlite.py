@@ -18,7 +18,7 @@ from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
 STEPS = 1_000  # We check the time limit after this many steps of SQLite's virtual machine.
-MOST_SCHEMA_STEPS = 100_000  # The maximum steps for reading the list of tables. About 14,000 tables need this many.
+MOST_SCHEMA_STEPS = 100_000  # SQLite may take so many steps to read the list of tables: enough for about 14,000.
 LONGEST_SECONDS = 60.0  # The processor time for all statements on one database together.
 LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
 # Queries that find ordinary tables (virtual tables have no root page) and generated columns.

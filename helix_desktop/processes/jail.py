@@ -82,7 +82,7 @@ def main() -> int:
         return _wait_and_pass_signals_on(child, lifeline, wake)
     try:
         return _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
-    finally:  # Also after an error of ours: the command must not outlive its keeper.
+    finally:  # Also after an error here: the command must not outlive the process that watches it.
         _kill_all_remaining(group)
 
 

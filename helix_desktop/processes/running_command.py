@@ -104,7 +104,7 @@ class RunningCommand:
         while True:
             try:
                 return await wait_with_limit(self.process.wait(), _GRACE)
-            except TimeoutError:  # The process that watches the command is late or was stopped by it. Kill from here.
+            except TimeoutError:  # The watching process is late, or the command has stopped it. Kill from here.
                 kill_descendants(self.process.pid)
 
 

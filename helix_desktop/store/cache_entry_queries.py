@@ -29,13 +29,13 @@ class _PageAnchors:
     """Every `STRIDE`-th row of one order, so that a distant page is found without stepping there."""
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # The values that rows are sorted by, and numbers.
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # Sort values, each with the row's number.
 
 
 Order = tuple[EntryFilter, EntrySort, bool]
 STRIDE = 500
 NEAR = 5_000  # Rows up to this offset are reached step by step.
-FEW = 20_000  # Up to this many matches are sorted. More are read in the column's order.
+FEW = 20_000  # Up to this many matches are sorted. More are read in order from the column's index.
 
 
 class CacheEntryQueries:
@@ -163,7 +163,7 @@ class CacheEntryQueries:
     def unused_entries(self) -> tuple[Digest, ...]:
         """Return tools' entries without uses or pins, oldest first: these are collected first."""
         rows = self.connection.execute(
-            "SELECT digest FROM entries WHERE uses = 0 AND digest NOT IN (SELECT digest FROM uses)"  # A fold is not counted.
+            "SELECT digest FROM entries WHERE uses = 0 AND digest NOT IN (SELECT digest FROM uses)"  # A fold does not count as a use.
             " AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
             (EntryState.LIVE,),
         )

@@ -121,7 +121,7 @@ _HOPELESS = (  # Waiting tasks that can never run: the deadline has passed, or a
     " WHERE n.space = %s AND d.state IN ('failed', 'cancelled'))) LIMIT 500"
 )
 _RELEASE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id, claims"
-_RENEW = (  # The stored number of claims may be smaller if a standby took over without the last one.
+_RENEW = (  # The stored number of claims may be too small if a standby took over before it had received the last one.
     "UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} + %s WHERE space = %s AND id = %s"
     " AND ((claims = %s AND worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running')))"
     " RETURNING id"
@@ -172,7 +172,7 @@ class FleetTaskList:
         self._space = space
         self._seal = seal
         self.is_shared = seal is not None
-        self._looked = 0.0  # When we last looked for hopeless tasks.
+        self._looked = 0.0  # When we last looked for tasks that nobody can complete any more.
         self.notes = FleetNotes(run_statements, dialect, space)
 
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:

@@ -132,8 +132,8 @@ class StoreFeed:
         room = _SLICE
         for record in records:
             content: bytes | None = None
-            with suppress(HelixError):  # The entry is damaged or deleted; whoever opens it learns that.
-                if record.count_chunks == 1:  # Reads it without looking the record up again.
+            with suppress(HelixError):  # The entry is damaged or deleted. Whoever opens it will see the error.
+                if record.count_chunks == 1:  # A single chunk can be read without looking up the record again.
                     content = self._cache.reader.get_content(record.digest, encode_entry_place(record))[:limit]
                 else:
                     content = self._cache.reader.read_part(record.digest, 0, limit)
@@ -394,7 +394,7 @@ class IndexFile:
         counts: Counter[bytes] = Counter()
         recalled: dict[bytes, float] = {}
         for digest, _, time, how in added:
-            counts[digest] += how != "fold"  # A fold says again what the cache has, and is no use of it.
+            counts[digest] += how != "fold"  # A fold only repeats cached content, so it does not count as a use.
             if how == "recall":
                 recalled[digest] = max(time, recalled.get(digest, 0.0))
         known = dict(

@@ -42,7 +42,7 @@ _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"{_LINES} {_BROUGHT} ORDER BY id"
 _BROUGHT_BEHIND = f"{_LINES} conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"
-# Conversations whose last turn has no end, in the last day only: a running turn has written something since.
+# Conversations whose last turn has no end. Only those of the last day: a running turn has written something since then.
 _OPEN_TURNS = """
 SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
   (SELECT substr(fact, 10, 10) FROM facts WHERE conversation = conversations.id

@@ -106,7 +106,7 @@ class WorkspaceIndex:
             self._damaged = True
             return
         except HelixError:
-            return  # The stores are closing or failing. The next change tries again.
+            return  # The stores are closing or failing. The next change leads to another attempt.
         if not self.progress.is_complete:
             self.start_indexing()
 

@@ -114,7 +114,7 @@ class HistoryImport:
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Import all sessions of these files. The result has a sentence about each that could not be imported."""
-        gc.set_threshold(20_000, 50, 100)  # Few objects of an import are in cycles.
+        gc.set_threshold(20_000, 50, 100)  # An import creates few reference cycles, so garbage is collected less often.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         reader, maker = StoreThread("bring in"), StoreThread("make facts")

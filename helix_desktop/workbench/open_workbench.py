@@ -569,7 +569,7 @@ class Workbench:
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
-            return 1_000  # Providers bill a picture as about this many tokens. Their reports correct the figure.
+            return 1_000  # Providers bill a picture as about this many tokens. Their usage reports correct the figure.
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:

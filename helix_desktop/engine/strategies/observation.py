@@ -5,7 +5,7 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 
 TITLE = "[Observations of the conversation so far]"
-FEWEST_FACTS = 3  # An observation of fewer facts than this is not worth writing.
+FEWEST_FACTS = 3  # Observations that cover fewer facts than this are not worth writing.
 
 
 def find_due_observation(situation: FoldSituation) -> FoldPlan | None:

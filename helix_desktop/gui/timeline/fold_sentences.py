@@ -19,7 +19,7 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, tr
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
-LEAST_DOLLARS = 0.0005  # Amounts of fewer dollars are not mentioned.
+LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
 LONGEST_LINE, MARK_LINES = 90, 3  # The maximum number of characters in a tooltip's line, and of lines in a tooltip.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")

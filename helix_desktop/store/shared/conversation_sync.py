@@ -100,7 +100,7 @@ class ConversationSync:
     lease: float = LEASE_SECONDS
     complaints: dict[str, str] = field(default_factory=dict)  # Why conversations cannot be read.
     leases: KnownLeases = field(init=False)
-    # By a head's name: its version when it was last merged, and its conversation.
+    # Maps a head's name to the version that was last merged, and to its conversation.
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     # New heads that cannot be merged yet, mostly because someone here uses their conversations.
     _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
@@ -380,7 +380,7 @@ class ConversationSync:
             known = self.sync_state.read_shared_progress(conversation)
             if self.leases.find_machine_writing(conversation):
                 continue
-            # Another machine removed this conversation, but facts were added here since then.
+            # Another machine removed this conversation, but facts have been added here since.
             if known.contents and known.contents.is_removed and known.seq:
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)

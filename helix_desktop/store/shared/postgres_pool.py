@@ -62,7 +62,7 @@ _THERE = (  # Not `to_regclass`, which may return what was true before we waited
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
     " WHERE nspname = 'helix' AND relname = 'version'"
 )
-# Grows when a standby takes over, at first only in the recovery's figure, until a checkpoint.
+# The timeline's number grows when a standby takes over. Until the next checkpoint, only the recovery function shows it.
 TIMELINE = (
     "(SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) FROM pg_control_checkpoint() AS c,"
     " pg_control_recovery() AS r)"
