@@ -36,7 +36,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFaile
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
-# Outputs of at least so many characters are not kept in memory if so many facts are written together.
+# Outputs of so many characters are not kept in memory if so many facts are written at once.
 LEAST_LEFT_OUT, LEAST_FACTS = 100, 20
 
 

@@ -40,7 +40,7 @@ from helix_desktop.fast_dataclass import dataclass
 MOST_DOCUMENT_TOKENS = 6_000  # A document that replaces history never has more tokens than this.
 WINDOW_DIVISOR = 8  # A document takes at most one eighth of the window.
 FRAME_TOKENS = 260  # The tokens for a document's header and headings.
-MOST_ANSWER_TOKENS = 4_000  # The maximum for a written document. A quarter of the writer's window may be less.
+MOST_ANSWER_TOKENS = 4_000  # The maximum for a document; a quarter of the window may be less.
 LEAST_DOCUMENT_TOKENS = 400  # A document of fewer tokens would say too little to be useful.
 LONGEST_STRETCH = 0.002  # After computing for this many seconds, a short pause lets other threads run.
 ENTRY = "details of a conversation"
@@ -331,7 +331,7 @@ class FoldDocumentWriter:
         purpose = facts.Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
-            # A connected agent's model gets the question as the next message of the agent's own request.
+            # A connected agent's model gets the question as the agent's next message.
             view = View(()) if getattr(rung.client, "has_own_history", False) else reading.view
             sent = request_building.build_request(view, await self.contents.read_view_contents(view))
             request = append_question(sent, question, purpose, answer)

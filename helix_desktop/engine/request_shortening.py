@@ -24,7 +24,7 @@ from helix_desktop.fast_dataclass import dataclass
 LARGE_PART = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
 EXCERPT = 300  # The number of tokens in the excerpt that replaces a longer part.
 KEPT_STEPS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
-OVERFLOW_SHARE = 0.8  # A request that the provider refused as too long is shortened to this share of its size.
+OVERFLOW_SHARE = 0.8  # A request refused as too long is shortened to this share of its size.
 WHY = "the next request would not fit"
 
 

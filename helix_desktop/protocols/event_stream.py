@@ -17,7 +17,7 @@ LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
 MOST_EVENT_SIGNS = 200_000  # Parsing an event with more lists and objects than this would block other threads.
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
-MOST_EVENTS = 500_000  # No model's reply has this many events. After that, events are passed on in batches.
+MOST_EVENTS = 500_000  # No model's reply has this many events. After that, they come in batches.
 # CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.
 _END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])++")
 

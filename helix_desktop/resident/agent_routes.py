@@ -45,7 +45,7 @@ class AgentRoutes:
         if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
             return None
         if {"http_proxy", "all_proxy"} & {each.casefold() for each, value in environment.items() if value}:
-            return None  # No address here: the agent might ask its proxy for an address on this machine.
+            return None  # No address: the agent might ask its proxy for one on this machine.
         name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
         usual = AgentUpstream("", text_at(provider, "baseUrl"))
         try:

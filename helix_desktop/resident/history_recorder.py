@@ -187,7 +187,7 @@ class HistoryRecorder:
             watch_folder(leading)
         for folder in recorded:
             deque(list_tree_files(folder, on_folder=watch_folder), maxlen=0)
-        self._settings_read = -SETTINGS_SECONDS  # Read the settings at once: earlier changes are not notified.
+        self._settings_read = -SETTINGS_SECONDS  # Read them at once: earlier changes are not notified.
         return None if found.is_in_doubt else found
 
     def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:

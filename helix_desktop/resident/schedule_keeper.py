@@ -43,7 +43,7 @@ class ScheduleKeeper:
             seconds = min(max(min(dues) - time.time(), 0.1), LOOK_SECONDS) if dues else None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._changed.wait()  # Not `wait_for`: Python 3.11's can swallow a cancellation.
+                    await self._changed.wait()  # Not `wait_for`: it can lose a cancellation.
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
         """Run a schedule if it is due. Return its next due time, or infinity after an error."""

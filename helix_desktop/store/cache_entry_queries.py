@@ -29,7 +29,7 @@ class _PageAnchors:
     """Every `STRIDE`-th row of one order, so that a distant page is found without stepping there."""
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # Sort values, each with the row's number.
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # Sort values, and the row's number.
 
 
 Order = tuple[EntryFilter, EntrySort, bool]

@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.workbench_types import Workbench
 
 W = TypeVar("W", bound=QWidget)
-# The number of items in the column once the first sentence is added: title, sentence and empty space.
+# The number of items in the column once the first sentence is added: title, sentence, space.
 ITEMS_BEFORE_INTRODUCTION = 3
 
 

@@ -26,7 +26,7 @@ from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, ope
 
 STAMP = struct.Struct("<QqqIQ")  # Inode number, modification time, inode change time, mode and size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
-# The precision of file times in nanoseconds: usually, and on file systems that store only whole seconds.
+# The precision of file times in nanoseconds: usual, and on file systems with whole seconds.
 FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")

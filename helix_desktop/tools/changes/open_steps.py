@@ -24,7 +24,7 @@ class OpenStep:
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
     met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False  # Even after the call.
-    is_between_turns: bool = False  # The step began outside a turn, so its changes look like the user's.
+    is_between_turns: bool = False  # Begun outside a turn, so its changes look like the user's.
 
 
 class OpenSteps:
