@@ -237,11 +237,12 @@ class _KnownWords:
 
     def _has_order(self, text: str, least: int = 0) -> bool:
         wanted = _stems_of(text)
+        was_said = self._was_said(wanted, least)
+        if was_said or _ATTRIBUTED.search(text):
+            return was_said or self._has_quotation(text)  # It may be copied from an output.
         enough = COPIED_SHARE * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
-        return self._was_said(wanted, least) or (
-            not _ATTRIBUTED.search(text) and any(len(wanted & _stems_of(piece)) >= enough for piece in near)
-        )
+        return any(len(wanted & _stems_of(piece)) >= enough for piece in near)
 
     def _was_said(self, wanted: set[str], least: int = 0) -> bool:
         enough = max(ORDER_SHARE * len(wanted), least)

@@ -150,9 +150,8 @@ class MissedReferences:
         has_summary: bool,
         recall_mode: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
-        """Return the pages to read, in order. They come from the entries that the view names, or, if
-        the agent searches and the view has a summary, from everything before. `view` has the view's
-        texts.
+        """Return the pages to read, in order: of the entries that the view names, or, if the agent
+        searches and the view has a summary, of everything before. `view` has the view's texts.
         """
         if recall_mode is not RecallMode.SEARCHED:
             needed = self._choose_entries_holding(missed, entries)

@@ -24,7 +24,6 @@ from helix_desktop.store.leveldb import LevelDatabase, Write
 
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _HIGHEST = b"n"
-BY_HAND = EntryOrigin()
 SMALL_CONTENT_LEVEL = 15  # A zstd level: ten percent smaller than usual, but twenty times slower.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 MOST_PLACES = 4_096  # The places of so many new entries are remembered: each saves a read.

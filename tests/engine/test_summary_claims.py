@@ -112,6 +112,13 @@ def test_an_order_is_invented_if_its_words_are_scattered_over_a_message_or_only_
     assert find_unsupported_claims(kept, sources) == []
 
 
+def test_a_sentence_copied_from_an_output_is_no_invention() -> None:
+    """The defect: a summary that copied it was written again, and the bill of a recorded session rose by two points."""
+    copied = "If you want to manipulate this list, use the function below."
+    sources = [DetailSource(1, "user", "Go on."), DetailSource(2, "output", f"# {copied}\ndef manipulate(): ...")]
+    assert find_unsupported_claims(f"{copied}\nIf you want to manipulate this", sources) == []
+
+
 def test_a_claim_stands_before_its_sentence() -> None:
     sources = [DetailSource(1, "user", "look at a.py"), DetailSource(2, "output", "fine")]
     assert find_unsupported_claims("- a.py was read, and other.py too.\n- other.py", sources) == [

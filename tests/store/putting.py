@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.store.cache_folder import BY_HAND, CacheFolder
+from helix_desktop.store.cache_folder import CacheFolder
+
+BY_HAND = EntryOrigin()
 
 
 def put_whole(cache: CacheFolder, content: bytes, about: EntryOrigin = BY_HAND) -> Stored:
