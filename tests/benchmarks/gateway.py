@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -438,15 +438,25 @@ def private_memory(pid: int) -> float:
     return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private", "Swap:"))) / 1024
 
 
-def beside(sessions: Sequence[RecordedSession], names: Sequence[str]) -> list[Row]:
-    """The same sessions through ours and through other proxies, one after the other, in one run."""
+def beside(sessions: Sequence[RecordedSession], names: Sequence[str], results: Path | None = None) -> list[Row]:
+    """The same sessions through ours and through other proxies, one after the other, in one run. `results`: a file that every result is
+    added to; what it has already is not measured again, so that a long run may be made in several parts.
+    """
     counter, bills = TiktokenCounter(), dict[str, list[Bill]]()
+    lines = results.read_text("utf-8").splitlines() if results and results.exists() else []
+    measured = {(found["session"], found["name"]): Bill(**found["bill"]) for found in map(json.loads, lines)}
     for recording in sessions:
         for name in ("", *names):
-            bill, refused = played(recording, counter, name)
+            refused: list[str] = []
+            if (bill := measured.get((recording.name, name))) is None:
+                bill, refused = played(recording, counter, name)
+                if results:
+                    with results.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({"session": recording.name, "name": name, "bill": asdict(bill)}) + "\n")
             bills.setdefault(name, []).append(bill)
             share, kept = bill.billed / bills[""][-1].billed, bill.standing / max(1, bill.used)
-            rest = f"{bill.requests} requests, {len(refused)} refused, {bill.memory:.0f} MB"
+            wait = statistics.median(bill.waits) * 1e3
+            rest = f"{bill.requests} requests, {len(refused)} refused, {bill.memory:.0f} MB, {wait:.0f} ms a reply"
             print(
                 f"{recording.name}, {name or 'direct'}: billed {share:.3f}, retention {kept:.3f}, {rest}",
                 file=sys.stderr,
@@ -529,9 +539,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--beside", type=int, default=0, help="only so many sessions beside other proxies")
+    parser.add_argument(
+        "--results", type=Path, help="with --beside: a file of results, so that the run can be continued"
+    )
     arguments = parser.parse_args()
     names = ("ours", *gateway_peers.PACKAGES)
-    found = beside(long_sessions()[: arguments.beside], names) if arguments.beside else rows(quick=arguments.quick)
+    found = (
+        beside(long_sessions()[: arguments.beside], names, arguments.results)
+        if arguments.beside
+        else rows(quick=arguments.quick)
+    )
     for row in found:
         peers = ", ".join(f"{name} {figure.median:.3f}" for name, figure in row.peers.items())
         print(f"{row.name}: {row.ours.median:.3f} {row.unit} {row.asked} {peers}")
