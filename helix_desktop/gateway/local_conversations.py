@@ -341,14 +341,17 @@ class LocalAgentConversations:
             (call.id, call.name, *((refusal, False) if refusal else await self._run_recall_call(call, track)))
             for call in calls
         ]
-        if track is not None and ticket.live:
+        if track is not None:
             async with track.lock_once_recorded():
-                if self._is_unchanged_since(track, ticket):
-                    follower = await self._get_open_conversation(track)
-                    reply = follower.build_agent_reply(replied)
+                follower = await self._get_open_conversation(track)
+                reply = follower.build_agent_reply(replied)
+                if ticket.live and self._is_unchanged_since(track, ticket):
                     await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
-                    outputs = [AgentOutput(name, text, ok) for name, _, text, ok in answered]
-                    await follower.follower.record_outputs(outputs)
+                    await follower.follower.record_outputs(
+                        [AgentOutput(call, text, ok) for call, _, text, ok in answered]
+                    )
+                else:  # The agent went on without this reply, so only what it cost is kept.
+                    await follower.conversation.append_facts(facts.Spent(facts.Purpose.STEP, reply.model, reply.usage))
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
@@ -382,11 +385,9 @@ class LocalAgentConversations:
             hashed = next_message_hash(track.chain, ticket.wire, shown_key)
             self._matcher.append_message_hash(track, hashed, conversation.state.last_seq)
             received = facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
-            new_facts: list[facts.Fact] = [received]
-            if replied is not None and replied.stop is not facts.Stop.CALLS:
-                new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
-            await conversation.append_facts(*new_facts)
-            if replied is not None and replied.stop is not facts.Stop.CALLS:
+            ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
+            await conversation.append_facts(received, *([facts.TurnEnded(facts.TurnEnd.DONE)] if ends_turn else []))
+            if ends_turn:
                 follower.session.folding.start_folds_after_turn()
             await follower.update_entries(track)
 

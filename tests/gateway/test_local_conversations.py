@@ -23,9 +23,11 @@ from helix_desktop.engine.facts import (
     FoldKind,
     ModelReplied,
     PartRef,
+    Purpose,
     Received,
     Recorded,
     Rewound,
+    Spent,
     Stop,
     Text,
     ToolReturned,
@@ -692,9 +694,13 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
         for ticket in (replace(sent.ticket, live=False), replace(sent.ticket, last="0" * 32)):
             ((_, name, _, well),) = await agent.room.answer_hidden_calls(ticket, replied, calls)
             assert (name, well) == ("search_cached_content", True)
-            assert await agent.facts(sent) == before
+            *kept, spent = await agent.facts(sent)
+            assert isinstance(spent, Spent), "the provider bills the reply, although nobody goes on with it"
+            assert (kept, spent.purpose, spent.usage.input) == (before, Purpose.STEP, replied.usage.input)
+            before.append(spent)
         await agent.room.answer_hidden_calls(sent.ticket, replied, calls)
-        said, answer, returned = await agent.facts(sent)
+        said, *spends, answer, returned = await agent.facts(sent)
+        assert len(spends) == 2
         assert isinstance(said, UserSaid)
         assert isinstance(answer, ModelReplied)
         assert (answer.raw, answer.stop, answer.saw) == ("raw", Stop.CALLS, sent.ticket.saw)
@@ -708,7 +714,7 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
         assert isinstance(returned, ToolReturned)
         assert (returned.call, returned.ok, returned.head) == ("h2", False, "[Enough.]")
         (figure,) = await agent.room.figures_since()
-        assert (figure.requests, figure.recalls) == (2, 2)
+        assert (figure.requests, figure.recalls) == (4, 2)
         await agent.answer(sent, Says("Done."))
         assert await agent.room.count_known_messages(agent.arrival()[0]) == 2
         await agent.room.aclose()
