@@ -15,7 +15,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
-from helix_desktop.providers.provider_catalog import find_provider_key
+from helix_desktop.providers.provider_catalog import find_provider_key, is_provider_address
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
@@ -54,7 +54,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
     glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
     where = find_program_folders(arguments.home)
-    _check_upstream_address(arguments.upstream)
+    check_upstream_address(arguments.upstream)
     if arguments.workspace:
         workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
     if arguments.socket >= 0:  # The parent process has handed its listening socket to this process.
@@ -115,9 +115,8 @@ async def serve_gateway_or_release_workspace(
     return 1 if bench is None else await remote_conversations.serve_gateway_process(bench, console)
 
 
-def _check_upstream_address(upstream: str) -> None:
-    parts = urlsplit(upstream)
-    if upstream and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query):
+def check_upstream_address(upstream: str) -> None:
+    if upstream and (not is_provider_address(upstream) or urlsplit(upstream).username or urlsplit(upstream).query):
         raise InvalidInput(
             f"{upstream} is not the address of a provider.", remedy="For example: https://api.anthropic.com."
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_subcommand
+from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
@@ -59,6 +60,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     else:
         found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
     upstreams = agent_settings.resolve_own_addresses(found, where.config)
+    check_upstream_address(arguments.upstream)
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
     if not arguments.dry_run:
@@ -86,8 +88,8 @@ def _parse_agent_command_words(arguments: argparse.Namespace) -> list[str]:
         words = shlex.split(arguments.command)
     except ValueError as error:
         raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote the command line as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
-    if words and not arguments.protocol:
-        raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini to specify the protocol that the agent uses with its provider.")  # fmt: skip
+    if bool(words) != bool(arguments.protocol):
+        raise InvalidInput("--command and --protocol must be used together.", remedy="Add --protocol anthropic, openai or gemini to --command. For a known agent, leave --protocol out.")  # fmt: skip
     if words and "--" in arguments.argv:  # Everything after `--` belongs to the agent.
         arguments.agent, arguments.arguments = "", arguments.argv[arguments.argv.index("--") + 1 :]
     if words and (arguments.install or arguments.uninstall):

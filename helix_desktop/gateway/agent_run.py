@@ -5,7 +5,6 @@ import shutil
 import signal
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, A
     try:
         with opener.open(f"{url}{STATUS}", timeout=patience_seconds) as answer:
             return parse_object(answer.read())
-    except (OSError, urllib.error.URLError):
+    except OSError:  # `URLError` is one, too.
         return None
 
 

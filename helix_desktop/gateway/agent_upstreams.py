@@ -9,12 +9,12 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from helix_desktop.commented_json import parse_commented_json
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, objects_at
+from helix_desktop.providers.provider_catalog import is_provider_address
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
@@ -102,8 +102,8 @@ def _locate_in_file(file: Path, words: str) -> str:
 
 
 def _checked_address(address: Any, source: str) -> str:
-    if not isinstance(address, str) or urlsplit(address).scheme not in ("http", "https"):
-        raise ActionRefused(f"{source} contains an address that cannot be used. Nothing was sent.")
+    if not isinstance(address, str) or not is_provider_address(address):
+        raise ActionRefused(f"{source} contains an address that cannot be used. Nothing was sent.", remedy="Correct the address. For example: https://api.anthropic.com.")  # fmt: skip
     return address
 
 

@@ -146,18 +146,22 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
     return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
 
 
-def _split_base_url(config: ProviderConfig) -> SplitResult:
+def is_provider_address(address: str) -> bool:
+    """Whether requests can be sent to this address."""
     try:
-        parts = urlsplit(config.base_url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(address)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and " " not in address
     except ValueError:
-        good = False
-    if not good:
+        return False
+
+
+def _split_base_url(config: ProviderConfig) -> SplitResult:
+    if not is_provider_address(config.base_url):
         raise InvalidInput(
             f"The address of {config.name} must start with https:// or http://.",
             remedy="For example: https://llm.example.org/v1.",
         )
-    return parts
+    return urlsplit(config.base_url)
 
 
 def _is_legal_header(name: str, value: str) -> bool:

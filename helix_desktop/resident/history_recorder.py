@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,8 @@ class HistoryRecorder:
 
     def _copy_existing_files(self, folders: Folders) -> None:
         """Copy the files that agents wrote to recently, because they may be gone before they are imported."""
-        there = {file for kind, folder in folders for file in _history_files_in(kind, folder)}
+        listed = ((kind, file) for kind, folder in folders for file, _ in list_tree_files(folder))
+        there = {one for kind, one in listed if find_history_of_changed_file(kind, one) == one and _is_plain_file(one)}
         recent = {file for file in there if _is_recent(file)}
         self._copy_changed_files(folders, recent)
         self.queue_files_for_import(there - recent)
@@ -302,12 +303,6 @@ class ImportingProcess:
         close_or_kill_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
-
-
-def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
-    for path, _ in list_tree_files(folder):
-        if find_history_of_changed_file(kind, path) == path and _is_plain_file(path):
-            yield path
 
 
 def _is_recent(file: Path) -> bool:

@@ -99,3 +99,20 @@ def test_nothing_is_created_for_an_agent_that_is_not_installed(
         assert "was not found. Install the program, or add it to your PATH." in "".join(told)
         assert "workspace" not in "".join(told)
     assert not list((home / "helix").rglob("journal.sqlite3"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:1234", "htp://localhost:1234", "http:/localhost", "http://", "http://exa mple", "http://127.0.0.1:99999", "http://a:b@host"],
+)  # fmt: skip
+def test_an_upstream_with_a_typing_error_is_refused_before_anything_starts(helix: Helix, address: str) -> None:
+    for command in ("wrap", "gateway"):
+        rest = ("claude",) if command == "wrap" else ()
+        code, *told = helix(command, "--upstream", address, *rest)
+        assert (code, f"{address} is not the address of a provider. For example:" in "".join(told)) == (2, True)
+
+
+def test_a_protocol_of_a_known_agent_is_refused(helix: Helix) -> None:
+    code, *told = helix("wrap", "--protocol", "openai", "--dry-run", "claude")
+    assert code == 2
+    assert "For a known agent, leave --protocol out." in "".join(told)
