@@ -115,8 +115,8 @@ async def serve_gateway_or_release_workspace(
     return 1 if bench is None else await remote_conversations.serve_gateway_process(bench, console)
 
 
-def check_upstream_address(upstream: str) -> None:
-    if upstream and (not is_provider_address(upstream) or urlsplit(upstream).username or urlsplit(upstream).query):
+def check_upstream_address(address: str) -> None:
+    if address and (not is_provider_address(address) or urlsplit(address).username or "?" in address):
         raise InvalidInput(
-            f"{upstream} is not the address of a provider.", remedy="For example: https://api.anthropic.com."
+            f"{address} is not the address of a provider.", remedy="For example: https://api.anthropic.com."
         )

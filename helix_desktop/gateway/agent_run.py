@@ -56,11 +56,7 @@ def build_registration_for_run(
 def check_agent_is_installed(agent: KnownAgent) -> None:
     """Raise if the agent is missing, before a workspace is created for it."""
     if shutil.which(agent.program) is None:
-        raise _program_not_found_error(agent)
-
-
-def _program_not_found_error(agent: KnownAgent) -> NotFound:
-    return NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.")
+        raise NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.")
 
 
 def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
@@ -78,7 +74,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
             process = open_terminal_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
-            raise _program_not_found_error(agent) from None
+            raise NotFound(f"{agent.program} cannot be started. Install the program again.") from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()

@@ -103,7 +103,7 @@ def _locate_in_file(file: Path, words: str) -> str:
 
 def _checked_address(address: Any, source: str) -> str:
     if not isinstance(address, str) or not is_provider_address(address):
-        raise ActionRefused(f"{source} contains an address that cannot be used. Nothing was sent.", remedy="Correct the address. For example: https://api.anthropic.com.")  # fmt: skip
+        raise ActionRefused(f"{source} contains an address that cannot be used. Nothing was sent.", remedy="Correct the address.")  # fmt: skip
     return address
 
 

@@ -17,7 +17,7 @@ from helix_desktop.gateway.agent_upstreams import ADDRESS_ENDS, ADDRESS_VARIABLE
 from helix_desktop.json_values import object_at
 from helix_desktop.tools.command_lines import command_analysis
 
-CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
+CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Codex reads the token
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Unless this is set, Claude Code sends all MCP schemas to a foreign address.
 
 

@@ -351,7 +351,8 @@ class LocalAgentConversations:
                         [AgentOutput(call, text, ok) for call, _, text, ok in answered]
                     )
                 else:  # The agent went on without this reply, so only what it cost is kept.
-                    await follower.conversation.append_facts(facts.Spent(facts.Purpose.STEP, reply.model, reply.usage))
+                    spent = facts.Spent(facts.Purpose.STEP, reply.model, reply.usage)
+                    await follower.conversation.append_facts(spent)
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
@@ -386,7 +387,8 @@ class LocalAgentConversations:
             self._matcher.append_message_hash(track, hashed, conversation.state.last_seq)
             received = facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
             ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
-            await conversation.append_facts(received, *([facts.TurnEnded(facts.TurnEnd.DONE)] if ends_turn else []))
+            ended = (facts.TurnEnded(facts.TurnEnd.DONE),) if ends_turn else ()
+            await conversation.append_facts(received, *ended)
             if ends_turn:
                 follower.session.folding.start_folds_after_turn()
             await follower.update_entries(track)

@@ -38,7 +38,7 @@ MOST_RECALL_REPLIES = 12  # The maximum number of consecutive replies that conta
 MOST_REFUSED_REPLIES = 4  # After this many further replies, whose recalls are refused, the agent gets an error.
 RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
-RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # Pauses before new attempts if the provider suggests none.
+RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # Pauses before new attempts, unless the provider names one.
 LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent decides what to do.
 
 

@@ -240,7 +240,7 @@ class ViewEntriesBuilder:
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
         """Leave empty messages, which have no facts, in place unless a fold covers them."""
         seqs = self.seqs
-        there = bytearray(len(seqs))  # A set of all numbers would take as much memory as the entries.
+        there = bytearray(len(seqs))  # A set of numbers would take as much memory as the entries.
         for entry in self.out[known:]:
             if isinstance(entry, CLIENT_MESSAGES):
                 there[entry.at] = True

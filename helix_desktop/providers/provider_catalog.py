@@ -150,9 +150,10 @@ def is_provider_address(address: str) -> bool:
     """Whether requests can be sent to this address."""
     try:
         parts = urlsplit(address)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and " " not in address
+        host, port = parts.hostname, parts.port
     except ValueError:
         return False
+    return parts.scheme in {"http", "https"} and bool(host) and port != 0 and " " not in address
 
 
 def _split_base_url(config: ProviderConfig) -> SplitResult:
