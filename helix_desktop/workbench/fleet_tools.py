@@ -3,8 +3,9 @@
 import asyncio
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
+from helix_desktop.store import fleet_task_files
+from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, NewFleetTask
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
@@ -17,9 +18,6 @@ from helix_desktop.tools.built_in_tool import (
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.workbench.worker_claims import WorkerClaims
-
-if TYPE_CHECKING:  # These are imported for types only. At run time, they are imported only if an agent uses tasks.
-    from helix_desktop.store.fleet_tasks import FleetTask
 
 MOST_SECONDS = 600  # One call waits at most this long for tasks.
 LOOK_SECONDS = 0.5
@@ -43,9 +41,6 @@ def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple
 
 async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, use: ToolResources) -> ToolOutput:
     """Add tasks after asking, because workers may be allowed more than this conversation."""
-    from helix_desktop.store import fleet_task_files
-    from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
-
     texts = list(filter(None, (str(text).strip() for text in args.list_argument("tasks"))))
     agent = args.text_argument("agent")
     preview = "\n\n".join([*([f"Agent: {agent}"] if agent else []), *texts])
@@ -59,8 +54,6 @@ async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, u
 async def _read_tasks_of_agent(
     workspace: StoredWorkspace, claims: WorkerClaims, args: ToolArguments, use: ToolResources
 ) -> ToolOutput:
-    from helix_desktop.store import fleet_task_files
-
     until = time.monotonic() + min(args.number_argument("seconds", MOST_SECONDS), MOST_SECONDS)
     names = [str(name) for name in args.list_argument("tasks")]
     with claims.give_up_worker_slot(use.context.conversation):
@@ -72,11 +65,11 @@ async def _read_tasks_of_agent(
     return ToolOutput("\n".join([await _describe_result(task, use) for task in found]))
 
 
-def _may_still_change(task: "FleetTask") -> bool:
+def _may_still_change(task: FleetTask) -> bool:
     return task.state in ("waiting", "running")
 
 
-async def _describe_result(task: "FleetTask", use: ToolResources) -> str:
+async def _describe_result(task: FleetTask, use: ToolResources) -> str:
     if not task.result.answer:
         return f"{task.id} {task.state} {task.result.why}".rstrip()
     stored = await use.store_result(task.result.answer.encode("utf-8", "replace"), f"task {task.id}")
