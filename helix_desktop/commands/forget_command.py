@@ -40,7 +40,9 @@ def run_forget_command(arguments: argparse.Namespace) -> int:
 
 
 async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    text = await _read_text_to_forget(console) if arguments.text == STANDARD else arguments.text
+    text = arguments.text
+    if text == STANDARD:  # The whole input is read, and its last line end is left out.
+        text = (await read_whole_input(console)).removesuffix("\n").removesuffix("\r")
     if not text and not arguments.hashes:
         raise InvalidInput("There is nothing to remove: standard input was empty.")
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
@@ -52,11 +54,6 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
-
-
-async def _read_text_to_forget(console: Console) -> str:
-    """Reads the whole input, without the last line end."""
-    return (await read_whole_input(console)).removesuffix("\n").removesuffix("\r")
 
 
 def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:

@@ -64,12 +64,9 @@ class HistoryImporter:
                 break
             opened = {bench.id for bench in self._desk.opened_workbenches()}
             bench = await self._workbench_of_folder(part.folder)
-            before = done
-
-            def note_import_progress(read: int, _of: int, _file: str, before: int = before) -> None:
-                report(before + read, total)
-
-            await self._import_into_workbench(bench, part, note_import_progress)
+            await self._import_into_workbench(
+                bench, part, lambda read, _of, _file, before=done: report(before + read, total)
+            )
             done += part.size
             if bench.id not in opened and part is not parts[0] and not self._stopped:
                 await self._desk.close_workspace(bench.id)

@@ -38,7 +38,8 @@ class ModelInquiry:
         try:
             async with asyncio.timeout(seconds):
                 for _ in range(MOST_TRIES):
-                    reply = await self._ask_and_report_cost(client, request)
+                    reply = await self._stream_whole_reply(client, request)
+                    self.spent(Spent(request.purpose, reply.model or client.model_name, reply.usage))
                     if reply.stop is Stop.LENGTH and request.max_output and not _text_without_thoughts(reply):
                         request = replace(request, max_output=0)
                     elif reply.stop is not Stop.CUT:
@@ -49,11 +50,6 @@ class ModelInquiry:
             # Half an answer would mislead more than none at all.
             raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its reply.")
         return _text_without_thoughts(reply)
-
-    async def _ask_and_report_cost(self, client: ModelClient, request: Request) -> Reply:
-        reply = await self._stream_whole_reply(client, request)
-        self.spent(Spent(request.purpose, reply.model or client.model_name, reply.usage))
-        return reply
 
     async def _stream_whole_reply(self, client: ModelClient, request: Request) -> Reply:
         reply = None

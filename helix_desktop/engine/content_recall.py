@@ -382,19 +382,15 @@ def cut_to_page_with_last_line_number(
 ) -> tuple[str, int]:
     """Return as many lines as fit on a page. A line longer than a page is cut, with a note."""
     count = len(lines)
-    while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):
+    while (len(text := "\n".join(lines[:count])) > PAGE_BYTES or tokens.count_tokens(text) > limit) and count > 1:
         count = max(1, count * 3 // 4)
-    text = "\n".join(lines[:count])[:PAGE_BYTES]
+    text = text[:PAGE_BYTES]
     cut = tokens.count_tokens(text) > limit or len(lines[0]) > PAGE_BYTES
     while tokens.count_tokens(text) > limit:
         text = text[: len(text) * 3 // 4]
     if cut:
         text += "\n[this line is longer than a page and was cut; use grep to look into it]"
     return text, first + count - 1
-
-
-def _exceeds_page(tokens: TokenCounter, text: str, limit: int) -> bool:
-    return len(text) > PAGE_BYTES or tokens.count_tokens(text) > limit
 
 
 async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:

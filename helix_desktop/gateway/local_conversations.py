@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
+from helix_desktop.engine.agent_additions import split_off_tagged_blocks
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
@@ -46,7 +47,9 @@ QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long af
 FIRST_REQUEST_SECONDS = 0.25  # and for at most this much longer until the first request of another session is recorded.
 MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
 AHEAD_SECONDS = 0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
-_OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Begins the blocks that clients put before a first message.
+_OPENING_TAG = re.compile(
+    r"^\s*<([a-zA-Z_-]{1,40})[^<>]*>", re.MULTILINE
+)  # Begins the blocks that clients put before a first message.
 
 
 class LocalAgentConversations:
@@ -540,19 +543,10 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
     for message in messages:
         if message.speaker is Speaker.USER:
             for piece in message.pieces_of_kind(PieceKind.TEXT):
-                if text := _remove_tagged_blocks(piece.text[:20_000]).strip():
+                if text := split_off_tagged_blocks(piece.text[:20_000], _OPENING_TAG)[0].strip():
                     first = text.splitlines()[0].strip()
                     return first if len(first) <= TITLE_CHARACTERS else first[: TITLE_CHARACTERS - 1].rstrip() + "…"
     return ""
-
-
-def _remove_tagged_blocks(text: str) -> str:
-    kept, start = "", 0
-    for tag in _OPENING_TAG.finditer(text):
-        closing = f"</{tag[1]}>"
-        if tag.start() >= start and (end := text.find(closing, tag.end())) >= 0:
-            kept, start = kept + text[start : tag.start()], end + len(closing)
-    return kept + text[start:]
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:

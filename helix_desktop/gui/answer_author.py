@@ -11,7 +11,7 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
     """Returns the connected agent, the imported program, or this one. `answer` is None until it is written."""
     if started is not None and started.agent:
         return started.agent
-    imported = isinstance(answer, ModelReplied) and answer.request is None
+    imported = answer is not None and getattr(answer, "request", None) is None
     if started is not None and started.origin.kind and imported:
         return NAMES.get(started.origin.kind, tr("Agent"))
     return PROGRAM_AUTHOR

@@ -113,11 +113,9 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
 
     def rewind_session(*, restore: bool) -> None:
         newest = session.conversation.state.last_seq
-        shown = partial(show_rewind_result, None if restore else lambda: go_back(newest))
+        undo = None if restore else lambda: window.run_for_window(session.switch_to_answer(newest))
+        shown = partial(show_rewind_result, undo)
         window.run_for_window(session.rewind_to(seq, restore_files=restore), then=shown)
-
-    def go_back(newest: int) -> None:
-        window.run_for_window(session.switch_to_answer(newest))
 
     def show_rewind_result(undo: Callable[[], object] | None, lines: Sequence[str]) -> None:
         rest = [tr("and {n} more", n=format_number(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []

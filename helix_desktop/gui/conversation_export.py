@@ -57,15 +57,13 @@ def iterate_export_sections(
         elif isinstance(fact, facts.ToolReturned):
             call = calls.get(fact.call)
             name = f"{call.name} {_shorten_call_arguments(call.arguments)}" if call else "Tool"
-            text = fact.head or content(fact.output.digest) or _describe_missing_output(fact.output)
+            stored, text = fact.output, fact.head or content(fact.output.digest) or ""
+            if stored.size and not text:
+                text = f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]"
             ended = " (stopped)" if fact.stopped else "" if fact.ok else " (failed)"
             yield f"{name}{ended}", "code", text
         elif isinstance(fact, facts.Folded):
             yield f"{fact.kind.value}: {fact.tokens_before:,} → {fact.tokens:,} tokens", "fold", ""
-
-
-def _describe_missing_output(stored: facts.Stored) -> str:
-    return f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]" if stored.size else ""
 
 
 def _sections_of_reply(fact: facts.ModelReplied, head: str) -> Iterator[tuple[str, str, str]]:

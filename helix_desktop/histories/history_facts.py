@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
+from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.state.live_folds import DOCUMENTS
@@ -71,8 +72,9 @@ def build_started_fact(
 
 def title_of_recording(recording: RecordedSession) -> str:
     """Return its title, or the beginning of the first message that a person typed."""
-    said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
-    text = (recording.title or next(said, ""))[:2_000]
+    typed = (one for one in recording.messages if one.role == "user" and not one.beside)
+    said = (split_off_agent_additions((facts.Text(one.text[:20_000]),))[0] for one in typed)
+    text = (recording.title or next(filter(None, said), ""))[:2_000]
     for key in find_keys(text):  # Titles are shown in many places, so they must not contain keys.
         text = text.replace(key, mask_key(key))
     return " ".join(text.lstrip("#").split())[:TITLE]

@@ -107,11 +107,6 @@ def _build_finder_for_pattern(
     return lambda folder: _histories_in_files(kind, filter(accepts, list_files_below(folder, _NAME_PATTERNS[kind])))
 
 
-def _is_main_session(file: Path) -> bool:
-    """Whether it is not a sub-agent's: those are imported with the sessions that started them."""
-    return "subagents" not in file.parts and not file.name.startswith("agent-")
-
-
 def _find_goose_histories(folder: Path) -> Iterator[FoundHistories]:
     yield from _histories_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
     yield from _histories_in_files(goose_history.KIND, list_files_below(folder, "*.jsonl"))
@@ -223,7 +218,9 @@ _NAME_PATTERNS = {
     goose_history.KIND: "*.jsonl",
 }
 _FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
-    claude_code_history.KIND: _build_finder_for_pattern(claude_code_history.KIND, _is_main_session),
+    claude_code_history.KIND: _build_finder_for_pattern(  # Sub-agents come with their sessions.
+        claude_code_history.KIND, lambda file: "subagents" not in file.parts and not file.name.startswith("agent-")
+    ),
     codex_history.KIND: _build_finder_for_pattern(codex_history.KIND),
     opencode_history.KIND: _find_opencode_histories,
     gemini_cli_history.KIND: _build_finder_for_pattern(gemini_cli_history.KIND, lambda file: "chats" in file.parts),

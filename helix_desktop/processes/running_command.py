@@ -15,15 +15,7 @@ from helix_desktop.concurrency import finish_even_if_cancelled, wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jobs_windows, starter
 from helix_desktop.processes.jail import jail_command_line, list_descendants
-from helix_desktop.processes.starter import (
-    ChildProcess,
-    Process,
-    ProcessLaunch,
-    ProcessPlace,
-    argv_with_program_path,
-    open_process,
-    start_without_cleanup,
-)
+from helix_desktop.processes.starter import open_process
 
 _PIECE = 1 << 16
 _GRACE = 1.0
@@ -34,14 +26,14 @@ CommandLine = Callable[[int], list[str]]  # Gets the lifeline's file number, and
 class RunningCommand:
     """A running command. Closing `lifeline`, our end of the pipe to `jail.py` or a job, kills everything."""
 
-    process: Process
+    process: starter.Process
     lifeline: int
     is_reading: bool = False  # True while the output is being read.
 
     @classmethod
     async def start_in_jail(
         cls,
-        launch: ProcessLaunch,
+        launch: starter.ProcessLaunch,
         command_line: CommandLine,
         *,
         stdin: int = starter.DEVNULL,
@@ -54,16 +46,18 @@ class RunningCommand:
 
     @classmethod
     async def _start_with_lifeline(
-        cls, launch: ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int
+        cls, launch: starter.ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int
     ) -> "RunningCommand":
         launch = replace(launch, has_own_session=True)
         if sys.platform == "win32":
-            process = await start_without_cleanup(replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr)
+            process = await starter.start_without_cleanup(
+                replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr
+            )
             return cls(process, jobs_windows.create_job_for_process(process.pid))
         reading, writing = os.pipe()
         try:
             locked_in = replace(launch, argv=command_line(reading), inherited=(reading,))
-            process = await start_without_cleanup(locked_in, stdin=stdin, stderr=stderr)
+            process = await starter.start_without_cleanup(locked_in, stdin=stdin, stderr=stderr)
         except BaseException:
             os.close(writing)
             raise
@@ -108,16 +102,16 @@ class RunningCommand:
                 kill_descendants(self.process.pid)
 
 
-def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
+def open_terminal_process(launch: starter.ProcessLaunch) -> starter.ChildProcess:
     """Start a program that uses the terminal. It and its children end with this process, however that ends."""
     if sys.platform == "win32":
         process = open_process(launch)
         jobs_windows.create_job_for_process(process.pid)  # Windows closes the job when this process ends.
         return process
     reading, _held = os.pipe()  # `_held` stays open until this process ends.
-    argv = jail_command_line({"lifeline": reading, "attended": True}, argv_with_program_path(launch))
+    argv = jail_command_line({"lifeline": reading, "attended": True}, starter.argv_with_program_path(launch))
     try:
-        return open_process(replace(launch, argv=argv, inherited=(reading,), place=ProcessPlace.WATCHED))
+        return open_process(replace(launch, argv=argv, inherited=(reading,), place=starter.ProcessPlace.WATCHED))
     finally:
         os.close(reading)
 

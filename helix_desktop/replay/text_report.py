@@ -91,15 +91,12 @@ def _result_as_json(result: PolicyResult, *, with_points: bool) -> dict[str, obj
         "policy": result.policy,
         "window": result.window,
         "sessions": [
-            {"session": one.name, **one.as_json()} | (_plot_points(one) if with_points else {})
+            {"session": one.name, **one.as_json()}
+            | ({"points": list(one.steps), "marks": list(map(list, plotted_folds(one)))} if with_points else {})
             for one in result.sessions
         ],
         "total": result.total_figures.as_json(),
     }
-
-
-def _plot_points(one: ReplayFigures) -> dict[str, object]:
-    return {"points": list(one.steps), "marks": [[step, kind] for step, kind in plotted_folds(one)]}
 
 
 def report_cells(one: ReplayFigures, shown_name: str = "") -> list[str]:

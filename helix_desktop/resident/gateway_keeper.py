@@ -11,15 +11,8 @@ from helix_desktop import concurrency
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway.gateway_socket import GATEWAY_PORT, listen_on_loopback
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.processes.starter import (
-    DEVNULL,
-    PIPE,
-    ChildProcess,
-    CommandAuthor,
-    ProcessLaunch,
-    close_or_kill_process,
-    open_process,
-)
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import open_process
 
 PAUSE_SECONDS = 0.2  # The pause between the end of one gateway and the start of the next.
 INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so no other program can take the port.
@@ -32,7 +25,7 @@ class GatewayKeeper:
         self._command = [*command, "--told"]
         self._registrations_line = "[]\n"
         self._lock = threading.Lock()
-        self._process: ChildProcess | None = None
+        self._process: starter.ChildProcess | None = None
         self._socket: socket.socket | None = None
         self._is_ending = threading.Event()
         self.port = 0
@@ -68,7 +61,7 @@ class GatewayKeeper:
             process = self._process
         if process is not None:
             process.terminate()
-            close_or_kill_process(process, 10)
+            starter.close_or_kill_process(process, 10)
 
     def _start_gateway_process(self) -> None:
         with self._lock:
@@ -78,8 +71,10 @@ class GatewayKeeper:
             place = ["--socket", str(inherited[0])] if INHERITS else ["--port", str(self.port)]
             try:
                 argv = [*self._command, *place]
-                launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, inherited=inherited, has_own_session=True)
-                self._process = open_process(launch, stdin=PIPE, stdout=DEVNULL)
+                launch = starter.ProcessLaunch(
+                    starter.CommandAuthor.PROGRAM, argv, inherited=inherited, has_own_session=True
+                )
+                self._process = open_process(launch, stdin=starter.PIPE, stdout=starter.DEVNULL)
             except OSError as error:
                 raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
             self._send_registrations_to_gateway()

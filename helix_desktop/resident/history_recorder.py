@@ -22,15 +22,8 @@ from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.histories.history_finding import HistoryPlaces, find_history_of_changed_file, history_folders
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.processes.starter import (
-    DEVNULL,
-    PIPE,
-    ChildProcess,
-    CommandAuthor,
-    ProcessLaunch,
-    close_or_kill_process,
-    open_process,
-)
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import open_process
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 from helix_desktop.tools.changes.folder_watch import FolderWatch
@@ -274,7 +267,7 @@ class ImportingProcess:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._process: ChildProcess | None = None
+        self._process: starter.ChildProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -283,8 +276,8 @@ class ImportingProcess:
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
         """Return the process's answer, or None if it ended."""
         if self._process is None:
-            launch = ProcessLaunch(CommandAuthor.PROGRAM, self._command, has_own_session=True)
-            self._process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+            launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, self._command, has_own_session=True)
+            self._process = open_process(launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL)
         process = self._process
         with suppress(OSError, ValueError):
             if process.stdin is not None and process.stdout is not None:
@@ -300,7 +293,7 @@ class ImportingProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        close_or_kill_process(process, 3)
+        starter.close_or_kill_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.fast_dataclass import dataclass
 
 COLUMNS = (
@@ -82,9 +83,9 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
             return _row_after_start(row, begun)
         case facts.ConversationChanged() as changed:
             return _row_after_change(row, changed)
-        case facts.UserSaid(by="") as said:
-            words = " ".join(part.text for part in said.parts if isinstance(part, facts.Text))
-            return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
+        case facts.UserSaid(by="") as said if not row.begins:
+            words = split_off_agent_additions(said.parts)[0]
+            return replace(row, begins=" ".join(words[:1000].split())[:_BEGINS])
         case facts.TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row

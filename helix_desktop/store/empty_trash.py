@@ -13,7 +13,7 @@ from pathlib import Path
 from helix_desktop import atomic_files
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin
+from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store import journal_backups
 from helix_desktop.store.cache_folder import CacheFolder
@@ -115,7 +115,8 @@ class TrashEmptying:
             return
         except (HelixError, ValueError):
             record = None  # A damaged entry is deleted, too.
-        if record is None or not _was_stored_by_hand(record.about):
+        # No conversation owns what the user or an outside program stored.
+        if record is None or record.about.tool.partition(":")[0] not in ("", "outside"):
             self._cache.forget_entry(digest)
             self._entries += 1
             self._bytes += record.kept if record else 0
@@ -159,8 +160,3 @@ def _child_conversations(line: StoredFact) -> set[str]:
         return {json.loads(line.fact)["child"]} if '"child"' in line.fact else set()
     except (ValueError, KeyError, TypeError):
         return set()
-
-
-def _was_stored_by_hand(about: EntryOrigin) -> bool:
-    """Whether the user or an outside program stored it, so that no conversation owns it."""
-    return not about.tool or about.tool.partition(":")[0] == "outside"

@@ -181,14 +181,11 @@ def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"The {name} is in use by another process.", remedy="Close the other program first.")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_schema_damaged(error):
+    # Our SQL never changes, so an unknown table or column means a damaged schema.
+    is_schema_damaged = isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_schema_damaged:
         return corrupt(f"The {name}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
     return StoreFailed(f"The {name} could not be read or written: {error}.", remedy="Check the disk, then try again.")
-
-
-def _is_schema_damaged(error: Exception) -> bool:
-    """Whether the schema is damaged: our SQL never changes, so an unknown table or column means damage."""
-    return isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
 
 
 def sync_file(file: BinaryIO) -> None:

@@ -12,14 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.processes.starter import (
-    CommandAuthor,
-    FinishedProcess,
-    ProcessLaunch,
-    ProcessTimeout,
-    find_program,
-    run_process,
-)
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import run_process
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
@@ -114,14 +108,14 @@ def _read_user_git_settings(home: str) -> tuple[str, ...]:
 
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str], folder: str | None = None
-) -> FinishedProcess:
+) -> starter.FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    if not (git := find_program(words[0])):
+    if not (git := starter.find_program(words[0])):
         raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
-    launch = ProcessLaunch(CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
+    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
     try:
         return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
-    except ProcessTimeout as error:
+    except starter.ProcessTimeout as error:
         raise ActionRefused(
             f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.", remedy="Nothing was committed."
         ) from error

@@ -233,7 +233,9 @@ class Sandbox:
         for root in self.folders:
             words += ["--ro-bind-try" if self.read_only else "--bind-try", str(root), str(root)]
         if not self.read_only:
-            words += [word for path in held[0] for word in _arguments_to_hold_git(path)]
+            # Git's folder or file is mounted separately, so that it can't be moved or replaced.
+            for path in held[0]:
+                words += ["--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path]
         return words + [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
 
     def _arguments_to_show_again(self, home: ClosedHome, masked: Sequence[str]) -> list[str]:
@@ -308,11 +310,6 @@ def process_limits() -> dict[str, int]:
     except (ValueError, OSError):
         memory = 0
     return {"processes": PROCESSES, "memory": memory, "file": LARGEST_FILE, "handles": HANDLES}
-
-
-def _arguments_to_hold_git(path: str) -> tuple[str, ...]:
-    """Return arguments that mount git's folder separately, so that it can't be moved or replaced, or its file."""
-    return ("--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path)
 
 
 def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequence[str]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class DailyCost:
 
 
 def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
-    """Yield the facts that this conversation paid for: none imported, none that its fork began with."""
+    """Yield the facts this conversation paid for: none imported, none that its fork began with."""
     copied = [one.seq for one in recorded_facts if getattr(one.fact, "forked_from", "")]
     brought = [(1, copied[0])] if copied else []
     brought += [(one.fact.first, one.seq) for one in recorded_facts if isinstance(one.fact, facts.BroughtIn)]

@@ -263,7 +263,7 @@ class SubagentRunner:
                 await self._wait_for_slot(agent, team)
 
     async def _wait_for_slot(self, agent: DelegatedAgent, team: AgentTeam) -> None:
-        """Wait for a free place in the tree. A stopped agent gets one at once, so that it can end."""
+        """Wait for a free place in the tree. A stopped agent gets one at once, so it can end."""
         try:
             while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
                 await team.freed.wait()
@@ -364,7 +364,7 @@ _STOP = built_in_tool.object_schema("agent", agent=built_in_tool.text_schema("It
 
 
 def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
-    """Return our names of the tools in an agent's file. Permissions decide limits given in brackets."""
+    """Return our names of the tools in an agent's file. Permissions decide limits in brackets."""
     found: dict[str, None] = {}
     for said in tools_of_agent(item):
         name = said.partition("(")[0]

@@ -262,7 +262,7 @@ def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str
 
 
 async def _wait_for_hook_output(command: RunningCommand) -> tuple[str | None, str | None, int | None]:
-    """Return its output, its error output and its exit code. None for a stream with too much output."""
+    """Return its output, error output and exit code. None for a stream with too much output."""
     process = command.process
     said = await asyncio.gather(_read_hook_stream(command, process.stdout), _read_hook_stream(command, process.stderr))
     return *said, None if None in said else await process.wait()

@@ -89,7 +89,7 @@ class WorkspaceModels:
             return None
 
     async def check_main_model(self) -> None:
-        """Raise an error if the main model cannot be asked, as it or its provider's key is missing."""
+        """Raise an error if the main model cannot be asked: it or its provider's key is missing."""
         if not (name := self._names().get(ModelRole.MAIN, "")):
             raise UnknownModel("No model has been chosen.", remedy="To choose a model, run `helix-desktop model set`.")
         config = self.model_by_name(name).config

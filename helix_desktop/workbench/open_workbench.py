@@ -654,7 +654,8 @@ class Workbench:
         """Apply the imported permissions, or discard them. Folders that are not on this machine are left out."""
         proposed = dict(self.workspace.settings.proposed) if accept else {}
         if "roots" in proposed:
-            proposed["roots"] = await asyncio.to_thread(existing_folders, proposed["roots"])
+            folders = map(str, proposed["roots"])
+        proposed["roots"] = await asyncio.to_thread(lambda: [one for one in folders if Path(one).is_dir()])
         await self.change_settings({**proposed, "proposed": None})
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
@@ -733,16 +734,12 @@ async def _open_folder_tools(
     """Open the tools for these folders. `copy`: if they are of a copy, which also reads borrowed objects."""
     objects = tuple(path for made in copy.repositories for path in made.objects) if copy else ()
 
-    def parse_openings() -> CommandOpenings:
-        settings = workspace.settings
-        return CommandOpenings(settings.openings, (*settings.readable, *objects))
-
     options = WorkspaceToolOptions(
         closed_paths=shared.closed,
         sample_folder=copy.folder if copy else shared.sample,
         offers_fetch=shared.fetching,
         caches=workspace.folder / "builds",
-        opened=parse_openings,
+        opened=lambda: CommandOpenings(workspace.settings.openings, (*workspace.settings.readable, *objects)),
         hidden=lambda: system_prompt_and_settings.parse_hidden_patterns(workspace.settings),
     )
     coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
@@ -765,10 +762,6 @@ async def _open_folder_tools(
     return await WorkspaceTools.open_workspace_tools(
         roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
     )
-
-
-def existing_folders(folders: Sequence[Any]) -> list[str]:
-    return [str(folder) for folder in folders if Path(str(folder)).is_dir()]
 
 
 def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:

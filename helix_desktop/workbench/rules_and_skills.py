@@ -144,7 +144,8 @@ class WorkspaceRulesAndSkills:
         ]
 
     def _skills_for_agents(self) -> list[ProjectItem]:
-        return [item for item in self.now.items_in_force("skill") if not _is_hidden_from_models(item)]
+        skills = self.now.items_in_force("skill")
+        return [item for item in skills if str(item.values.get("disable-model-invocation", "")).lower() != "true"]
 
     async def trust_items(self, *items: ProjectItem) -> None:
         """Trust these items with exactly the content that the user has seen."""
@@ -180,10 +181,6 @@ class WorkspaceRulesAndSkills:
             self.list_usable_skills_and_agents,
             self.searchable_skill_specs,
         )
-
-
-def _is_hidden_from_models(item: ProjectItem) -> bool:
-    return str(item.values.get("disable-model-invocation", "")).lower() == "true"
 
 
 def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: TokenCounter) -> tuple[RulesSet, ...]:

@@ -428,3 +428,9 @@ def test_an_earlier_import_is_known_by_what_was_said_and_done() -> None:
         )
     )
     assert [type(draft.fact) for draft in made if not draft.is_message_or_result] == [TurnEnded, TurnEnded]
+
+
+def test_a_title_is_what_the_user_wrote_and_not_what_the_agent_added_to_it() -> None:
+    reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
+    said = [RecordedMessage("user", text) for text in (reminder, f"{reminder}\nMend it, please.")]
+    assert history_facts.title_of_recording(RecordedSession("f", tuple(said))) == "Mend it, please."

@@ -35,6 +35,13 @@ def after(*facts: Fact) -> StoredConversation:
             {"begins": "a b c", "last_seq": 2, "updated": 2.0},
         ),
         ((UserSaid((Text("x" * 900),)),), {"begins": "x" * 120}),
+        (
+            (
+                UserSaid((Text("<environment_context>x</environment_context>"),)),
+                UserSaid((Text("<system-reminder>x</system-reminder>\nMend it"),)),
+            ),
+            {"begins": "Mend it", "last_seq": 2, "updated": 2.0},
+        ),
         ((ConversationChanged(title="N"), ConversationChanged(pinned=True)), {"title": "N", "pinned": True}),
         ((ConversationChanged(archived=True), ConversationChanged(archived=False)), {"archived": False}),
         ((TurnEnded(TurnEnd.DONE), TurnEnded(TurnEnd.FAILED)), {"turns": 2}),

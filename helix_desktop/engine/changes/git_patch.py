@@ -39,11 +39,8 @@ def quote_git_name(name: bytes) -> bytes:
     """Quote a name as git does if it contains more than plain characters."""
     if all(byte in _PLAIN for byte in name):
         return name
-    return b'"' + b"".join(_escape_git_byte(byte) for byte in name) + b'"'
-
-
-def _escape_git_byte(byte: int) -> bytes:
-    return bytes((byte,)) if byte in _PLAIN else _ESCAPES.get(byte, b"\\%03o" % byte)
+    safe = (bytes((byte,)) if byte in _PLAIN else _ESCAPES.get(byte, b"\\%03o" % byte) for byte in name)
+    return b'"' + b"".join(safe) + b'"'
 
 
 def _kind_for_git(item: TreeItem) -> PathKind:

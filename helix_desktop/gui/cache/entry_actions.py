@@ -133,11 +133,9 @@ class EntryActions(QObject):
         one, two = sorted(rows, key=lambda row: row.time)
         reading = entry_tasks.read_two_entry_texts(self._shown.catalogue, one.stored, two.stored)
         titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
-
-        def show_comparison(texts: tuple[str, str]) -> None:
-            TextComparisonDialog(self._runner, self._theme, titles, texts, self._page).open()
-
-        self._shown.run_then_if_shown(reading, show_comparison)
+        self._shown.run_then_if_shown(
+            reading, lambda texts: TextComparisonDialog(self._runner, self._theme, titles, texts, self._page).open()
+        )
 
     def show_entry_context_menu(self, place: QPoint) -> None:
         if not (many := self._table.selected_count):

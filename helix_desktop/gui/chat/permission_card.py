@@ -201,9 +201,6 @@ class PermissionQuestionCard(QWidget):
     def refuse_permission(self) -> None:
         self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
 
-    def cancel_question(self) -> None:
-        self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))
-
     def focus_first_control(self) -> None:
         self._taken = time.monotonic()
         first = self._first if self._first.isEnabled() or self._preview is None else self._preview
@@ -309,7 +306,7 @@ class PermissionQuestionCard(QWidget):
         row = build_row(1, spacing=8)
         send = tr("Send to server") if self._form is not None else tr("Agree and open page")
         ways = (
-            (tr("Cancel"), "", "", self.cancel_question),
+            (tr("Cancel"), "", "", lambda: self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))),
             (tr("Decline"), "refuse", "danger", self.refuse_permission),
             (send, "allow-once", "primary", self._open_page_or_send_form_values),
         )

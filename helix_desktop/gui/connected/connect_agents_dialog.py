@@ -48,15 +48,14 @@ class ConnectedAgentCard(QWidget):
         self.row = connected_agents.ConnectedAgentRow("", "", "")
         self._name, self._state = (widgets.build_plain_label("", look) for look in ("title", "small"))
         self._mark = widgets.build_plain_label(tr("connected"), "chip", wraps=False)
-        self.copy = widgets.build_push_button(tr("Copy command"), self, self._copy_start_command)
+        self.copy = widgets.build_push_button(
+            tr("Copy command"), self, lambda: QGuiApplication.clipboard().setText(self.row.start_command)
+        )
         self.change = widgets.build_push_button("", self, self.change_wanted.emit)
         words = widgets.build_surface(self, "plain")
         build_column(self._name, self._state, owner=words, margins=0, spacing=2)
         parts = ((words, 1), self._mark, self.copy, self.change)
         build_row(*parts, owner=self, margins=(16, 12, 16, 12), spacing=10, wraps=True)
-
-    def _copy_start_command(self) -> None:
-        QGuiApplication.clipboard().setText(self.row.start_command)
 
     def show_connected_agent(self, row: connected_agents.ConnectedAgentRow, now: float) -> None:
         """Shows an agent's state. Called every second while requests may arrive."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import name_of_agent_addition
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
@@ -102,6 +103,21 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         if isinstance(part, facts.Attachment):
             fold = page.items.history.branch.fold_shown_for_part(facts.PartRef(item.fact_seq, number))
             yield from _build_attachment_boxes(page, part, fold)
+
+
+def _build_addition_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """Yields a line that says what an agent added, and its text when the line is open."""
+    page, item, fact = at.page, at.item, at.item.source_fact
+    part = fact.parts[item.part] if isinstance(fact, facts.UserSaid) else None
+    attached = part if isinstance(part, facts.Attachment) else None
+    name = make_safe_text(name_of_agent_addition(attached.name if attached else item.text))
+    words = tr("{agent} added: {what}", agent=page.items.writer_of_answer(at.index), what=name)
+    opened, act = page.section_state("added", at.index)
+    yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
+    if opened:
+        text = page.contents.get_or_fetch_entry_text(attached.stored) if attached else item.text
+        yield from _build_muted_text_boxes(page, text or tr("Loading output…"), LIMIT)
+        yield from _build_attachment_boxes(page, attached, None) if attached else ()
 
 
 def _build_attachment_boxes(
@@ -384,4 +400,5 @@ _MAKERS: dict[TranscriptItemKind, Callable[[BoxBuildRequest], Iterator[LayoutBox
     TranscriptItemKind.REWOUND: _build_rewound_header,
     TranscriptItemKind.WAITING: _build_retry_card,
     TranscriptItemKind.ERROR: _build_failure_card,
+    TranscriptItemKind.ADDITION: _build_addition_boxes,
 }

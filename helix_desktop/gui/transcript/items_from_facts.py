@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 
 from helix_desktop.engine import facts, session_events
+from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
@@ -46,6 +47,7 @@ class TranscriptItems:
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
     # The facts that started the conversation or made it a fork.
     _starts: list[facts.Recorded] = field(default_factory=list)
+    _is_foreign: bool = False  # True if an agent's own program writes the conversation now.
     _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Fact numbers of broken replies and replacements.
@@ -299,12 +301,18 @@ class TranscriptItems:
     def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
         if fact.by:
             return self._add_fact_note(recorded, fact)
-        self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded))
-        self._has_answer_name, self._broken_reply_seq, self._last_cut = False, 0, 0
+        words, additions = split_off_agent_additions(fact.parts) if self._is_foreign else ("", [])
+        for part, text in additions:
+            self._append_item(TranscriptItem(TranscriptItemKind.ADDITION, recorded, part, text))
+        if words or not additions:
+            self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded, 0, words))
+            self._has_answer_name = False
+        self._broken_reply_seq, self._last_cut = 0, 0
         return self._clear_latest_failure()
 
-    def _remember_conversation_start(self, recorded: facts.Recorded, _fact: facts.ConversationStarted) -> Iterable[int]:
+    def _remember_conversation_start(self, recorded: facts.Recorded, fact: facts.ConversationStarted) -> Iterable[int]:
         self._starts.append(recorded)
+        self._is_foreign = bool(fact.agent or fact.origin.kind)
         return ()
 
     def _show_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> Iterable[int]:

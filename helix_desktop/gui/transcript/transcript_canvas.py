@@ -42,7 +42,7 @@ DESCRIBED = 4_000
 MANY = 1_000  # A conversation with more facts than this is read in a thread.
 EDGE = 4  # Drawing may extend this many pixels beyond the edge of a box.
 
-_FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
+_FETCHING = (TranscriptItemKind.CALL, TranscriptItemKind.USER, TranscriptItemKind.ADDITION)
 
 
 class TranscriptCanvas(BoxSurface):

@@ -23,6 +23,7 @@ class TranscriptItemKind(IntEnum):
     WAITING = 11
     CHANGES = 12
     ERROR = 13
+    ADDITION = 14
 
 
 class TranscriptItem(NamedTuple):
@@ -31,7 +32,7 @@ class TranscriptItem(NamedTuple):
     kind: TranscriptItemKind
     recorded: facts.Recorded | None
     part: int = 0
-    text: str = ""
+    text: str = ""  # Of a user's message: the user's own words, if an agent added others.
     is_first_of_answer: bool = False
 
     @property
@@ -72,7 +73,7 @@ class ToolCallState:
 def item_source_text(item: TranscriptItem) -> str:
     fact = item.source_fact
     if isinstance(fact, facts.UserSaid) and item.kind is TranscriptItemKind.USER:
-        return "\n\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+        return item.text or "\n\n".join(p.text for p in fact.parts if isinstance(p, facts.Text))
     if isinstance(fact, facts.ModelReplied) and item.kind in {TranscriptItemKind.REPLY, TranscriptItemKind.REASONING}:
         part = fact.parts[item.part]
         return part.text if isinstance(part, facts.Text | facts.Reasoning) else ""

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 
 from helix_desktop.gui.shared.text_selection import TextSelection
+from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
-from helix_desktop.gui.transcript.markdown_blocks import (
-    block_as_plain_text,
-    find_link_reference_lines,
-    parse_markdown_blocks,
-)
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
@@ -56,9 +52,11 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
     found = [
         block
         for chunk in split_markdown_chunks(text)
-        for block in parse_markdown_blocks(text, chunk, find_link_reference_lines(text), breaks=breaks)
+        for block in markdown_blocks.parse_markdown_blocks(
+            text, chunk, markdown_blocks.find_link_reference_lines(text), breaks=breaks
+        )
     ]
-    return "\n".join(block_as_plain_text(block) for block in found)
+    return "\n".join(markdown_blocks.block_as_plain_text(block) for block in found)
 
 
 def item_as_markdown(item: TranscriptItem) -> str:

@@ -10,12 +10,14 @@ from PySide6.QtGui import QImage
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     FileChanged,
     Folded,
     FoldFailed,
     FoldKind,
     ModelRole,
     ModelSet,
+    Origin,
     Recorded,
     Span,
     Stored,
@@ -321,3 +323,37 @@ def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "summary", 277, 3_500, number=1, why=why)
     words = "Claude Code compacted the conversation here: 3.5K → 277 tokens, and nothing was lost"
     assert describe_fold(fold) == words
+
+
+REMINDER = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
+
+
+def test_what_an_agent_added_is_one_line_that_opens(theme: Theme) -> None:
+    """The defect: reminders of Claude Code and the environment of Codex looked like messages of the user."""
+    told = Told()
+    told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
+    told.user(f"{REMINDER}\nMend it.")
+    stored = Stored(OUTPUT.digest, 300)
+    told.add(UserSaid((Attachment("environment_context", stored, 75),)))
+    contents = NoContents()
+    contents.texts[stored.digest] = "the folder is /x"
+    page = page_of(theme, told.facts, contents)
+    assert [item.kind.name for item in page.items.all] == ["ADDITION", "USER", "ADDITION"]
+    added, user, attached = (laid(page, index) for index in range(3))
+    assert [box.text for box in added.boxes] == ["Claude Code added: system-reminder"]
+    assert [box.text for box in user.boxes] == ["Mend it."]
+    assert user.copyable_markdown(0, user.text_length) == "Mend it."
+    assert [box.text for box in attached.boxes] == ["Claude Code added: environment context"]
+    for made in (added, attached):
+        (hot,) = made.boxes[0].hot_spots
+        assert isinstance(hot.act, ToggleSection)
+        page.section_amounts[hot.act.key] = 1
+    assert [box.text for box in laid(page, 0).boxes][1:] == REMINDER.split("\n")
+    assert [box.text for box in laid(page, 2).boxes][1] == "the folder is /x"
+
+
+def test_what_is_typed_in_a_conversation_of_this_program_is_the_users(theme: Theme) -> None:
+    told = Told()
+    told.add(ConversationStarted("T"))
+    told.user(REMINDER)
+    assert [item.kind.name for item in page_of(theme, told.facts).items.all] == ["USER"]
