@@ -84,7 +84,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
 def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
     """Return one line on what a run cost and saved, without savings or prices that are unknown."""
     if not figures:
-        return "Helix Desktop: no request for an answer of a model reached the gateway."
+        return "Helix Desktop: no request to a model was answered through the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
     recalls = format_things(sum(int(one["recalls"]) for one in figures), "recall", "recalls")
     if without <= sent:

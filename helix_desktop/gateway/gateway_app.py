@@ -438,7 +438,7 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
         case DecodedTooLarge():
             return 413, "A request of more than 64 MB after decompression is refused. Nothing was sent on."
         case httpx.InvalidURL():
-            return 400, "The path of the request is not one that can be sent on. Nothing was sent."
+            return 400, "The path of the request or the address of a proxy is not valid. Nothing was sent."
         case HelixError(what=what):
             return 502 if isinstance(error, ProviderUnreachable) else 400, what
     log.info("the provider was not reached: %s", type(error).__name__)
@@ -446,7 +446,7 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
     if isinstance(error, httpx.HTTPError):
         with suppress(RuntimeError):  # The error occurred before there was a request.
             host = error.request.url.netloc.decode()
-    return 502, f"{host} could not be reached: {type(error).__name__}."
+    return 502, f"{host} could not be reached ({str(error) or type(error).__name__}). Check the address and the proxy."
 
 
 def _add_stored_key_if_missing(incoming: IncomingRequest) -> IncomingRequest:

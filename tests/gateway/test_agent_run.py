@@ -109,7 +109,7 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     saved = {**one, "without": 1800}
     assert "(50% saved), $0.18 instead of $0.24" in agent_run.format_run_summary([saved])
     assert "$" not in agent_run.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price
-    assert agent_run.format_run_summary([]) == "Helix Desktop: no request for an answer of a model reached the gateway."
+    assert agent_run.format_run_summary([]) == "Helix Desktop: no request to a model was answered through the gateway."
     dearer = {**saved, "paid": 0.3, "recalls": 2}
     assert agent_run.format_run_summary([dearer]) == (
         "Helix Desktop: 900 tokens sent instead of 1,800 (50% saved); 2 recalls."

@@ -179,7 +179,10 @@ async def test_a_provider_that_is_not_there_is_told(tmp_path: Path) -> None:
         here.app._registrations.replace_all([GatewayRegistration("token", "http://127.0.0.1:9")])
         refused = await here.ask("look")
         assert refused.status_code == 502
-        assert "127.0.0.1:9 could not be reached: ConnectError." in refused.text
+        assert (
+            "127.0.0.1:9 could not be reached (All connection attempts failed). Check the address and the proxy."
+            in refused.text
+        )
 
 
 async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(tmp_path: Path, expect: Expect) -> None:
@@ -437,7 +440,7 @@ async def test_an_address_that_cannot_be_is_refused(tmp_path: Path) -> None:
         await here.app(odd.scope, odd.receive, odd.send)
         start, body = odd.sent
         assert start["status"] == 400
-        assert "not one that can be sent on. Nothing was sent." in json.loads(body["body"])["error"]["message"]
+        assert "is not valid. Nothing was sent." in json.loads(body["body"])["error"]["message"]
         assert body["more_body"] is False
 
 
