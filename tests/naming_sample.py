@@ -1,7 +1,8 @@
 """Draws functions and comments for a reader who does not know the program: `python -m tests.naming_sample SEED [PACKAGE]`.
 
 The reader says from name and signature alone what a function does, and what a comment means; a judge with the code decides. The seed is
-committed before anybody looks, so that nobody can choose what is drawn: those of 25 November 2026 are 61126, 61127 and 61128, read by one reader.
+committed before anybody looks, so that nobody can choose what is drawn: those of 25 November 2026 are 61126, 61127 and 61128. One reader
+read all three, and one judge called 91, 91 and 92 of 100 functions right.
 """
 
 from __future__ import annotations

@@ -203,14 +203,14 @@ async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
         case schema.TextContentBlock():
             return Text(block.text)
         case schema.ResourceContentBlock():
-            return Text(f"[{block.name}]({name_of_uri(block.uri)})")
+            return Text(f"[{block.name}]({uri_as_path(block.uri)})")
         case schema.ImageContentBlock():
-            return await _attach_base64_content(bench, name_of_uri(block.uri or "image"), block.data, block.mime_type)
+            return await _attach_base64_content(bench, uri_as_path(block.uri or "image"), block.data, block.mime_type)
         case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
-            return await bench.attach_content(name_of_uri(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
+            return await bench.attach_content(uri_as_path(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
         case schema.EmbeddedResourceContentBlock():
             kind = block.resource.mime_type or ""
-            return await _attach_base64_content(bench, name_of_uri(block.resource.uri), block.resource.blob, kind)
+            return await _attach_base64_content(bench, uri_as_path(block.resource.uri), block.resource.blob, kind)
     raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")
 
 
@@ -224,7 +224,7 @@ async def _attach_base64_content(bench: Workbench, name: str, base64_text: str, 
     return await bench.attach_content(name, content, media_type if media_type in PROMPT_IMAGES else "text/plain")
 
 
-def name_of_uri(uri: str) -> str:
+def uri_as_path(uri: str) -> str:
     """The path of a file URI. Any other address is returned unchanged."""
     parts = urlsplit(uri)
     return str(PurePosixPath(unquote(parts.path))) if parts.scheme == "file" else uri

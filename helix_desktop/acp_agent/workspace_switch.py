@@ -89,7 +89,7 @@ class WorkspaceSwitch:
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
         """Serves the editor until its input ends, and then stops everything within two seconds."""
-        writing = self._tasks.spawn_task(self._write_until_closed(), name="write to the editor")
+        writing = self._tasks.spawn_task(self._send_waiting_bytes_until_closed(), name="write to the editor")
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):
             unfinished += piece
@@ -205,7 +205,7 @@ class WorkspaceSwitch:
     async def _send(self, message: Message) -> None:
         await self._unsent.put(encode_message(message))
 
-    async def _write_until_closed(self) -> None:
+    async def _send_waiting_bytes_until_closed(self) -> None:
         while True:
             pieces = [await self._unsent.get()]
             while not self._unsent.empty():

@@ -192,7 +192,7 @@ async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: 
         except errors.SharedStoreUnreachable:
             return session
         except errors.ActionRefused as error:
-            machine = bench.sharing.machine_writing_now(session.id)
+            machine = bench.sharing.other_machine_writing(session.id)
             if if_busy == "branch":
                 return await bench.fork_conversation(session.id)
             if not machine or if_busy == "refuse":

@@ -44,7 +44,7 @@ def add_history_import_commands(verbs: Subparsers) -> None:
         verbs, "import", sentence, import_into_workspace, IMPORTING, run=run_history_import, counts=True
     )
     add_subcommand(verbs, "find", "list conversations from other programs on this computer", run_find_histories)
-    add_workspace_subcommand(verbs, "imports", "list imports, newest first", print_import_list)
+    add_workspace_subcommand(verbs, "imports", "list imports, newest first", print_past_imports)
     options = {"IMPORT": {"dest": "import_run", "help": "the import's ID, as shown by `conversation imports`"}}
     sentence = "undo an import and move its conversations to the trash"
     add_workspace_subcommand(verbs, "undo-import", sentence, undo_named_import, options)
@@ -193,7 +193,7 @@ async def _print_import_summary(result: ImportResult, console: Console) -> None:
     )
 
 
-async def print_import_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_past_imports(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench.history_imports import list_import_runs
 
     found = await list_import_runs(workspace)

@@ -46,7 +46,7 @@ class ProviderAdministration:
     connections: ProviderConnections
     allow_file: Callable[[], object] = lambda: None
 
-    def list_well_known_providers(self) -> Sequence[ProviderChoice]:
+    def list_well_known_providers_with_key(self) -> Sequence[ProviderChoice]:
         return [
             self._build_choice_from_environment(config)
             for config in provider_catalog.PRESETS.values()

@@ -62,7 +62,7 @@ def _open_subagent_of_call(window: MainWindow, call: str) -> None:
     session, bench = window.current_session, window.current_workbench
     if session is None or bench is None:
         return
-    begun = [row for row in window.current_conversation_rows() if (row.parent, row.parent_call) == (session.id, call)]
+    begun = [row for row in window.workspace_conversation_rows() if (row.parent, row.parent_call) == (session.id, call)]
     if begun:
         window.go_to_place(WindowPlace("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
     else:

@@ -445,7 +445,7 @@ class MainWindow(WindowFrame):
         return row.title if row else ""
 
     def ask_for_conversation_beside(self) -> None:
-        rows = [row for row in self.current_conversation_rows() if self._find_chat(row.id) is None]
+        rows = [row for row in self.workspace_conversation_rows() if self._find_chat(row.id) is None]
         known = search_suggestions.suggest_conversations(
             rows, self.showing.workspace_id, lambda place: self.go_to_conversation(place.conversation, beside=True)
         )
@@ -469,7 +469,7 @@ class MainWindow(WindowFrame):
     def current_activity(self) -> WorkspaceActivity:
         return self._activity_by_workspace[self.showing.workspace_id]
 
-    def current_conversation_rows(self) -> Sequence[ConversationListRow]:
+    def workspace_conversation_rows(self) -> Sequence[ConversationListRow]:
         return self.current_workbench.list_conversations() if self.current_workbench else ()
 
     def find_row_of_conversation(self, conversation: str = "") -> ConversationListRow | None:
@@ -478,7 +478,7 @@ class MainWindow(WindowFrame):
         return self.current_workbench.conversation_row(name) if self.current_workbench else None
 
     def refresh_conversations(self) -> None:
-        self.sidebar.show_conversation_rows(self.current_conversation_rows())
+        self.sidebar.show_conversation_rows(self.workspace_conversation_rows())
         for chat in [chat for chat in self.chats if chat.session is not None]:
             row = self.find_row_of_conversation(chat.composer.draft_place[1])
             if row is None or row.trashed:
@@ -804,7 +804,7 @@ class MainWindow(WindowFrame):
                 chat.transcript.view.jump_to_end()
 
     def _list_suggestions_before_search(self) -> Sequence[PaletteItem]:
-        rows, workspace = self.current_conversation_rows(), self.showing.workspace_id
+        rows, workspace = self.workspace_conversation_rows(), self.showing.workspace_id
         talks = search_suggestions.suggest_conversations(rows, workspace, self.go_to_place)
         others = [row for row in self.listed_workspaces if row.id != workspace]
         return [

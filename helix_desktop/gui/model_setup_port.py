@@ -83,7 +83,7 @@ class ProviderTestResult:
 class ModelSetupPort(Protocol):
     """Every coroutine may raise a HelixError, such as ProviderKeyRefused, ProviderUnreachable or NoUsableKeyring."""
 
-    def list_well_known_providers(self) -> Sequence[ProviderChoice]:
+    def list_well_known_providers_with_key(self) -> Sequence[ProviderChoice]:
         """Lists services that need only a key."""
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]: ...

@@ -69,7 +69,7 @@ class WindowTour(QObject):
             return
         self._step_number = max(at, 0)
         self._window.switch_to_page(self.current_step.page)
-        fold = self._newest_excerpt()
+        fold = self._newest_excerpt_or_marker()
         if self._step_number == 1 and fold is not None:
             self._window.chat.transcript.scroll_to_fold(fold.fold)
         self._update_tour_card()
@@ -105,7 +105,7 @@ class WindowTour(QObject):
     def _newest_folds_first(self) -> list[Folded]:
         return [fact for fact in reversed(self._facts_of_session()) if isinstance(fact, Folded)]
 
-    def _newest_excerpt(self) -> Folded | None:
+    def _newest_excerpt_or_marker(self) -> Folded | None:
         kinds = (FoldKind.EXCERPT, FoldKind.MARKER)
         return next((fold for fold in self._newest_folds_first() if fold.kind in kinds), None)
 
@@ -138,7 +138,7 @@ class WindowTour(QObject):
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
-        if (fold := self._newest_excerpt()) is None:
+        if (fold := self._newest_excerpt_or_marker()) is None:
             return QRect()
         return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(fold.fold)))
 

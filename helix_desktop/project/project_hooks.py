@@ -172,7 +172,7 @@ def _claude_read_arguments(values: Mapping[str, Any], path: str) -> dict[str, An
     return {"file_path": path, **{key: values[key] for key in ("offset", "limit") if key in values}}
 
 
-def _claude_task_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+def _convert_to_claude_task_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
     task = str(values.get("task", ""))
     return {"description": task[:60], "prompt": task, "subagent_type": values.get("agent", "")}
 
@@ -187,7 +187,7 @@ _CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, An
     ToolName.LIST_FILES: ("LS", lambda _, path: {"path": path}),
     ToolName.FETCH_URL: ("WebFetch", lambda values, _: {"url": values.get("url", ""), "prompt": ""}),
     ToolName.SET_TODO: ("TodoWrite", lambda values, _: {"todos": values.get("items", [])}),
-    ToolName.DELEGATE: ("Task", _claude_task_arguments),
+    ToolName.DELEGATE: ("Task", _convert_to_claude_task_arguments),
 }
 
 

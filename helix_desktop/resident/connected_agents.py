@@ -148,7 +148,7 @@ class ConnectedAgents:
         if held is not None:
             held.__exit__(None, None, None)
 
-    async def describe_configuration_change(self, name: str) -> str:
+    async def diff_of_planned_configuration(self, name: str) -> str:
         return (await asyncio.to_thread(self._plan_configuration_change, name)).as_unified_diff()
 
     async def toggle_agent_connection(self, name: str) -> None:

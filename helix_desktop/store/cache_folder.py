@@ -51,7 +51,7 @@ class CacheFolder:
         self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
         try:
             self._check_version()
-            self._next = self._delete_unfinished_chunks()
+            self._next = self._delete_unfinished_and_find_free_number()
             self.reader = CacheReader(self.level)
         except StoreFailed:
             self.level.close()
@@ -67,7 +67,7 @@ class CacheFolder:
                 remedy="Update Helix Desktop. Nothing was changed.",
             )
 
-    def _delete_unfinished_chunks(self) -> int:
+    def _delete_unfinished_and_find_free_number(self) -> int:
         """Remove the chunks of unfinished entries. Return the first free number."""
         free = cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
         for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):

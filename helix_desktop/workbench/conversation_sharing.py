@@ -85,13 +85,13 @@ class WorkspaceSharing:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def machine_writing_now(self, conversation: str) -> str:
+    def other_machine_writing(self, conversation: str) -> str:
         """Return the machine that writes there now, or an empty string if this one may."""
         if self._conversations is None or conversation in self._working:
             return ""
         return self._conversations.leases.find_machine_writing(conversation)
 
-    def machine_that_wrote_last(self, conversation: str) -> str:
+    def other_machine_of_last_write(self, conversation: str) -> str:
         """Return the other machine that wrote there last, or an empty string if it was this one."""
         return self._conversations.leases.last_other_machine(conversation) if self._conversations is not None else ""
 
@@ -99,7 +99,7 @@ class WorkspaceSharing:
         """Continue here. If the store is away, this is done as far as possible, and then the error is raised."""
         if (conversations := await self._connect_if_conversations_shared()) is None:
             return
-        machine = self.machine_writing_now(conversation) or self.machine_that_wrote_last(conversation)
+        machine = self.other_machine_writing(conversation) or self.other_machine_of_last_write(conversation)
         try:
             await conversations.take_over_lease(conversation)
         except SharedStoreUnreachable as error:
@@ -252,7 +252,7 @@ class WorkspaceSharing:
     async def _hold_while_writing(self, conversation: str, count: int) -> AsyncIterator[None]:
         """Let facts be written. Raises ActionRefused if another machine writes there, unless a turn has begun."""
         async with self.unsent.reserve_facts(count, partial(self._may_wait_for_room, conversation), self._poke.set):
-            if machine := self.machine_writing_now(conversation):
+            if machine := self.other_machine_writing(conversation):
                 raise ActionRefused(
                     f"{machine} is working in this conversation.",
                     remedy="To take over the conversation, choose “Continue here”.",

@@ -22,7 +22,7 @@ async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str
     found = []
     for conversation in await bench.workspace.journal.conversations_with_open_turn():
         row = bench.conversation_row(conversation)
-        if conversation == keep or row is None or row.agent or bench.sharing.machine_that_wrote_last(conversation):
+        if conversation == keep or row is None or row.agent or bench.sharing.other_machine_of_last_write(conversation):
             continue  # Another program or computer may be running this turn.
         if await end_interrupted_turn(await bench.open_session(conversation)):
             found.append(conversation)

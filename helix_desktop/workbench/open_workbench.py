@@ -225,7 +225,7 @@ class Workbench:
 
     def _complete_row(self, row: ConversationListRow, window: int) -> ConversationListRow:
         """Add the machine that wrote there last, its copy, and the `window` of an idle one's next request."""
-        machine = self.sharing.machine_that_wrote_last(row.id)
+        machine = self.sharing.other_machine_of_last_write(row.id)
         session = self.sessions.find_open_session(row.id)
         place = session.conversation.state.own_copy if session is not None else row.id
         copy = self.copies.labels.get(place, "")
@@ -253,7 +253,7 @@ class Workbench:
                 opened = await Conversation.open(self.workspace.journal, conversation)
                 if opened.state.own_model:
                     self._apply_conversation_model(conversation, opened.state.own_model)
-                if not self.sharing.machine_writing_now(conversation):
+                if not self.sharing.other_machine_writing(conversation):
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )

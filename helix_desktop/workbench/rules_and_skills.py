@@ -108,7 +108,7 @@ class WorkspaceRulesAndSkills:
         rules = _rules_for_prompt(found, state, tokens)
         notes = (
             *_notes_on_nested_rules(found, used.paths, state),
-            *_notes_on_changed_skills(found, used.skills, state),
+            *_notes_with_skill_texts(found, used.skills, state),
         )
         return rules, notes
 
@@ -212,7 +212,7 @@ def _notes_on_nested_rules(
     return notes + [StandingNote(by, "") for by in gone]
 
 
-def _notes_on_changed_skills(found: ProjectItems, used: Iterable[str], state: ConversationState) -> list[StandingNote]:
+def _notes_with_skill_texts(found: ProjectItems, used: Iterable[str], state: ConversationState) -> list[StandingNote]:
     notes = []
     for name in used:
         item = found.find_item("skill", name)

@@ -30,7 +30,7 @@ async def import_(run: WindowProgram, holds: Holds) -> None:
     window = run.window
     await opened(run, WORKSPACE)
     window.go_to_conversation(
-        next(row.id for row in window.current_conversation_rows() if row.title.startswith("A very"))
+        next(row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very"))
     )
     await until(lambda: window.current_session is not None)
     window.window_actions["bring-in"].trigger()

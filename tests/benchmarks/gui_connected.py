@@ -61,10 +61,11 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
         for path, pace in (("/slow/v1/messages", "a step a second"), ("/v1/messages", "step after step")):
             with subprocess.Popen([sys.executable, "-m", __spec__.name, "--agent", url, path, pace]) as agent:
                 try:
-                    await until(lambda pace=pace: any(pace in row.title for row in window.current_conversation_rows()))  # type: ignore[misc]
+                    rows = window.workspace_conversation_rows
+                    await until(lambda pace=pace: any(pace in row.title for row in rows()))  # type: ignore[misc]
                     for page in PAGES:
                         newest = max(
-                            (row for row in window.current_conversation_rows() if pace in row.title),
+                            (row for row in window.workspace_conversation_rows() if pace in row.title),
                             key=lambda row: row.updated,
                         )
                         window.go_to_conversation(newest.id)

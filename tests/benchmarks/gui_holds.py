@@ -152,8 +152,8 @@ async def look_around(run: WindowProgram, holds: Holds) -> None:
     await opened(run, WORKSPACE)
     holds.begin()
     await holds.settled()
-    name = next(row.id for row in window.current_conversation_rows() if row.title.startswith("A very"))
-    other = next(row.id for row in window.current_conversation_rows() if row.id != name)
+    name = next(row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very"))
+    other = next(row.id for row in window.workspace_conversation_rows() if row.id != name)
     view, inspector = window.chat.transcript.view, window.pages.inspector
 
     def open_(conversation: str) -> None:

@@ -59,14 +59,16 @@ async def connecting(tmp_path: Path) -> AsyncIterator[ProviderAdministration]:
 
 
 def known(connecting: ProviderAdministration, name: str) -> ProviderChoice:
-    return next(provider for provider in connecting.list_well_known_providers() if provider.name == name)
+    return next(provider for provider in connecting.list_well_known_providers_with_key() if provider.name == name)
 
 
 async def test_well_known_services_need_a_key(connecting: ProviderAdministration) -> None:
-    assert {"anthropic", "openai", "gemini"} <= {provider.name for provider in connecting.list_well_known_providers()}
+    assert {"anthropic", "openai", "gemini"} <= {
+        provider.name for provider in connecting.list_well_known_providers_with_key()
+    }
     assert all(
         provider.needs_key and provider.address.startswith("https://")
-        for provider in connecting.list_well_known_providers()
+        for provider in connecting.list_well_known_providers_with_key()
     )
 
 

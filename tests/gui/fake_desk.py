@@ -396,7 +396,7 @@ class FakeSharing:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    def machine_writing_now(self, conversation: str) -> str:
+    def other_machine_writing(self, conversation: str) -> str:
         return self.writing.get(conversation, "")
 
     async def take_over_conversation(self, conversation: str) -> None:

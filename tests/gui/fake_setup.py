@@ -61,7 +61,7 @@ class FakeSetup:
     def allow_asking_keyring_again(self) -> None:
         self.asked_again += 1
 
-    def list_well_known_providers(self) -> Sequence[ProviderChoice]:
+    def list_well_known_providers_with_key(self) -> Sequence[ProviderChoice]:
         return self.well_known
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:

@@ -295,7 +295,7 @@ class Tour:
 
     async def open(self, title: str) -> None:
         window = self.window
-        row = next(row for row in window.current_conversation_rows() if row.title.startswith(title))
+        row = next(row for row in window.workspace_conversation_rows() if row.title.startswith(title))
         window.switch_to_page("chat")
         window.go_to_conversation(row.id)
         await until(lambda: window.current_session is not None and window.current_session.id == row.id)

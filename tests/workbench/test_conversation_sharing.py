@@ -137,17 +137,17 @@ async def test_one_machine_writes_until_the_user_continues_on_the_other(homes: t
     session = await here.bench.start_conversation()
     await told(session, "read README.md")
     seen = await arrived(there, session)
-    assert there.bench.sharing.machine_writing_now(session.id) == "desktop"
+    assert there.bench.sharing.other_machine_writing(session.id) == "desktop"
     with pytest.raises(ActionRefused, match="desktop is working in this conversation"):
         await seen.set_title("Mine")
     seen.send_message((Text("read src/pairs.py"),))
     await until(lambda: seen.running is ConversationActivity.FAILED)
     assert len(seen.queue) == 1  # what was written waits
     await there.bench.sharing.take_over_conversation(session.id)
-    assert there.bench.sharing.machine_writing_now(session.id) == ""
+    assert there.bench.sharing.other_machine_writing(session.id) == ""
     seen.resume_turn()
     await asyncio.wait_for(seen.wait_until_idle(), 60)
-    await until(lambda: here.bench.sharing.machine_writing_now(session.id) == "laptop")
+    await until(lambda: here.bench.sharing.other_machine_writing(session.id) == "laptop")
     await until(lambda: facts(here, session) == facts(there, session))
     assert (
         here.bench.sharing.synced_sessions.branch_by_conversation
@@ -222,7 +222,7 @@ async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(h
     await told(session, "read README.md")
     seen = await arrived(there, session)
     await here.bench.sharing.stop_conversation_sync()
-    await until(lambda: there.bench.sharing.machine_writing_now(session.id) == "")
+    await until(lambda: there.bench.sharing.other_machine_writing(session.id) == "")
     await told(seen, "read src/pairs.py")
     assert here.bench.sharing.sharing_state.state == "off"
 

@@ -5,7 +5,7 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 
 TITLE = "[Observations of the conversation so far]"
-FEWEST_FACTS = 3  # Observations that cover fewer facts than this are not worth writing.
+FEWEST_MESSAGES = 3  # An observation of fewer messages than this is not worth writing.
 
 
 def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
@@ -28,7 +28,7 @@ def find_unobserved_span(situation: FoldSituation) -> Span | None:
     for cover, _ in branch.outermost_folds(whole):
         first = max(first, cover.last + 1)
     span = Span(first, whole.last)
-    return span if branch.count_messages(span, FEWEST_FACTS) >= FEWEST_FACTS else None
+    return span if branch.count_messages(span, FEWEST_MESSAGES) >= FEWEST_MESSAGES else None
 
 
 def observation_question(plan: FoldPlan, limit: int, _tail: int) -> str:

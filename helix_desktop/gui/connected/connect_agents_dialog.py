@@ -216,7 +216,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
         self._doing.run_in_background(
-            self._agents.describe_configuration_change(row.name),
+            self._agents.diff_of_planned_configuration(row.name),
             then=lambda text: self._confirm_connection_change(row, text),
             failed=self._show_gateway_error,
             owner=self,

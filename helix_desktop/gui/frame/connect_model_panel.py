@@ -73,7 +73,7 @@ class ConnectModelPanel(QWidget):
         )
         self._provider = QComboBox(self, minimumContentsLength=12)
         self._provider.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        for provider in self._setup.list_well_known_providers():
+        for provider in self._setup.list_well_known_providers_with_key():
             self._provider.addItem(provider.title, provider)
         self._provider.addItem(
             tr("Another server (OpenAI-compatible)"), ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")

@@ -61,7 +61,7 @@ class SharingController(QObject):
         bench = self._showing.bench
         for chat in self._list_chats():
             shown = chat.session if bench is not None else None
-            machine = bench.sharing.machine_writing_now(shown.id) if bench is not None and shown is not None else ""
+            machine = bench.sharing.other_machine_writing(shown.id) if bench is not None and shown is not None else ""
             row = bench.conversation_row(shown.id) if bench is not None and shown is not None else None
             chat.show_foreign_writer_or_composer(row.agent if row is not None else "", machine)
             chat.way_on.show_last_turn_end(shown)

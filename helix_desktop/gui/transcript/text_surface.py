@@ -210,7 +210,7 @@ class BoxSurface(TextSurface):
     def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
         raise NotImplementedError
 
-    def box_at_point(self, point: QPoint) -> LayoutBox | None:
+    def nearest_box_at_point(self, point: QPoint) -> LayoutBox | None:
         raise NotImplementedError
 
     def visible_hot_spots(self) -> Sequence[HotSpotPlace]:
@@ -244,7 +244,7 @@ class BoxSurface(TextSurface):
         shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
         if self.viewport().cursor().shape() != shape:
             self.viewport().setCursor(shape)
-        if (near := self.box_at_point(point)) is not self._near:
+        if (near := self.nearest_box_at_point(point)) is not self._near:
             self._near = near
             self.viewport().update()
 

@@ -136,7 +136,7 @@ class TranscriptView(TranscriptCanvas):
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and not by:
             by = event.angleDelta().y() // 2
         if by and abs(by) > abs(event.pixelDelta().y()):
-            box = self.box_at_point(event.position().toPoint())
+            box = self.nearest_box_at_point(event.position().toPoint())
             if isinstance(box, CodeBox) and box.scroll_sideways(-float(by)):
                 self.viewport().update()
             event.accept()
@@ -175,7 +175,7 @@ class TranscriptView(TranscriptCanvas):
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.hot_spot_at(inner) if laid is not None else None
 
-    def box_at_point(self, point: QPoint) -> LayoutBox | None:
+    def nearest_box_at_point(self, point: QPoint) -> LayoutBox | None:
         index, inner = self.item_and_point_under(point)
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.boxes[laid.nearest_box_and_inner_place(inner)[0]] if laid is not None and laid.boxes else None

@@ -145,7 +145,7 @@ class BoxesView(BoxSurface):
     def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
         return self._stack.hot_spot_at(self._to_content_position(point))
 
-    def box_at_point(self, point: QPoint) -> LayoutBox | None:
+    def nearest_box_at_point(self, point: QPoint) -> LayoutBox | None:
         number, _ = self._stack.nearest_box_and_inner_place(self._to_content_position(point))
         return self._stack.boxes[number] if number >= 0 else None
 

@@ -50,7 +50,7 @@ class CheckpointCoverage:
     off: bool = False
 
     @functools.cached_property
-    def _rules_by_name(self) -> dict[str, list[_LeaveOutRule]]:
+    def _wildcard_free_rules_by_name(self) -> dict[str, list[_LeaveOutRule]]:
         found: dict[str, list[_LeaveOutRule]] = {}
         for rule in self._parsed_rules:
             if not rule.has_wildcards:
@@ -65,7 +65,7 @@ class CheckpointCoverage:
         self, name: str, beside: Callable[[str], bool], within: Callable[[str], bool], *, folder: bool
     ) -> str:
         wild = (rule for rule in self._rules_with_wildcards if fnmatch.fnmatchcase(name, rule.name))
-        for rule in (*self._rules_by_name.get(name, ()), *wild):
+        for rule in (*self._wildcard_free_rules_by_name.get(name, ()), *wild):
             fits = (not rule.beside or beside(rule.beside)) and (not rule.within or within(rule.within))
             if fits and (folder or not rule.folder):
                 return str(rule.text)

@@ -44,7 +44,7 @@ def leave_out_beyond_limits(
         amount.add_records((names or {}).values())
     out: set[str] = set()
     if coverage.most_bytes and amount.size_bytes > coverage.most_bytes:
-        out |= _largest_to_leave_out(found.wanted, known, amount.size_bytes - coverage.most_bytes)
+        out |= _new_then_largest_to_leave_out(found.wanted, known, amount.size_bytes - coverage.most_bytes)
     if coverage.most_files and amount.files - len(out) > coverage.most_files:
         out |= _most_numerous_to_leave_out(found.wanted, known, out, amount.files - len(out) - coverage.most_files)
     if not out:
@@ -63,7 +63,7 @@ def _is_new_file(one: folder_walk.WantedFile, known: folder_walk.KnownRecords) -
     return not known.get(folder, {}).get(name)
 
 
-def _largest_to_leave_out(
+def _new_then_largest_to_leave_out(
     wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, excess: int
 ) -> set[str]:
     out: set[str] = set()

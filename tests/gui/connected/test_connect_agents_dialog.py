@@ -31,7 +31,7 @@ class Agents(StandIn):
     async def switch_gateway(self, *, on: bool) -> None:
         self.on = on
 
-    async def describe_configuration_change(self, name: str) -> str:
+    async def diff_of_planned_configuration(self, name: str) -> str:
         return "+ the address"
 
     async def toggle_agent_connection(self, name: str) -> None:
