@@ -444,7 +444,7 @@ class BroughtIn:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """How a connected agent's messages became facts: for each, the hash of all messages up to it, and
+    """How a connected agent's messages became facts: for each, the hash of all messages up to it and
     the last fact that it became. So the agent's next request is recognised, even after a restart.
     `session`: the name the agent gives its conversation; `head`: a hash of its instructions and tools.
     """

@@ -45,7 +45,7 @@ UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have t
 LOOK_BACK_BLOCKS = 20  # Providers search for cached text only in this many blocks before a cache mark.
 HIDDEN_HEAD_SHARE = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
 FAR_READ_SHARE = 0.25  # A provider that has read this share of the last request's messages still had them.
-CACHED_BY_CONTENTS = "gemini"  # Google's cache depends on what is sent, and not on the thinking time.
+CACHED_BY_CONTENTS = "gemini"  # Google's cache depends on what is sent, not on the thinking time.
 READ_ALONE = 0.95  # A request that read this share continues one that had nothing else.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 

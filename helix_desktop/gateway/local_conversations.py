@@ -252,7 +252,7 @@ class LocalAgentConversations:
             if many:  # A session's first request waits for several of these.
                 for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
                     await asyncio.sleep(min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS))
-                held = self._open_conversations  # Keep it: opened again, it would be in memory twice.
+                held = self._open_conversations  # Keep it: reopened, it would be in memory twice.
                 held[track.conversation] = held.pop(track.conversation, follower)
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]

@@ -1,4 +1,4 @@
-"""Keeps copies of changed histories until they are imported, since programs overwrite or delete them.
+"""Keeps copies of changed histories until they are imported, as programs overwrite or delete them.
 
 The folder `open` contains copies of files that change now, and which grow with them. A numbered
 folder is sealed: nothing is added, and it is deleted once imported. Each copy has its file's path.

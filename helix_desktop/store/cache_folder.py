@@ -47,7 +47,7 @@ class CacheFolder:
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
         self._staged: dict[bytes, StagedEntry] = {}  # Entries that are not on the disk yet, by SHA-256.
-        # Content that was stored again while the trash was being emptied, and so must not be removed.
+        # Content that was stored again while the trash was being emptied, and must not be removed.
         self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
         try:
             self._check_version()

@@ -1,4 +1,4 @@
-"""Checks every byte of the cache, and frees space in it, in slices so that nothing waits for long."""
+"""Checks every byte of the cache, and frees space in it, in slices, so that nothing waits long."""
 
 from collections.abc import Iterable, Sequence
 

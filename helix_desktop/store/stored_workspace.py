@@ -51,7 +51,7 @@ class StoredWorkspace:
         self._stores = stores
         self._ended = False
         self._watching: list[Callable[[], object]] = []
-        self._changing = threading.Lock()  # One change at a time, since each rewrites the whole file.
+        self._changing = threading.Lock()  # One change at a time, as each rewrites the whole file.
         self.index = stores.index
         self.journal = StoreJournal(
             stores.journal, stores.thread, self.index.start_indexing, (folder / store_opening.SUSPECT).touch

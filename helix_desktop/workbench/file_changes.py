@@ -1,4 +1,4 @@
-"""Lists and undoes changes to the files of an open workspace, for the window and the command line."""
+"""Lists and undoes changes to the files of an open workspace, for window and command line."""
 
 import asyncio
 import time

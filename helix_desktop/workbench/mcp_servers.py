@@ -150,7 +150,7 @@ class WorkspaceMcpServers:
             self.listeners.remove(news.set)
 
     async def test_server_once(self, name: str) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
-        """Start a server once more for a test. Returns its status, its tools and its error output."""
+        """Start a server once more for a test. Returns its status, tools and error output."""
         return await (await self._require_host()).try_out_server(_config_of_server(self._workspace.settings, name))
 
     async def aclose(self) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -23,6 +24,7 @@ from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.resident.resident_client import HeldRegistration
 from tests.benchmarks.gateway_speed import Client, _output, server
 from tests.benchmarks.gui_bring_in import _tell
@@ -43,6 +45,10 @@ def work(url: str, path: str, name: str) -> None:
             client.messages[-1]["content"][0]["content"] = _output(step, 60_000 if step % 10 == 9 else 6_000)
 
 
+def _is_listed(window: MainWindow, words: str) -> bool:
+    return any(words in row.title for row in window.workspace_conversation_rows())
+
+
 async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> None:
     window, holds = run.window, Holds(where="--where" in sys.argv)
     await opened(run, WORKSPACE)
@@ -61,8 +67,7 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
         for path, pace in (("/slow/v1/messages", "a step a second"), ("/v1/messages", "step after step")):
             with subprocess.Popen([sys.executable, "-m", __spec__.name, "--agent", url, path, pace]) as agent:
                 try:
-                    rows = window.workspace_conversation_rows
-                    await until(lambda pace=pace: any(pace in row.title for row in rows()))  # type: ignore[misc]
+                    await until(partial(_is_listed, window, pace))
                     for page in PAGES:
                         newest = max(
                             (row for row in window.workspace_conversation_rows() if pace in row.title),

@@ -20,7 +20,7 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
-LEAST_RATE, MOST_RATE = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
+LEAST_RATE, MOST_RATE = 0.5, 3.0  # A report with a factor outside this range is ignored.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
 _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
