@@ -8,8 +8,8 @@ import enum
 import sys
 from typing import Any
 
-_create_checked_enum: Any = vars(enum.EnumType)["_create_"]
-_declare_without_checks: Any = vars(enum)["_simple_enum"]
+_create_checked_enum: Any = vars(enum.EnumType).get("_create_")
+_declare_without_checks: Any = vars(enum).get("_simple_enum")
 
 
 def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
@@ -24,7 +24,8 @@ def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
     return created
 
 
-setattr(enum.EnumType, "_create_", _create_enum)  # noqa: B010
+if sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks:  # Later ones were not tried.
+    setattr(enum.EnumType, "_create_", _create_enum)  # noqa: B010
 import PySide6.QtWidgets  # noqa: E402, F401
 
 # PySide6 replaces Python's import function with one that reads each module's source, to look for Qt's names.
