@@ -26,6 +26,7 @@ def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
 
 if sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks:  # Later ones were not tried.
     setattr(enum.EnumType, "_create_", _create_enum)  # noqa: B010
+import PySide6.QtCore  # noqa: E402 -- The first one names the library that is missing.
 import PySide6.QtWidgets  # noqa: E402, F401
 
 # PySide6 replaces Python's import function with one that reads each module's source, to look for Qt's names.
