@@ -60,9 +60,11 @@ def read_claude_code_recordings(rows: Sequence[HistoryRow], report: ReadingRepor
     """Return the session of these lines and its sub-agents."""
     main = [row for row in rows if not row.value.get("isSidechain")]
     aside = [row for row in rows if row.value.get("isSidechain")]
-    alone = not main or path.parent.name == "subagents"
+    # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say that they are a sub-agent's.
+    alone = path.parent.name == "subagents" or not any(is_claude_code_row(row.value) for row in main)
     session = path.stem if alone else _first_session_id(main) or path.stem
-    sessions = _ClaudeCodeFile(report, path.parent / path.stem).read_recordings(main or aside, session, str(path))
+    reading = _ClaudeCodeFile(report, path.parent / path.stem)
+    sessions = reading.read_recordings(rows if alone else main, session, str(path))
     if alone:
         return _mark_as_subagent(sessions, path, rows)
     children = [

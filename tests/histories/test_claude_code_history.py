@@ -270,6 +270,18 @@ def test_a_session_is_named_by_its_rows_or_its_file_and_knows_its_folder_version
     assert (found.session, found.title, found.folder, found.version) == ("s", "", "", "")
 
 
+def test_rows_about_requests_do_not_hide_a_subagent(tmp_path: Path) -> None:
+    """Since 2.1.331, its file has such rows without a mark. Only they were read, so the whole session was lost."""
+    request = {"type": "api-request", "sessionId": "session-1", "agentId": "a1", "params": {"model": "m"}}
+    rows = [{**written.claude_said(1, None, "look deep"), "isSidechain": True}, request]
+    rows += [{**written.claude_reply(2, 1, "m1", written.text("deep")), "isSidechain": True}]
+    for folder in ("session-9/subagents", "elsewhere"):
+        path = written.lines(tmp_path / folder / "agent-a1.jsonl", rows)
+        (session,) = history_reading.read_history_file(path).recordings
+        assert [one.text for one in session.messages] == ["look deep", "deep"]
+        assert (session.session, session.parent) == ("agent-a1", "session-1")
+
+
 def test_a_sub_agents_own_file_names_its_session_and_its_task(tmp_path: Path) -> None:
     rows = [{**written.claude_said(1, None, " look\n deep " + "x" * 60), "isSidechain": True}]
     rows += [{**written.claude_reply(2, 1, "m1", written.text("deep")), "isSidechain": True}]
