@@ -34,7 +34,7 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
         print("The background process is not running. It starts when it is needed.")
     else:
         print(f"The background process {found['pid']} has been running since {format_local_time(found['since'])}.")
-        print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It has no address.")
+        print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "The gateway is not in use.")
         for one in found["registered"]:
             told = filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))
             print(escape_control_characters(" ".join(told)))
