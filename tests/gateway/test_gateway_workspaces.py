@@ -7,11 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from helix_desktop import program_folders
-from helix_desktop.errors import ActionRefused, NotFound
+from helix_desktop import program_folders, running_instance
+from helix_desktop.errors import ActionRefused, NotFound, StoppedByUser, StoreBusy
 from helix_desktop.gateway import gateway_workspaces, project_workspace
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.faults.gateway_histories import _nobody
 from tests.gateway.running import Agent
@@ -20,6 +21,10 @@ from tests.peers.agent_provider import Provider, Says
 
 async def _not_served(_: object) -> None:
     return None
+
+
+async def _no_answer(_request: object, _console: object) -> int:
+    return 1
 
 
 async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Path) -> None:
@@ -42,6 +47,31 @@ async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Pat
             assert list(await again.figures_since()) == []
     finally:
         await opened.aclose()
+
+
+async def test_a_workspace_that_is_open_elsewhere_is_used_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_workspaces, "OPEN_TIMEOUT_SECONDS", 0.0)
+    where = program_folders.find_program_folders(tmp_path)
+    name = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project").id
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    workspace = await AllWorkspaces(where.workspaces_folder).open_stored_workspace(name)
+    try:
+        with pytest.raises(StoreBusy):  # Its owner does not answer.
+            async with opened.hold_workspace_open(name):
+                pass
+        owner = await running_instance.listen_for_requests(where.run, name, _no_answer)
+        try:
+            async with opened.hold_workspace_open(name) as room:
+                assert isinstance(room, RemoteAgentConversations)
+                with pytest.raises(StoppedByUser):  # What this owner answers to every question.
+                    await room.figures_since()
+        finally:
+            await opened.aclose()
+            await owner.finish_requests()
+    finally:
+        await workspace.aclose()
 
 
 async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.gateway.running import PROTOCOLS, Agent
-from tests.gateway.test_agent_conversation import Room
+from tests.gateway.test_agent_conversation import Room, texts
 from tests.peers.agent_provider import WRITERS, Asked, Calls, Says, Thinks, complaint
 
 Json = Any
@@ -809,6 +809,40 @@ async def test_a_request_that_others_went_on_from_is_refused(tmp_path: Path) -> 
         said_here = [fact.parts[0] for fact in await agent.facts(sent) if isinstance(fact, UserSaid)]
         assert [part.text for part in said_here if isinstance(part, Text)] == ["one", "three"]
         await agent.room.aclose()
+
+
+async def test_a_session_that_goes_back_goes_back_here(tmp_path: Path) -> None:
+    """Its conversation is rewound rather than forked, and what was said after that place stays recorded."""
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        await agent.answer(await agent.send(anthropic_gateway.user_message("one")), Says("first"))
+        await agent.answer(await agent.send(anthropic_gateway.user_message("two")), Says("second"))
+        agent.units = agent.units[:2]
+        sent = await agent.send(anthropic_gateway.user_message("three"))
+        facts = await agent.facts(sent)
+        assert [texts(fact) for fact in facts if isinstance(fact, UserSaid)] == [["one"], ["two"], ["three"]]
+        (rewound,) = [at for at, fact in enumerate(facts) if isinstance(fact, Rewound)]
+        assert [texts(fact) for fact in facts[rewound:] if isinstance(fact, UserSaid)] == [["three"]]
+        await agent.room.aclose()
+
+
+async def test_the_figures_of_a_closed_conversation_are_counted_again_once_it_went_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_conversations, "MOST_OPEN_CONVERSATIONS", 1)
+    async with bench(tmp_path) as made:
+        first, other = Room(made), Room(made)
+        other.room = first.room
+        for requests in (1, 2):
+            sent = await first.send(anthropic_gateway.user_message(f"duty {requests}"), session="first")
+            await first.answer(sent, Says("fine"), usage=Usage(10, 0, 0, 1))
+            await other.answer(
+                await other.send(anthropic_gateway.user_message("beside"), session="other"), Says("fine")
+            )
+            for _ in range(2):  # The second time, they are read from memory.
+                found = await first.room.figures_since(1.0)
+                assert [one.requests for one in found if one.conversation == sent.ticket.conversation] == [requests]
+        await first.room.aclose()
 
 
 async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_anew(
