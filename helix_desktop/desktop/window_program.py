@@ -89,6 +89,7 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
 
 class WindowProgram:
     def __init__(self, where: ProgramFolders, application: QApplication, top_window: TopLevelWindow, link: str) -> None:
+        top_window.state_file.start_waiting_write()  # On a busy computer, building the window may take a second.
         glibc_memory.share_one_heap_between_threads()
         sys.setswitchinterval(TURN)
         self._where = where

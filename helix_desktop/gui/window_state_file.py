@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # Importing these modules would take as long as the first pai
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # The delay before the file is written, so that it is not written on every key press.
+WRITE_DELAY_MS = 200  # The delay before the file is written, so that it is not written on every key press.
 T = TypeVar("T")
 
 
@@ -55,6 +55,11 @@ class WindowStateFile(QObject):
         # The timer is not restarted, so that text is saved even if the user never pauses.
         if not self._timer.isActive():
             self._timer.start()
+
+    def start_waiting_write(self) -> None:
+        """Writes now what waits to be written, because the window is about to be busy for longer than the delay."""
+        if self._timer.isActive():
+            self._write_on_thread()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
         from helix_desktop.engine.forgotten_text_forms import TextForms

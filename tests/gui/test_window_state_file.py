@@ -118,3 +118,16 @@ def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(state_file: Windo
     QTest.qWait(20)
     state_file.remember_value("draft", "one", "talk", value={"text": "ab"})
     assert state_file._timer.remainingTime() < due
+
+
+def test_before_work_that_blocks_the_window_what_waits_is_written(tmp_path: Path, application: QApplication) -> None:
+    state_file = WindowStateFile(tmp_path / "window.json")
+    state_file._timer.setInterval(600_000)  # As if the window were busy for so long.
+    state_file.start_waiting_write()
+    assert state_file._writer is None, "nothing waited"
+    state_file.remember_value("draft", "one", "talk", value={"text": "half a word"})
+    state_file.start_waiting_write()
+    assert state_file._writer is not None
+    state_file._writer.shutdown()
+    assert "half a word" in (tmp_path / "window.json").read_text()
+    assert not state_file._timer.isActive()
