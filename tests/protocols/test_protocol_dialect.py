@@ -15,7 +15,7 @@ from helix_desktop.engine.messages import Image, Message, Reply, Request, Role, 
 from helix_desktop.errors import ModelFailed
 from helix_desktop.json_values import dump_json, parse_json
 from helix_desktop.protocols.event_stream import ServerSentEvent
-from helix_desktop.protocols.protocol_dialect import ModelAbilities, ProtocolDialect
+from helix_desktop.protocols.protocol_dialect import ModelAbilities, ProtocolDialect, sampling_options
 from helix_desktop.providers.provider_catalog import DIALECTS
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.providers.asking import READ
@@ -214,3 +214,10 @@ def test_reasoning_is_marked_with_the_protocol_and_the_host_that_alone_can_read_
 def test_a_key_goes_under_the_header_that_the_user_named(kind: str) -> None:
     assert DIALECTS[kind]("https://llm.example.org/v1", "peer", "x-own-key").key_headers("k")["x-own-key"] == "k"
     assert "k" in "".join(dialect(kind).key_headers("k").values())
+
+
+def test_a_model_that_takes_no_temperature_is_sent_none() -> None:
+    request = Request("scripted", "", (Message(Role.USER, (Text("Hi"),)),), temperature=0.5, top_p=0.9)
+    assert sampling_options(request, ModelAbilities()) == {"temperature": 0.5, "top_p": 0.9}
+    assert sampling_options(request, ModelAbilities(), "topP") == {"temperature": 0.5, "topP": 0.9}
+    assert sampling_options(request, ModelAbilities(temperature=False)) == {}

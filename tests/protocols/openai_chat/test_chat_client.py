@@ -510,3 +510,17 @@ def test_reasoning_that_is_only_sealed_goes_back_before_what_was_said() -> None:
     call = ToolCall("call_000000001", "read", "{}")
     request = asking(user("Go"), assistant(*answered.parts, call), user(ToolResult(call.id, "x")))
     assert messages(sent(request))[2]["reasoning_details"] == [sealed]
+
+
+def test_a_request_whose_reasoning_is_refused_is_sent_without_it_or_with_a_blank_one() -> None:
+    """DeepSeek's models refuse a request with reasoning, or one without it, by the name of the field."""
+    asked: dict[str, Any] = {"role": "user", "content": "Hi"}
+    answered: dict[str, Any] = {"role": "assistant", "content": "Yes"}
+    body: dict[str, Any] = {"messages": [asked, {**answered, "reasoning_content": "because"}], "model": "m"}
+    refused = ModelFailed("The field reasoning_content is not allowed.")
+    assert HERE.relax_request(body, refused) == {"messages": [asked, answered], "model": "m"}
+    assert HERE.relax_request({"messages": [asked, answered]}, refused) is None
+    needed = ModelFailed("The reasoning_content must be passed back.")
+    blank: dict[str, Any] = {"messages": [asked, {**answered, "reasoning_content": " "}]}
+    assert HERE.relax_request({"messages": [asked, answered]}, needed) == blank
+    assert HERE.relax_request(blank, needed) is None

@@ -8,12 +8,23 @@ import pytest
 
 from helix_desktop.errors import StoreFull
 from helix_desktop.store.shared.row_encryption import RowCipher
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowStore, Tombstone
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowStore, Tombstone, is_private_host
 from tests.store.shared.conftest import Another
 
 
 def _rows(count: int, size: int = 512) -> dict[bytes, bytes]:
     return {secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + size) for _ in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        *((host, True) for host in ("", "localhost", "/run/postgresql", "@abstract", "127.0.0.1", "::1", "10.1.2.3")),
+        *((host, False) for host in ("example.org", "localhost.example.org", "8.8.8.8", "2001:4860:4860::8888")),
+    ],
+)
+def test_a_name_may_be_anywhere_and_an_address_says_where_it_is(host: str, private: bool) -> None:
+    assert is_private_host(host) is private
 
 
 def test_rows_come_back_as_they_were_put_and_what_is_there_is_not_changed(engine: RowStore) -> None:
