@@ -37,6 +37,13 @@ def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tupl
     return "\n\n".join(filter(None, words)), additions
 
 
+def is_added_by_agent(parts: Sequence[UserPart]) -> bool:
+    """Return whether an agent added all of a message, and its user nothing."""
+    words, additions = split_off_agent_additions(parts)
+    added = {number for number, _ in additions}
+    return bool(added) and not words and all(n in added or isinstance(p, Text) for n, p in enumerate(parts))
+
+
 def split_off_tagged_blocks(text: str, opening_tag: re.Pattern[str]) -> tuple[str, list[str]]:
     """Return the text without the blocks from an opening tag to its closing one, and the blocks."""
     kept, blocks, start, unclosed = list[str](), list[str](), 0, set[str]()

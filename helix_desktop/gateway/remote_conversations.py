@@ -34,7 +34,9 @@ class RemoteAgentConversations:
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
-        self._talk = ProcessQuestions("engine elsewhere", self._send_line, self._answer_model_question, HelixError)
+        self._talk = ProcessQuestions(
+            "engine elsewhere", self._send_line, lambda _kind, question: self._ask(*question), HelixError
+        )
         self.is_ended = False
         self._talk.tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
 
@@ -69,9 +71,6 @@ class RemoteAgentConversations:
 
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
         await self._lines_to_send.put(encode_line(value))
-
-    async def _answer_model_question(self, _kind: str, question: Sequence[Any]) -> Any:
-        return await self._ask(*question)
 
     async def _call_other_process(self, name: str, *arguments: Any) -> Any:
         if self.is_ended:

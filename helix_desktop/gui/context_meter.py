@@ -88,7 +88,7 @@ def describe_window_fill(parts: MeterParts, window: int) -> str:
     if not window:
         return ""
     if sum(tokens for _, tokens in parts) > window:
-        return tr("too long for this model: older parts will be folded before the next message")
+        return tr("too long for this model")
     return tr("{share} full", share=format_percent(filled_window_percent(parts, window) / 100))
 
 

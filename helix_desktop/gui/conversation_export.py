@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from helix_desktop.engine import fact_encoding, facts
+from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.digest import Digest
-from helix_desktop.gui.answer_author import author_of_answer
+from helix_desktop.gui.answer_author import PROGRAM_AUTHOR, author_of_answer
 
 ARGUMENT_CHARACTERS = 200  # Longer arguments of a call are cut to this many characters. The JSON export is complete.
 Content = Callable[[Digest], str | None]
@@ -27,7 +28,7 @@ def export_conversation_json(title: str, recorded_facts: Sequence[facts.Recorded
 
 
 def export_conversation_markdown(title: str, recorded_facts: Sequence[facts.Recorded], content: Content) -> str:
-    parts = [f"# {_join_lines(title)}\n"]
+    parts = [f"# {' '.join(title.split())}\n"]
     for head, kind, text in iterate_export_sections(recorded_facts, content):
         if kind == "code":
             fence = _fence_longer_than(text)
@@ -50,7 +51,7 @@ def iterate_export_sections(
         if isinstance(fact, facts.ConversationStarted):
             started = fact
         elif isinstance(fact, facts.UserSaid):
-            yield f"You, {at}", "user", _text_of_user_message(fact)
+            yield from _sections_of_user_message(fact, author_of_answer(started, fact), at)
         elif isinstance(fact, facts.ModelReplied):
             calls |= {part.id: part for part in fact.parts if isinstance(part, facts.ToolCall)}
             yield from _sections_of_reply(fact, f"{author_of_answer(started, fact)} ({fact.model}), {at}")
@@ -74,13 +75,20 @@ def _sections_of_reply(fact: facts.ModelReplied, head: str) -> Iterator[tuple[st
             yield "Reasoning", "code", part.text
 
 
-def _text_of_user_message(fact: facts.UserSaid) -> str:
-    return "\n\n".join(
-        f"[{part.name}, {part.stored.size:,} bytes, {part.stored.digest}]"
+def _sections_of_user_message(fact: facts.UserSaid, author: str, at: str) -> Iterator[tuple[str, str, str]]:
+    """Yields what the agent `author` added to a message, and then what the user wrote."""
+    words = "\n\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+    words, additions = (words, []) if author == PROGRAM_AUTHOR else split_off_agent_additions(fact.parts)
+    named = {
+        number: f"[{part.name}, {part.stored.size:,} bytes, {part.stored.digest}]"
+        for number, part in enumerate(fact.parts)
         if isinstance(part, facts.Attachment)
-        else part.text
-        for part in fact.parts
-    )
+    }
+    for number, text in additions:
+        yield f"Added by {author}, {at}", "code", text or named.pop(number)
+    if words or named or not additions:
+        own = "\n\n".join(filter(None, [words, *named.values()]))
+        yield f"{PROGRAM_AUTHOR if fact.by else 'You'}, {at}", "user", own
 
 
 def _fence_longer_than(text: str) -> str:
@@ -88,12 +96,8 @@ def _fence_longer_than(text: str) -> str:
     return "`" * max(3, *(number + 1 for number in ticks))
 
 
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _shorten_call_arguments(text: str) -> str:
-    line = _join_lines(text)
+    line = " ".join(text.split())
     return line if len(line) <= ARGUMENT_CHARACTERS else f"{line[:ARGUMENT_CHARACTERS]}…"
 
 

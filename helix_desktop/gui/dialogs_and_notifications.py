@@ -332,10 +332,7 @@ class DialogsAndNotifications(QObject):
                 window.bring_workspace_to_front(bench)
             window.switch_to_page("chat")
             window.begin_new_conversation()
-            self._tour = WindowTour(window, self._forget_ended_tour)
+            self._tour = WindowTour(window, partial(setattr, self, "_tour", None))
 
         work = self._installation.open_tour_workbench(window.workbenches, self._tour_folder)
         window.run_for_window(work, then=begin_tour_in)
-
-    def _forget_ended_tour(self) -> None:
-        self._tour = None

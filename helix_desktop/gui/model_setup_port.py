@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
 
@@ -120,4 +120,8 @@ class ModelSetupPort(Protocol):
 def lacks_price(state: Moment) -> bool:
     """Whether the price of the main model is unknown, although it runs elsewhere."""
     chosen = state.settings.model_for_role(ModelRole.MAIN)
-    return chosen is not None and chosen.price_input <= 0 and chosen.model.partition("/")[0] not in LOCAL_PROVIDERS
+    return chosen is not None and has_unknown_price(chosen)
+
+
+def has_unknown_price(model: ModelSet) -> bool:
+    return model.price_input <= 0 and model.model.partition("/")[0] not in LOCAL_PROVIDERS

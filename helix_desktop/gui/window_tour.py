@@ -71,7 +71,8 @@ class WindowTour(QObject):
         self._window.switch_to_page(self.current_step.page)
         fold = self._newest_excerpt_or_marker()
         if self._step_number == 1 and fold is not None:
-            self._window.chat.transcript.scroll_to_fold(fold.fold)
+            transcript = self._window.chat.transcript.view
+            transcript.scroll_to_item(transcript.items.item_of_fold(fold.fold))
         self._update_tour_card()
 
     def _update_tour_card(self) -> None:

@@ -152,10 +152,7 @@ def parse_time(value: object) -> float:
             return 0.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e17:
         return 0.0
-    for unit in (1, 1_000, 1_000_000):
-        if value / unit < 1e11:
-            return min(value / unit, LATEST)
-    return 0.0
+    return next((min(value / unit, LATEST) for unit in (1, 1_000, 1_000_000) if value / unit < 1e11), 0.0)
 
 
 def decode_picture(media_type: object, data: object, name: str = "") -> RecordedPicture | None:

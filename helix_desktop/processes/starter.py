@@ -154,11 +154,9 @@ def find_program(name: str, environment: Mapping[str, str] | None = None) -> str
     known = os.environ if environment is None else environment
     endings = known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep) if sys.platform == "win32" else []
     names = [name] if not endings or Path(name).suffix else [f"{name}{ending}" for ending in endings]
-    for folder in known.get("PATH", os.defpath).split(os.pathsep):
-        for path in (Path(folder, each) for each in names):
-            if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
-                return str(path)
-    return ""
+    folders = known.get("PATH", os.defpath).split(os.pathsep)
+    paths = (path for folder in folders for each in names if (path := Path(folder, each)).is_absolute())
+    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 
 
 async def start_process(

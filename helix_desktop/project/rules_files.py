@@ -136,7 +136,5 @@ def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[
 def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:
     if not item.is_nested:
         return "it is set to always apply"
-    for path in touched:
-        if item.applies_to([path]):
-            return f"it applies to {', '.join(item.globs) or 'all files there'}, and the agent used {path.name}"
-    return ""
+    used = next((path.name for path in touched if item.applies_to([path])), "")
+    return f"it applies to {', '.join(item.globs) or 'all files there'}, and the agent used {used}" if used else ""

@@ -46,11 +46,8 @@ def legal_ids(messages: Sequence[Message], pattern: re.Pattern[str], length: int
         for part in message.parts
         if isinstance(part, ToolCall | ToolResult)
     }
-    return {one: one if pattern.fullmatch(one) else _id_from_hash(one, length) for one in ids}
-
-
-def _id_from_hash(call_id: str, length: int) -> str:
-    return hashlib.sha256(call_id.encode("utf-8", errors="replace")).hexdigest()[:length]
+    digests = {one: hashlib.sha256(one.encode("utf-8", errors="replace")) for one in ids}
+    return {one: one if pattern.fullmatch(one) else digests[one].hexdigest()[:length] for one in ids}
 
 
 def without_foreign_reasoning(request: Request) -> Request:

@@ -83,7 +83,8 @@ def write_handover(request: Request) -> str:
         "TODO Items": _todo_lines(found),
         "User Preferences": _without_repeats(_cut_to_length(one) for one in rules),
     }
-    return "\n\n".join(f"## {name}\n{_format_list(contents[name])}" for name in SECTIONS)
+    lists = ("\n".join(f"- {line}" for line in contents[name][-MOST_LINES:]) for name in SECTIONS)
+    return "\n\n".join(f"## {name}\n{lines or '- None so far.'}" for name, lines in zip(SECTIONS, lists, strict=True))
 
 
 def write_observations(request: Request) -> str:
@@ -100,10 +101,6 @@ def write_observations(request: Request) -> str:
 def write_title(request: Request) -> str:
     said = _sort_material(request).said
     return " ".join(" ".join(said).split()[:6])[:60] or "A demonstration"
-
-
-def _format_list(lines: list[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines[-MOST_LINES:]) or "- None so far."
 
 
 def _describe_call(name: str, values: Object) -> str:

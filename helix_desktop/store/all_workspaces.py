@@ -63,10 +63,8 @@ class AllWorkspaces:
     def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
         """Return the workspace with this id or, if only one has it, with this name."""
         known = self.list_workspaces(trashed=trashed)
-        for each in known:
-            if each.id == name_or_id:
-                return each
-        named = [each for each in known if each.name.casefold() == name_or_id.casefold()]
+        named = [each for each in known if each.id == name_or_id]
+        named = named or [each for each in known if each.name.casefold() == name_or_id.casefold()]
         if len(named) == 1:
             return named[0]
         if named:

@@ -188,9 +188,8 @@ class CacheReader:
         return ""
 
     def last_entry_number(self) -> int:
-        for key in self._level.keys_in_range(b"m", b"m" + LAST_KEY + b"\xff", reverse=True):
-            return cache_records.number_in_key(key)
-        return 0
+        keys = self._level.keys_in_range(b"m", b"m" + LAST_KEY + b"\xff", reverse=True)
+        return next(map(cache_records.number_in_key, keys), 0)
 
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Return records by number, without unreadable ones, which a check names."""

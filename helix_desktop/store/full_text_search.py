@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
@@ -154,10 +155,11 @@ def _read_found_places(
             if isinstance(found, StoredFact):
                 fact = decode_fact(found.fact)
                 text = "\n".join(searchable_texts(fact))
-                if _fact_passes_filters(source, found, fact, text, filters):
+                speaker = _speaker_of_fact(source, found, fact)
+                if filters.by in ("", speaker) and _fact_passes_filters(source, found, fact, text, filters):
                     hit = SearchHit("", None, found.conversation, found.seq, 1)
                     if known := [word for row in each for word in matching.words_of_row(row[0], text)]:
-                        worth = BY_USER if isinstance(fact, UserSaid) else 1.0
+                        worth = BY_USER if speaker == "user" else 1.0
                         said_by = text[:99].partition(":")[0].casefold()
                         is_named = said_by in speakers or (worth > 1 and "user" in speakers)
                         worth *= BY_SPEAKER if is_named else 1.0
@@ -212,15 +214,21 @@ def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalF
 
 def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
-    speaker = {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
-    if (filters.by and filters.by != speaker) or not filters.is_in_time(line.time):
+    if not filters.is_in_time(line.time):
         return False
     if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False
     if filters.file and not any(filters.file in one.casefold() for one in (text, *(call.arguments for call in calls))):
         return False
     return not filters.agent or filters.agent in _agent_of_conversation(source, line.conversation)
+
+
+def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:
+    """Return who said it. What an agent added in its user's name is the agent's."""
+    if isinstance(fact, UserSaid) and is_added_by_agent(fact.parts):
+        return "user" if _agent_of_conversation(source, line.conversation) == "helix" else "agent"
+    return {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
 
 
 def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:

@@ -57,10 +57,8 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
 
 
 def _log_page_size(path: Path, content: bytes) -> int:
-    for size in (_HEADER.unpack_from(content)[2], _database_page_size(path)):
-        if 512 <= size <= 65536 and size & (size - 1) == 0:
-            return int(size)
-    return 4096
+    sizes = _HEADER.unpack_from(content)[2], _database_page_size(path)
+    return next((int(size) for size in sizes if 512 <= size <= 65536 and size & (size - 1) == 0), 4096)
 
 
 def _database_page_size(path: Path) -> int:

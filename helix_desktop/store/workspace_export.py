@@ -251,8 +251,7 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
         batch: list[StoredFact] = []
         written = member.tell()
         for raw in iter(lambda: member.readline(_LINE_LIMIT), b""):
-            line = _parse_fact_line(raw, ends)
-            batch.append(line)
+            batch.append(_parse_fact_line(raw, ends))
             if len(batch) == 1000 or member.tell() - written > _FACTS_AT_ONCE:
                 journal.insert_stored_facts(batch)
                 batch, written = [], member.tell()

@@ -114,17 +114,16 @@ class WorkspaceRoots:
         return RootPath(place.root, "" if place.inside == "." else place.inside)
 
     def _find_root_path(self, path: Path) -> RootPath | None:
-        for name, root in sorted(self._folders_by_name(), key=lambda both: -len(both[0].parts)):
-            if path.is_relative_to(name):
-                return RootPath(root, path.relative_to(name).as_posix())
-        return None
+        folders = sorted(self._folders_by_name(), key=lambda both: -len(both[0].parts))
+        found = (
+            RootPath(root, path.relative_to(name).as_posix()) for name, root in folders if path.is_relative_to(name)
+        )
+        return next(found, None)
 
     def split_full_pattern(self, pattern: str) -> tuple[Path, str] | None:
         """Split a pattern with a full path into a root and the rest. Returns None for other patterns."""
-        for name, root in self._folders_by_name():
-            if pattern.startswith(f"{name}/"):
-                return root, pattern[len(str(name)) + 1 :]
-        return None
+        folders = ((root, f"{name}/") for name, root in self._folders_by_name())
+        return next(((root, pattern[len(name) :]) for root, name in folders if pattern.startswith(name)), None)
 
     def _folders_by_name(self) -> list[tuple[Path, Path]]:
         return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]

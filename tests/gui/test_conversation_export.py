@@ -3,7 +3,18 @@ from __future__ import annotations
 import json
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, ToolCall, ToolReturned
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    ModelReplied,
+    Origin,
+    Recorded,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.gui import conversation_export
 from tests.gui import story
 
@@ -63,3 +74,26 @@ def test_a_call_that_was_stopped_did_not_fail() -> None:
         "Tool (failed)",
         "Tool",
     ]
+
+
+def test_what_an_agent_added_is_not_exported_as_the_users_words() -> None:
+    reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
+    attached = Attachment("environment_context", story.stored("x"), 75)
+    facts = [
+        ConversationStarted(origin=Origin("claude-code", "s")),
+        UserSaid((Text(reminder), attached)),
+        UserSaid((Text(f"{reminder}\nMend it."),)),
+        UserSaid((Text("Checked."),), by="hook:Stop"),
+    ]
+    recorded = [Recorded("c", seq, 0.0, fact) for seq, fact in enumerate(facts, 1)]
+    sections = [*conversation_export.iterate_export_sections(recorded, lambda _: None)]
+    assert [(head.partition(",")[0], text.partition(",")[0]) for head, _, text in sections] == [
+        ("Added by Claude Code", reminder),
+        ("Added by Claude Code", "[environment_context"),
+        ("Added by Claude Code", reminder),
+        ("You", "Mend it."),
+        ("Helix", "Checked."),
+    ]
+    own = [Recorded("c", 1, 0.0, ConversationStarted()), Recorded("c", 2, 0.0, UserSaid((Text(reminder),)))]
+    ((head, _, text),) = conversation_export.iterate_export_sections(own, lambda _: None)
+    assert (head.partition(",")[0], text) == ("You", reminder)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Stop, Text, ToolCall, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Origin, Stop, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import full_text_search
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -320,3 +320,23 @@ async def test_filters_say_who_when_which_tool_and_which_file(workspace: StoredW
     assert await found("needle agent:claude") == {("c", 2), ("c", 3)}
     assert await found("needle before:2020-01-01") == set()
     assert await found("needle after:2020-01-01") == everything
+
+
+async def test_what_an_agent_added_is_not_the_users(workspace: StoredWorkspace) -> None:
+    """The defect: a reminder of Claude Code was found as words of the user, and weighed like them."""
+    reminder = UserSaid((Text("<system-reminder>\nThe needle has changed.\n</system-reminder>"),))
+    said = UserSaid((*reminder.parts, Text("where is the needle?")))
+    for conversation, start in (
+        ("c", ConversationStarted(origin=Origin("claude-code", "s"))),
+        ("d", ConversationStarted()),
+    ):
+        await workspace.journal.append_to_journal(conversation, [start, reminder, said])
+    await workspace.index.wait_until_indexed()
+
+    async def found(query: str) -> set[tuple[str, int]]:
+        return {(hit.conversation, hit.seq) for hit in await workspace.index.search_index(query)}
+
+    users = {("c", 3), ("d", 2), ("d", 3)}  # What is typed here is the user's, whatever it says.
+    assert await found("needle") == {("c", 2), *users}
+    assert await found("needle by:user") == users
+    assert await found("needle by:agent") == {("c", 2)}

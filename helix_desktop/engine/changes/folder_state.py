@@ -83,11 +83,8 @@ def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
 
 def decode_manifest(content: bytes) -> dict[str, TreeItem]:
     fields = _split_fields(_split_header(content, "manifest")[1])
-    found = {}
-    for path, body in zip(fields, fields, strict=True):
-        if (item := unpack_item(body)) is not None:
-            found[_decode_path(path)] = item
-    return found
+    items = ((path, unpack_item(body)) for path, body in zip(fields, fields, strict=True))
+    return {_decode_path(path): item for path, item in items if item is not None}
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:

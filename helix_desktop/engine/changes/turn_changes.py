@@ -6,6 +6,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import is_added_by_agent, split_off_agent_additions
 from helix_desktop.engine.changes.folder_state import PathChange, TreeItem
 from helix_desktop.engine.digest import Digest
 from helix_desktop.fast_dataclass import dataclass
@@ -100,14 +101,15 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
     """Group changes by turn. Sub-agents of turns without changes may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
-    steps = said = end = 0
+    steps, said, end, is_foreign = 0, 0, 0, False
     for recorded in recorded_facts:
         match recorded.fact:
-            case facts.UserSaid(steering=False) as fact:
-                _set_end_of_last_turn(found, end)
+            case facts.ConversationStarted(agent=agent, origin=origin):
+                is_foreign = bool(agent or origin.kind)
+            case facts.UserSaid(steering=False, parts=parts) if not is_foreign or not is_added_by_agent(parts):
                 said += 1
-                words = " ".join(str(getattr(part, "text", "")) for part in fact.parts).split()
-                title = " ".join(words)[:80]
+                words, _ = split_off_agent_additions(parts)
+                title = " ".join(words.split())[:80]
                 found.append(TurnOfChanges(said, recorded.seq, recorded.seq, title, (), last=said))
             case facts.ModelReplied(parts=parts):
                 steps += 1
@@ -116,23 +118,17 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
                 found[-1] = replace(found[-1], children=(*found[-1].children, child))
             case facts.FilesChanged() as fact if found:
                 what, step = names.get(fact.call, ("", 0))
-                _set_end_of_last_turn(found, end)
                 _add_change_to_turn(
                     found, ChangeSource(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
                 )
         end = recorded.seq
-    _set_end_of_last_turn(found, end)
-    return tuple(found)
-
-
-def _set_end_of_last_turn(found: list[TurnOfChanges], seq: int) -> None:
-    if found:
-        found[-1] = replace(found[-1], end=seq)
+    ends = (*(turn.seq - 1 for turn in found[1:]), end)
+    return tuple(replace(turn, end=seq) for turn, seq in zip(found, ends, strict=False))
 
 
 def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> None:
     """Add a change to the last turn. An undo belongs to the turns it undoes, which become one."""
-    seqs = source.fact.undoes or (found[-1].end,)
+    seqs = source.fact.undoes or (found[-1].seq,)
     begin, stop = len(found) - 1, len(found)
     while begin and found[begin].seq > min(seqs):
         begin -= 1
@@ -141,7 +137,7 @@ def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> Non
     these = found[begin:stop]
     sources = (*(each for turn in these for each in turn.sources), source)
     children = tuple(child for turn in these for child in turn.children)
-    found[begin:stop] = [replace(these[0], end=these[-1].end, last=these[-1].last, sources=sources, children=children)]
+    found[begin:stop] = [replace(these[0], last=these[-1].last, sources=sources, children=children)]
 
 
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:

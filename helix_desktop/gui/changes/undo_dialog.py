@@ -136,20 +136,13 @@ class ThreeVersionsDialog(widgets.TransientDialog):
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
             shown = format_byte_size(len(content)) if is_binary(content) else content.decode("utf-8", "replace")
-            tone, labels = partial(_colour_line, lines, colour), partial(_label_line, lines, sign)
-            view.show_text_lines(shown.split("\n"), tone=tone, labels=labels)
+            tones = [colour if number in lines else "" for number in range(shown.count("\n") + 1)]
+            labels = [f"{number} {sign if tone else ' '}" for number, tone in enumerate(tones, 1)]
+            view.show_text_lines(shown.split("\n"), tone=tones.__getitem__, labels=labels.__getitem__)
             self.views.append(view)
             row.addLayout(build_column(label, (view, 1)))
         for view, other in itertools.permutations(self.views, 2):
             view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)
-
-
-def _colour_line(differing: Collection[int], colour: str, number: int) -> str:
-    return colour if number in differing else ""
-
-
-def _label_line(differing: Collection[int], sign: str, number: int) -> str:
-    return f"{number + 1} {sign if number in differing else ' '}"
 
 
 def find_differing_lines(versions: tuple[bytes, bytes, bytes]) -> list[set[int]]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
@@ -164,9 +165,7 @@ class FleetDialog(TransientDialog):
         is_stopped = self._is_fleet_stopped()
         for one in self._found:
             if "trouble" not in one:
-                act = (
-                    (lambda tasks: tasks.resume_all_tasks()) if is_stopped else (lambda tasks: tasks.pause_all_tasks())
-                )
+                act = methodcaller("resume_all_tasks" if is_stopped else "pause_all_tasks")
                 self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], act))
 
     def _open_new_task_dialog(self) -> None:
@@ -181,7 +180,8 @@ class FleetDialog(TransientDialog):
 
     def _build_schedules_page(self) -> QWidget:
         columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
-        self._schedule_list = FleetList(tr("Schedules"), columns, self)
+        words = tr("To give an agent work at set times, choose “New schedule…”.")
+        self._schedule_list = FleetList(tr("Schedules"), columns, self, empty=words)
         new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
@@ -205,7 +205,9 @@ class FleetDialog(TransientDialog):
 
     def _build_workers_page(self) -> QWidget:
         columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
-        self._worker_list = FleetList(tr("Workers"), columns, self)
+        self._worker_list = FleetList(
+            tr("Workers"), columns, self, empty=tr("Workers appear here while they run tasks.")
+        )
         self._here = build_push_button(tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here)
         self._drain = build_push_button(tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit)
         return self._build_list_page(self._worker_list, build_row(1, self._here, self._drain, spacing=8))

@@ -311,8 +311,7 @@ class ConversationList(QListView):
         at = self.lines.find_conversation_row(conversation)
         while at >= self.lines.rowCount() and self.lines.canFetchMore(QModelIndex()):
             self.lines.fetchMore(QModelIndex())
-        index = self.lines.index(at) if at >= 0 else QModelIndex()
-        self.setCurrentIndex(index)
+        self.setCurrentIndex(self.lines.index(at) if at >= 0 else QModelIndex())
 
     def selected_conversation_id(self) -> str:
         return self._conversation_id_at(self.currentIndex())

@@ -65,12 +65,9 @@ class WorkspaceTrashDialog(TransientDialog):
 
     def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
         text = tr("All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.", name=row.name)  # fmt: skip
-        ask_to_confirm(
-            self, tr("Delete workspace"), text, tr("Delete permanently"), partial(self._delete_workspace, row)
-        )
-
-    def _delete_workspace(self, row: WorkspaceListRow) -> None:
-        self._run_trash_work(partial(self._desk.delete_workspace, row.id), partial(self._on_deleted, row.id))
+        work, report = partial(self._desk.delete_workspace, row.id), partial(self._on_deleted, row.id)
+        delete = partial(self._run_trash_work, work, report)
+        ask_to_confirm(self, tr("Delete workspace"), text, tr("Delete permanently"), delete)
 
     def _run_trash_work(self, work: Callable[[], Coroutine[Any, Any, object]], report: Callable[[], object]) -> None:
         async def run_and_report() -> None:

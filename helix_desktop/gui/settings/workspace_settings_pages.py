@@ -7,6 +7,7 @@ from typing import Any
 from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.rewrite_cost_line import describe_missing_price
+from helix_desktop.gui.model_setup_port import has_unknown_price
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
@@ -185,7 +186,7 @@ class TurnLimitsPage(WorkspaceSettingsPage):
             unset = "" if usual else tr("No limit")
             declared = FieldDeclaration(name, tr(title), tr(sentence), value, least=0, most=most, unset=unset)
             self.add_field(declared, partial(self.change_setting, f"limits.{name}"))
-        unpriced = {one.model for one in bench.models.model_facts() if one.price_input <= 0}
+        unpriced = {one.model for one in bench.models.model_facts() if has_unknown_price(one)}
         for model in sorted(unpriced):
             self.add_sentence(describe_missing_price(model), "")
 

@@ -17,6 +17,7 @@ from enum import StrEnum
 from itertools import accumulate
 
 from helix_desktop.engine import context_usage, facts
+from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.tool_call_outcomes import command_of_call, find_changed_paths, parse_call_arguments
@@ -104,6 +105,7 @@ class ConversationTimeline:
         self._writing = facts.Usage()  # The cost of folds that are still being written.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
+        self._is_foreign = False  # True if an agent's own program writes the conversation now.
         self._failed_calls: dict[str, int] = {}  # The result of each failed call that is marked.
 
     @property
@@ -133,7 +135,8 @@ class ConversationTimeline:
                 self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
             case facts.BroughtIn() as brought:
                 self._spread_imported_cost(brought)
-            case facts.ConversationStarted():
+            case facts.ConversationStarted() as started:
+                self._is_foreign = bool(started.agent or started.origin.kind)
                 self.events.append(self._build_timeline_event(recorded, 0))
             case facts.PolicySet(preset=preset):
                 if self.events and not self.events[0].words:
@@ -148,7 +151,7 @@ class ConversationTimeline:
 
     def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
         match recorded.fact:
-            case facts.UserSaid():
+            case facts.UserSaid(parts=parts) if not (self._is_foreign and is_added_by_agent(parts)):
                 lane = TimelineLane.YOU
             case facts.Decided(allowed=False, by="user") as refused:
                 return self._remove_error_mark(refused.call)

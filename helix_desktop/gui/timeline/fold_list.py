@@ -70,19 +70,16 @@ class _FoldRowPainter(RowPainter):
         metrics = QFontMetrics(bold)
         name = metrics.elidedText(describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside)
         head = QRectF(left, place.top() + theme.zoomed_pixels(8), right - left, theme.zoomed_pixels(20))
-        painter.setFont(bold)
-        painter.setPen(theme.colour_of_token("muted" if undone else "text"))
-        painter.drawText(head, Qt.AlignmentFlag.AlignVCenter, name)
-        painter.setFont(theme.build_font())
-        painter.setPen(theme.colour_of_token("faint"))
         after = head.adjusted(metrics.horizontalAdvance(name) + theme.zoomed_pixels(10), 0, 0, 0)
-        painter.drawText(after, Qt.AlignmentFlag.AlignVCenter, said)
-        painter.setPen(theme.colour_of_token("muted"))
         below = head.translated(0, theme.zoomed_pixels(19.5))
-        text = QFontMetrics(theme.build_font()).elidedText(
-            describe_event_briefly(event, model.window), Qt.TextElideMode.ElideRight, int(below.width())
-        )
-        painter.drawText(below, Qt.AlignmentFlag.AlignVCenter, text)
+        plain, words = theme.build_font(), describe_event_briefly(event, model.window)
+        text = QFontMetrics(plain).elidedText(words, Qt.TextElideMode.ElideRight, int(below.width()))
+        for at, font, colour, drawn in (
+            (head, bold, "muted" if undone else "text", name), (after, plain, "faint", said), (below, plain, "muted", text)
+        ):  # fmt: skip
+            painter.setFont(font)
+            painter.setPen(theme.colour_of_token(colour))
+            painter.drawText(at, Qt.AlignmentFlag.AlignVCenter, drawn)
 
 
 class FoldList(QListView):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.context_meter import format_token_count
@@ -117,7 +118,8 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
     fact = history.facts[seq - 1].fact
     match fact:
         case facts.UserSaid(parts=parts):
-            words = " ".join(part.text if isinstance(part, facts.Text) else part.name for part in parts)
+            names = (part.name for part in parts if isinstance(part, facts.Attachment))
+            words = " ".join(filter(None, [split_off_agent_additions(parts)[0], *names]))
         case facts.FilesChanged(names=names, files=files):
             rest = format_count(files - len(names), "and {n} more", "and {n} more") if files > len(names) else ""
             words = " ".join(filter(None, [", ".join(names), rest]))

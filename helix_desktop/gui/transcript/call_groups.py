@@ -1,8 +1,9 @@
-"""Groups of consecutive tool calls; finished, successful ones are collapsed into one line."""
+"""Groups of consecutive tool calls, or of an agent's additions, are collapsed into one line."""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import field
 
 from helix_desktop.engine.facts import ToolReturned
@@ -13,25 +14,27 @@ SMALLEST = 3  # Finished calls are collapsed into one line if there are at least
 
 @dataclass(slots=True)
 class CallGroup:
-    """The calls from `first` to `last`, with the reasoning between them. `seconds`: the calls' total duration."""
+    """The calls from `first` to `last`, with the reasoning between them, or an agent's additions."""
 
     first: int
     last: int
     done: int = 0
     failed: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # The calls' total duration.
     opened: bool = False
-    tools: Counter[str] = field(default_factory=Counter)  # The finished calls of each tool.
+    has_additions: bool = False
+    tools: Counter[str] = field(default_factory=Counter)  # Finished calls, or additions, by name.
     collapsible_items: set[int] = field(default_factory=set)  # Items a collapsed group may hide.
 
     @property
     def is_collapsible(self) -> bool:
-        """Whether enough calls are finished to collapse the group into a line."""
-        return self.done >= SMALLEST
+        """Whether there are enough finished calls or additions for a line."""
+        return self.done >= (2 if self.has_additions else SMALLEST)
 
-    def hides_item(self, index: int) -> bool:
-        """Whether a collapsed group hides the item. The first item stays visible with the group's line."""
-        return self.is_collapsible and not self.opened and index != self.first and index in self.collapsible_items
+    @property
+    def collapsed_items(self) -> AbstractSet[int]:
+        """The items that the group's line replaces. It is above the first item."""
+        return self.collapsible_items if self.is_collapsible and not self.opened else frozenset()
 
 
 @dataclass(slots=True)
@@ -50,10 +53,18 @@ class CallGroups:
         group = self.group_of_item(index)
         return group if group is not None and group.first == index and group.is_collapsible else None
 
-    def add_item_to_last_group(self, index: int, *, collapsible: bool) -> None:
+    def add_addition(self, index: int, name: str) -> int:
+        """Adds what an agent added to a group. Returns the group's first item."""
+        self.add_item_to_last_group(index, collapsible=True, added=True)
+        self.all[-1].done += 1
+        self.all[-1].tools[name] += 1
+        return self.all[-1].first
+
+    def add_item_to_last_group(self, index: int, *, collapsible: bool, added: bool = False) -> None:
         """Adds an item to a group. `collapsible`: reasoning, which is of no use without its calls."""
-        if self._closed or self.all[-1].last != index - 1:
-            self.all.append(CallGroup(index, index))
+        last = self.all[-1] if self.all and not self._closed else None
+        if last is None or last.last != index - 1 or last.has_additions is not added:
+            self.all.append(CallGroup(index, index, has_additions=added))
             self._firsts.append(index)
             self._closed = False
         group = self.all[-1]
@@ -79,10 +90,9 @@ class CallGroups:
 
     def is_in_collapsed_group(self, index: int) -> bool:
         group = self.group_of_item(index)
-        return group is not None and group.hides_item(index)
+        return group is not None and index != group.first and index in group.collapsed_items
 
     def collapsed_items_from(self, start: int) -> Iterator[int]:
         at = max(bisect_right(self._firsts, start) - 1, 0)
         for group in self.all[at:]:
-            if group.is_collapsible and not group.opened:
-                yield from (index for index in group.collapsible_items if index >= start and index != group.first)
+            yield from (index for index in group.collapsed_items if index >= start and index != group.first)

@@ -52,7 +52,9 @@ class BoxBuildRequest:
 def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterator[LayoutBox]:
     """Yields the boxes of an item, from the top, or only those of the chunks from `start` on."""
     item = page.items.all[index]
-    return _MAKERS[item.kind](BoxBuildRequest(page, index, item, start))
+    for number, box in enumerate(_MAKERS[item.kind](BoxBuildRequest(page, index, item, start))):
+        box.gap = box.gap if number or start else 0.0  # There is space between items already.
+        yield box
 
 
 def _build_markdown_boxes(
@@ -83,13 +85,6 @@ def _build_markdown_boxes(
 
 
 def _build_user_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    """The message has its own background, so the first box needs no gap."""
-    for number, box in enumerate(_build_user_content_boxes(at)):
-        box.gap = box.gap if number else 0.0
-        yield box
-
-
-def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     fact = item.source_fact
     if not isinstance(fact, facts.UserSaid):
@@ -165,17 +160,25 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
         yield basic_boxes.ActionLineBox(page.ink, page.width, words, act, gap=7)
 
 
-def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    """Yields the line of a group, on its first item. The item follows if it is visible."""
+def _build_grouped_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """Yields the line of a group, on its first item, and then the item if it is visible."""
     if (group := at.page.items.groups.group_headed_by(at.index)) is not None:
         act = ToggleSection(at.page.section_key("group", at.index))
-        yield ExpandableHeaderBox(at.page.ink, at.page.width, describe_call_group(group), act, opened=group.opened)
+        words = describe_call_group(group)
+        if group.has_additions:
+            words = tr("{agent} added: {what}", agent=at.page.items.writer_of_answer(at.index), what=words)
+        yield ExpandableHeaderBox(at.page.ink, at.page.width, words, act, opened=group.opened)
+        if at.index in group.collapsed_items:
+            return
+    for number, box in enumerate(_GROUPED_MAKERS[at.item.kind](at)):
+        box.gap = 6.0 if number == 0 and group is not None else box.gap
+        yield box
 
 
 def describe_call_group(group: CallGroup) -> str:
     tools = [f"{make_safe_text(tool)} ×{n}" if n > 1 else make_safe_text(tool) for tool, n in group.tools.most_common()]
     words = [", ".join(tools)]
-    if len(tools) > 1:
+    if len(tools) > 1 and not group.has_additions:
         words.append(format_count(group.done + group.failed, "{n} tool call", "{n} tool calls"))
     if group.seconds >= 0.1:
         words.append(format_duration(group.seconds))
@@ -184,23 +187,14 @@ def describe_call_group(group: CallGroup) -> str:
     return " · ".join(words)
 
 
-def _is_hidden_by_group(at: BoxBuildRequest) -> bool:
-    group = at.page.items.groups.group_headed_by(at.index)
-    return group is not None and not group.opened and at.index in group.collapsible_items
-
-
 def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
-    yield from _build_group_header(at)
-    if _is_hidden_by_group(at):
-        return
     fact = item.source_fact
     part = fact.parts[item.part] if isinstance(fact, facts.ModelReplied) else None
     tokens = part.tokens if isinstance(part, facts.Reasoning) else 0
     opened, act = page.section_state("open", item.fact_seq, item.part)
     words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
-    gap = 6.0 if page.items.groups.group_headed_by(at.index) else 0.0
-    yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened, gap=gap)
+    yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
     if opened:
         yield from _build_muted_text_boxes(page, item_source_text(item), LIMIT)
 
@@ -220,13 +214,9 @@ def _build_muted_text_boxes(page: LayoutContext, text: str, limit: int) -> Itera
 
 def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, index, item = at.page, at.index, at.item
-    yield from _build_group_header(at)
-    if _is_hidden_by_group(at):
-        return
     state = page.items.tool_call_state(index)
     opened, act = page.section_state("open", item.fact_seq, item.part)
-    gap = 6.0 if page.items.groups.group_headed_by(index) else 0.0
-    yield ToolCallBox(page.ink, page.width, tool_call_lines.build_call_line(state, page.now()), act, gap=gap)
+    yield ToolCallBox(page.ink, page.width, tool_call_lines.build_call_line(state, page.now()), act)
     if state.returned is not None:
         for stored in state.returned.images:
             yield from _build_picture_boxes(page, stored, tr("picture"))
@@ -389,9 +379,9 @@ _MAKERS: dict[TranscriptItemKind, Callable[[BoxBuildRequest], Iterator[LayoutBox
     TranscriptItemKind.USER: _build_user_boxes,
     TranscriptItemKind.REPLY: _build_reply_boxes,
     TranscriptItemKind.LIVE_REPLY: _build_reply_boxes,
-    TranscriptItemKind.REASONING: _build_reasoning_boxes,
+    TranscriptItemKind.REASONING: _build_grouped_boxes,
     TranscriptItemKind.LIVE_REASONING: _build_live_reasoning_boxes,
-    TranscriptItemKind.CALL: _build_call_boxes,
+    TranscriptItemKind.CALL: _build_grouped_boxes,
     TranscriptItemKind.LIVE_CALL: _build_live_call_box,
     TranscriptItemKind.CHANGES: _build_file_changes_box,
     TranscriptItemKind.FOLD: _build_fold_box,
@@ -400,5 +390,10 @@ _MAKERS: dict[TranscriptItemKind, Callable[[BoxBuildRequest], Iterator[LayoutBox
     TranscriptItemKind.REWOUND: _build_rewound_header,
     TranscriptItemKind.WAITING: _build_retry_card,
     TranscriptItemKind.ERROR: _build_failure_card,
+    TranscriptItemKind.ADDITION: _build_grouped_boxes,
+}
+_GROUPED_MAKERS = {
+    TranscriptItemKind.REASONING: _build_reasoning_boxes,
+    TranscriptItemKind.CALL: _build_call_boxes,
     TranscriptItemKind.ADDITION: _build_addition_boxes,
 }

@@ -83,6 +83,14 @@ class ItemColumn:
         for index in [index for index, laid in self._laid.items() if is_outdated(laid)]:
             del self._laid[index]
 
+    def reveal_found_item(self, index: int) -> None:
+        """Shows an item in which something was found, and opens it if it is what an agent added."""
+        if (change := self.page.items.reveal_hidden_item(index)) is not None:
+            self.apply_item_changes(change)
+        if self.page.items.all[index].kind is TranscriptItemKind.ADDITION:
+            self.page.section_amounts[self.page.section_key("added", index)] = 1
+            self._laid.pop(index, None)
+
     def toggle_section(self, act: ToggleSection) -> None:
         items, opened = self.page.items, self.page.section_amounts
         if act.key[-2:-1] in (("rewound",), ("group",)):

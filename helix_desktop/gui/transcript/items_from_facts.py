@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 
 from helix_desktop.engine import facts, session_events
-from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.agent_additions import is_added_by_agent, name_of_agent_addition, split_off_agent_additions
 from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
@@ -162,8 +162,8 @@ class TranscriptItems:
             rewinds = frozenset(at for at in later if self.rewound_range_of(at)[0] <= index)
             self._opened.update(self.all[at].fact_seq for at in rewinds)
             self._hidden_ranges = None
-        if self.groups.is_in_collapsed_group(index):
-            self.toggle_call_group(index)
+        if (group := self.groups.group_of_item(index)) is not None and index in group.collapsed_items:
+            group.opened = True
         elif not rewinds:
             return None
         return ItemChanges(len(self.all), rewinds, is_visibility_changed=True)
@@ -302,13 +302,17 @@ class TranscriptItems:
         if fact.by:
             return self._add_fact_note(recorded, fact)
         words, additions = split_off_agent_additions(fact.parts) if self._is_foreign else ("", [])
-        for part, text in additions:
-            self._append_item(TranscriptItem(TranscriptItemKind.ADDITION, recorded, part, text))
-        if words or not additions:
+        changed = list[int]()
+        for number, text in additions:
+            self._append_item(TranscriptItem(TranscriptItemKind.ADDITION, recorded, number, text))
+            if self.grouping:
+                name = name_of_agent_addition(text or getattr(fact.parts[number], "name", ""))
+                changed.append(self.groups.add_addition(len(self.all) - 1, make_safe_text(name)))
+        if not (additions and is_added_by_agent(fact.parts)):
             self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded, 0, words))
             self._has_answer_name = False
         self._broken_reply_seq, self._last_cut = 0, 0
-        return self._clear_latest_failure()
+        return (*changed, *self._clear_latest_failure())
 
     def _remember_conversation_start(self, recorded: facts.Recorded, fact: facts.ConversationStarted) -> Iterable[int]:
         self._starts.append(recorded)

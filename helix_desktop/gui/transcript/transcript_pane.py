@@ -117,9 +117,6 @@ class TranscriptPane(QWidget):
             self.bar.field.setText(needle)
             self.bar.show()
 
-    def scroll_to_fold(self, fold: str) -> None:
-        self.view.scroll_to_item(self.view.items.item_of_fold(fold))
-
     def open_find_bar(self) -> None:
         chosen = self.view.selected_text()
         if chosen and "\n" not in chosen and len(chosen) < 200:
@@ -160,6 +157,7 @@ class TranscriptPane(QWidget):
             return
         finding.current, self._search_from = number, -1
         index = finding.places[number]
+        self.view.column.reveal_found_item(index)
         found = self.view.column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
         within = finding.current_hit_in_item(index, len(found))
         self.view.scroll_to_item(index, found[within][0] if within >= 0 else 0)

@@ -6,7 +6,7 @@ import pytest
 
 from helix_desktop.engine.changes import turn_changes
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Fact, FilesChanged, Recorded, Stored, Text, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Fact, FilesChanged, Origin, Recorded, Stored, Text, UserSaid
 
 
 def _turns(*facts: Fact) -> list[tuple[str, list[int], int]]:
@@ -43,3 +43,15 @@ def test_an_undo_belongs_to_the_turns_that_it_undoes(
     more: tuple[Fact, ...], turns: list[tuple[str, list[int], int]]
 ) -> None:
     assert _turns(*TWO, *more) == turns
+
+
+def test_what_an_agent_added_begins_no_turn() -> None:
+    """The defect: a reminder of Claude Code was a turn of its own, named after it."""
+    reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
+    added, said = UserSaid((Text(reminder),)), UserSaid((Text(f"{reminder}\ndo it"),))
+    start = ConversationStarted(origin=Origin("claude-code", "s"))
+    facts = (start, said, added, _changed())
+    recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)]
+    (turn,) = turn_changes.group_changes_by_turn(recorded)
+    assert (turn.title, [source.seq for source in turn.sources]) == ("do it", [4])
+    assert _turns(UserSaid((Text(reminder),)), _changed()) == [("1", [2], 2)]

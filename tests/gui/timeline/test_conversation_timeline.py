@@ -39,6 +39,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
+    TimelineLane,
     group_timeline_events,
     merge_timeline_events,
 )
@@ -273,3 +274,17 @@ def test_token_counts_that_make_no_sense_are_drawn_within_the_chart() -> None:
     story.read_all_facts(recorded)
     for heights in zip(*story.layers, strict=True):
         assert all(0 <= height <= heights[-1] for height in heights[:-1]), heights
+
+
+def test_what_an_agent_added_is_no_message_of_the_user() -> None:
+    """The defect: a reminder of Claude Code stood in the user's lane, and its text was shown as the user's words."""
+    reminder, said = "<system-reminder>\nToday is the 24th.\n</system-reminder>", "Mend it."
+    messages = [UserSaid((Text(reminder),)), UserSaid((Text(reminder), Text(said)))]
+    for start, seqs in (
+        (ConversationStarted(origin=Origin("claude-code", "s")), [3]),
+        (ConversationStarted(), [2, 3]),
+    ):
+        story = ConversationTimeline()
+        story.read_all_facts(Recorded("c", seq, seq, fact) for seq, fact in enumerate([start, *messages], 1))
+        assert story.marks[TimelineLane.YOU][1].tolist() == seqs
+        assert fold_sentences.describe_marked_fact(story.history, 3) == said

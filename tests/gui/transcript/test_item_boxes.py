@@ -357,3 +357,31 @@ def test_what_is_typed_in_a_conversation_of_this_program_is_the_users(theme: The
     told.add(ConversationStarted("T"))
     told.user(REMINDER)
     assert [item.kind.name for item in page_of(theme, told.facts).items.all] == ["USER"]
+
+
+def test_additions_in_a_row_are_one_line_that_opens_to_a_line_for_each(theme: Theme) -> None:
+    """The defect: each reminder of Claude Code had a line of its own, also ten in a row."""
+    told = Told()
+    told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
+    told.user(REMINDER)
+    told.user(f"{REMINDER}\n<task-notification>done</task-notification>")
+    told.user("Mend it.")
+    told.user(REMINDER)
+    page = page_of(theme, told.facts)
+    items = page.items
+    assert [item.kind.name for item in items.all] == ["ADDITION"] * 3 + ["USER", "ADDITION"]
+    assert [items.is_item_hidden(index) for index in range(5)] == [False, True, True, False, False]
+    assert [box.text for box in laid(page, 0).boxes] == ["Claude Code added: system-reminder ×2, task-notification"]
+    assert [box.text for box in laid(page, 4).boxes] == ["Claude Code added: system-reminder"]
+    items.toggle_call_group(0)
+    assert not any(items.is_item_hidden(index) for index in range(5))
+    assert [box.text for box in laid(page, 0).boxes][1:] == ["Claude Code added: system-reminder"]
+    assert [box.text for box in laid(page, 2).boxes] == ["Claude Code added: task-notification"]
+
+
+def test_a_picture_that_a_user_sends_beside_a_reminder_is_shown(theme: Theme) -> None:
+    """The defect: a message with nothing but a picture and a reminder was only the reminder's line."""
+    told = Told()
+    told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
+    told.add(UserSaid((Text(REMINDER), Attachment("shot.png", Stored(OUTPUT.digest, 300, 1, "image/png"), 75))))
+    assert [item.kind.name for item in page_of(theme, told.facts).items.all] == ["ADDITION", "USER"]

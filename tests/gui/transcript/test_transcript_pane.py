@@ -7,6 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from helix_desktop.engine.facts import ConversationStarted, Origin
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from tests.gui.transcript.facts import Told, call
@@ -119,3 +120,38 @@ def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, s
     pane.view.scroll_to_item(len(pane.view.items.all) - 1)
     settle()
     assert not pane._end.isVisible(), "it covered the last line, which was in sight"
+
+
+def test_what_is_found_in_what_an_agent_added_is_opened(pane: TranscriptPane, settle: Settle) -> None:
+    """The defect: a hit was counted, and the line of the addition stayed closed."""
+    told = Told()
+    told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
+    for words in ("The wind.", "The needle.", "The rain."):
+        told.user(f"<system-reminder>\n{words}\n</system-reminder>")
+    told.reply("Fine.")
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    pane.open_find_bar()
+    for words, index in (("needle", 1), ("wind", 0)):
+        QTest.keyClicks(pane.bar.field, words)
+        settle()
+        assert pane.bar.counts.text() == "1 of 1"
+        assert words in " ".join(box.text for box in pane.view.column.lay_out_fully(index).boxes)
+        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        assert index in list(pane.view.column.visible_items(y, height))
+        pane.bar.field.clear()
+
+
+def test_what_is_found_in_the_first_call_of_a_group_opens_the_group(pane: TranscriptPane, settle: Settle) -> None:
+    """The defect: only hits in the others opened it."""
+    told = Told()
+    told.user("Read.")
+    told.reply("", *(call(number, "read_file", f'{{"path": "file{number}"}}') for number in range(4)))
+    for number in range(4):
+        told.returned(f"c{number}")
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    pane.open_find_bar()
+    QTest.keyClicks(pane.bar.field, "file0")
+    settle()
+    assert "file0" in " ".join(box.text for box in pane.view.column.lay_out_fully(1).boxes)
