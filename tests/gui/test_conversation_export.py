@@ -6,6 +6,7 @@ from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
+    Fact,
     ModelReplied,
     Origin,
     Recorded,
@@ -79,7 +80,7 @@ def test_a_call_that_was_stopped_did_not_fail() -> None:
 def test_what_an_agent_added_is_not_exported_as_the_users_words() -> None:
     reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
     attached = Attachment("environment_context", story.stored("x"), 75)
-    facts = [
+    facts: list[Fact] = [
         ConversationStarted(origin=Origin("claude-code", "s")),
         UserSaid((Text(reminder), attached)),
         UserSaid((Text(f"{reminder}\nMend it."),)),

@@ -50,7 +50,7 @@ def test_what_an_agent_added_begins_no_turn() -> None:
     reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
     added, said = UserSaid((Text(reminder),)), UserSaid((Text(f"{reminder}\ndo it"),))
     start = ConversationStarted(origin=Origin("claude-code", "s"))
-    facts = (start, said, added, _changed())
+    facts: list[Fact] = [start, said, added, _changed()]
     recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)]
     (turn,) = turn_changes.group_changes_by_turn(recorded)
     assert (turn.title, [source.seq for source in turn.sources]) == ("do it", [4])

@@ -285,6 +285,7 @@ def test_what_an_agent_added_is_no_message_of_the_user() -> None:
         (ConversationStarted(), [2, 3]),
     ):
         story = ConversationTimeline()
-        story.read_all_facts(Recorded("c", seq, seq, fact) for seq, fact in enumerate([start, *messages], 1))
+        facts: list[Fact] = [start, *messages]
+        story.read_all_facts(Recorded("c", seq, seq, fact) for seq, fact in enumerate(facts, 1))
         assert story.marks[TimelineLane.YOU][1].tolist() == seqs
         assert fold_sentences.describe_marked_fact(story.history, 3) == said
