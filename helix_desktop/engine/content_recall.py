@@ -41,7 +41,7 @@ COMPACT_BYTES = 2 << 20
 COMPACT_SECONDS = 120.0
 MOST_HITS = 50
 SNIPPET_CHARACTERS = 300
-_HASH_BEGINNING = re.compile(r"[0-9a-f]{4,64}")
+HASH_BEGINNING = re.compile(r"[0-9a-f]{4,64}")
 _WHOLE_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LINE_RANGE = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 
@@ -67,7 +67,7 @@ async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
     name = name.strip().strip("\"'`").lower()
     if whole := _WHOLE_HASH.search(name):  # The model may have copied the hash with some text of the marker.
         name = whole.group()
-    if not _HASH_BEGINNING.fullmatch(name):
+    if not HASH_BEGINNING.fullmatch(name):
         raise InvalidInput(
             f"{name[:80]!r} is not a hash.", remedy="A hash has 64 hexadecimal digits. Give at least the first 4."
         )

@@ -133,9 +133,7 @@ def checked_tool_call(identity: str, name: str, arguments: object) -> ToolCall:
 
 
 def format_arguments(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return _JSON.encode({} if value is None else value)
+    return value if isinstance(value, str) else _JSON.encode({} if value is None else value)
 
 
 def cost_or_zero(value: object) -> float:

@@ -4,7 +4,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,16 +13,21 @@ from mcp import MCPError
 from mcp.server.lowlevel import Server
 
 from helix_desktop import __version__
+from helix_desktop.engine import facts
 from helix_desktop.engine.cache_entry_rows import EntryRow
-from helix_desktop.engine.content_recall import find_entry, format_message
-from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, ToolReturned, UserSaid
+from helix_desktop.engine.content_recall import HASH_BEGINNING, MOST_HITS, SHORT_HASH, find_entry
+from helix_desktop.engine.message_blocks import parts_of, require_message
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.mcp_server import cache_operations, offered_tools
 from helix_desktop.mcp_server.cache_operations import ServedWorkspace, recall_content, search_content
 from helix_desktop.mcp_server.offered_tools import OFFERS, OfferedTool
 
 TELL = "Helix Desktop did this because I asked for it. Tell me the result in one or two sentences, and do nothing else."
+TELL_REFUSAL = "Tell me so, and do nothing else."
+# Clients such as Claude Code give each argument one word, and drop the words that are left.
+WORDS = ("words", *(f"word{number}" for number in range(2, 13)))
 SessionAct = Callable[[ServedWorkspace, Session, str], Awaitable[str]]
 
 
@@ -36,18 +41,33 @@ async def _describe_context(_: ServedWorkspace, session: Session, __: str) -> st
 
 async def _fold_old_outputs(_: ServedWorkspace, session: Session, __: str) -> str:
     before = session.context.next_request_meter().used
-    await session.fold_on_request(FoldKind.MARKER)
+    await session.fold_on_request(facts.FoldKind.MARKER)
     return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
 
 
-async def _pin_newest_part_with(_: ServedWorkspace, session: Session, words: str) -> str:
-    state = session.conversation.state
-    kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
-    for message in reversed(state.facts_on_path()):
-        if isinstance(message.fact, kinds) and words in (text := format_message(state.branch, message, {})):
-            await session.context.pin_part(PartRef(message.seq))
-            return f"This stays in the context word for word: {text[:200]}"
-    raise InvalidInput("No message or output has these words.")
+async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words: str) -> str:
+    hits = (await search_content(served, query=words, limit=MOST_HITS))["hits"] if words else []
+    found = {hit["sha256"] for hit in hits}
+    for message in reversed([*_messages_beside_prompts(session)]):
+        for place, part in enumerate(parts_of(require_message(message))):
+            text = part.text if isinstance(part, facts.Text) and words else ""
+            if isinstance(part, facts.Stored) and (part.digest.hex in found or not words):
+                text = await read_stored_text(served.cache, part)
+            if text and (at := text.casefold().find(words.casefold())) >= 0:
+                await session.context.pin_part(facts.PartRef(message.seq, place))
+                return f"This stays in the context word for word: {text[at : at + 200]}"
+    raise InvalidInput("Nothing has these words." if words else "There is no output yet.")
+
+
+def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
+    """Yield the messages except answers to these prompts, and what the agent said about them."""
+    is_answer = False
+    for message in session.conversation.state.facts_on_path():
+        if isinstance(message.fact, facts.UserSaid):
+            said = [part.text for part in message.fact.parts if isinstance(part, facts.Text)]
+            is_answer = any(TELL in text or TELL_REFUSAL in text for text in said)
+        if isinstance(message.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned) and not is_answer:
+            yield message
 
 
 async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
@@ -61,7 +81,11 @@ async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
 
 
 async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> str:
-    hits = (await search_content(served, query=words, limit=1))["hits"]
+    is_hash = HASH_BEGINNING.fullmatch(words.lower()) is not None
+    is_named = is_hash and len(words) >= SHORT_HASH
+    hits = [] if is_named else (await search_content(served, query=words, limit=1))["hits"]
+    if not hits and not is_hash:
+        raise NotFound(f"Nothing in the cache contains {words[:80]!r}.", remedy="Use other words.")
     found = await recall_content(served, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
 
@@ -81,7 +105,7 @@ async def list_session_prompts(_context: Any, _params: Any) -> types.ListPrompts
         types.Prompt(
             name=name,
             description=told,
-            arguments=[types.PromptArgument(name="words", description=words)] if words else [],
+            arguments=[types.PromptArgument(name=one, description=words) for one in WORDS if words],
         )
         for name, (told, words, _) in PROMPTS.items()
     ]
@@ -113,13 +137,6 @@ def _check_tool_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None
 
 def _client_supports_tasks(context: Any) -> bool:
     return MCP_TASKS in (getattr(context.session.client_capabilities, "extensions", None) or ())
-
-
-def _require_client_task_support(context: Any) -> None:
-    if not _client_supports_tasks(context):
-        needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
-        code, what = types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability"
-        raise MCPError(code, what, {"requiredCapabilities": needed})
 
 
 def build_cache_server(served: ServedWorkspace) -> Server[Any]:
@@ -184,34 +201,35 @@ class _CacheServerRequests:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         if name == "add_task" and _client_supports_tasks(context):
-            return await self._read_mcp_task_as_json(values["task"], "task")
+            return await self._read_mcp_task_as_json(context, values["task"], "task")
         shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
 
     async def get_mcp_task(self, context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
-        _require_client_task_support(context)
-        return await self._read_mcp_task_as_json(params.task_id, "complete")
+        return await self._read_mcp_task_as_json(context, params.task_id, "complete")
 
     async def acknowledge_mcp_task_update(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
         """Accept and ignore answers that no task has asked for, as the extension requires."""
-        _require_client_task_support(context)
-        await self._run_mcp_task_command("show", params.task_id)
+        await self._run_mcp_task_command(context, "show", params.task_id)
         return types.EmptyResult()
 
     async def cancel_mcp_task(self, context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
-        _require_client_task_support(context)
-        await self._run_mcp_task_command("cancel", params.task_id)
+        await self._run_mcp_task_command(context, "cancel", params.task_id)
         return types.EmptyResult()
 
-    async def _run_mcp_task_command(self, act: str, task: str) -> dict[str, Any]:
+    async def _run_mcp_task_command(self, context: Any, act: str, task: str) -> dict[str, Any]:
+        if not _client_supports_tasks(context):
+            needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
+            code, what = types.MISSING_REQUIRED_CLIENT_CAPABILITY, "A client capability is missing"
+            raise MCPError(code, what, {"requiredCapabilities": needed})
         try:
             return dict((await self._served.run_task_command([act, "--", task]))[0])
         except HelixError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
 
-    async def _read_mcp_task_as_json(self, task_id: str, result_type: str) -> dict[str, Any]:
+    async def _read_mcp_task_as_json(self, context: Any, task_id: str, kind: str) -> dict[str, Any]:
         """Return a task as the extension requires: once it has ended, with a result, even if it failed."""
-        task = await self._run_mcp_task_command("show", task_id)
+        task = await self._run_mcp_task_command(context, "show", task_id)
         status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
         began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
         shown: dict[str, Any] = {"taskId": task["id"], "status": status, "createdAt": began, "lastUpdatedAt": now}
@@ -220,7 +238,7 @@ class _CacheServerRequests:
             has_failed = task["state"] == "failed"
             result = types.CallToolResult(content=[text], structured_content=values, is_error=has_failed)
             shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return {"resultType": result_type, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
+        return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
 
     async def run_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Do what the prompt requests, and tell the agent the result."""
@@ -228,11 +246,11 @@ class _CacheServerRequests:
             if params.name not in PROMPTS or self._served.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
             async with self._served.use_agent_session() as session:
-                words = (params.arguments or {}).get("words", "").strip()
+                words = " ".join((params.arguments or {}).values()).strip()
                 told = f"{await PROMPTS[params.name][2](self._served, session, words)}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
-            told = f"Helix Desktop could not do what I asked for: {error}\n\nTell me so, and do nothing else."
+            told = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL_REFUSAL}"
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))])
 
     async def list_cached_resources(

@@ -143,9 +143,7 @@ def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> 
         return errors.ProviderKeyRefused(
             sentence, remedy="The key for this provider does not permit this request. Use another key or another model."
         )
-    if refusal.status in {404, 405}:
-        return _not_found_failure(refusal, sentence)
-    return None
+    return _not_found_failure(refusal, sentence) if refusal.status in {404, 405} else None
 
 
 def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> errors.ModelFailed:

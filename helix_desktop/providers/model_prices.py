@@ -153,9 +153,7 @@ def merge_model_knowledge(
         WindowFrom.REPORTED: reported or {},
         WindowFrom.SHIPPED: ours,
     }
-    merged: Object = {}
-    for layer in reversed(layers.values()):
-        merged |= layer
+    merged = {**ours, **(reported or {}), **(learned or {}), **(corrected or {})}
     source = next((name for name, layer in layers.items() if "window" in layer), WindowFrom.ASSUMED)
     info = model_info_from(provider, model, merged, _window_note(ours, reported or {}, source))
     return replace(info, window_from=source)

@@ -204,9 +204,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
 
 
 def _ending_signals() -> tuple[signal.Signals, ...]:
-    if sys.platform == "win32":
-        return ()
-    return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    return () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 async def _wait_until_answered(address: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -111,10 +111,8 @@ class WorkspaceModels:
         found = []
         for role in ModelRole:
             name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")
-            try:
+            with suppress(HelixError):
                 found += [self.model_by_name(name).info.as_model_set(role)] if name else []
-            except HelixError:
-                continue
         return tuple(found)
 
     def list_known_model_names(self) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import mcp
@@ -25,6 +26,92 @@ def _script(asked: Asked) -> Sequence[Block]:
 async def _told(client: mcp.Client, name: str, words: str = "") -> str:
     found = await client.get_prompt(name, {"words": words} if words else {})
     return str(found.messages[0].content.text)  # type: ignore[union-attr]
+
+
+async def _typed(client: mcp.Client, line: str) -> str:
+    """What Claude Code sends when a person types this after the slash: one word for each argument that the prompt lists."""
+    name, *words = line.split()
+    (prompt,) = (one for one in (await client.list_prompts()).prompts if one.name == name)
+    arguments = dict(zip((each.name for each in prompt.arguments or []), words, strict=False))
+    found = await client.get_prompt(name, arguments)
+    return str(found.messages[0].content.text)  # type: ignore[union-attr]
+
+
+@asynccontextmanager
+async def _agent_with_outputs(
+    home: Path, outputs: Sequence[str], script: Callable[[Asked], Sequence[Block]] | None = None
+) -> AsyncIterator[tuple[Agent, mcp.Client, Provider]]:
+    """An agent that has read these outputs, and the MCP server beside it."""
+
+    def call_for_each(asked: Asked) -> Sequence[Block]:
+        done = asked.raw.count(b"tool_result")
+        return [Says("done")] if done >= len(outputs) else [Calls(TOOL, {"command": f"part {done}"})]
+
+    workspaces = AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder)
+    named = workspaces.create_stored_workspace("w").id
+    program = [sys.executable, "-m", "helix_desktop", "--home", str(home)]
+    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", named])
+    with (
+        Provider(script or call_for_each) as provider,
+        running(home, provider.url, serves=True, workspace=named) as url,
+    ):
+        agent, left = Agent("anthropic", url, session="a session"), iter(outputs)
+        agent.units.append({"role": "user", "content": [_text("<system-reminder>Be short.</system-reminder>"), _text("Look around.")]})  # fmt: skip
+        while calls := agent.ask():
+            agent.results([(call, name, next(left)) for call, name, _ in calls])
+        async with mcp.Client(server, cache=None) as client:
+            yield agent, client, provider
+
+
+def _text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+STEPS = [f"step {number}: it took {number * 7} seconds\n" + "nothing else\n" * 30 for number in range(1, 13)]
+
+
+async def test_what_is_recalled_has_all_the_words_that_were_typed(tmp_path: Path, expect: Expect) -> None:
+    expect("recall refused")
+    async with _agent_with_outputs(tmp_path, STEPS) as (_, client, _):
+        for number in (2, 1, 12):
+            assert f"step {number}: it took {number * 7} seconds" in await _typed(client, f"recall step {number}")
+        told = await _typed(client, "recall took 14 seconds")
+        assert "step 2: it took 14 seconds" in told
+        name = told.partition("cached content ")[2][:64]
+        assert "step 2: it took 14 seconds" in await _typed(client, f"recall {name}")
+        assert "step 2: it took 14 seconds" in await _typed(client, f"recall {name[:12]}")
+        unknown = await _typed(client, "recall pomegranate")
+        assert "Nothing in the cache contains 'pomegranate'." in unknown
+        assert "hash" not in unknown.partition("Use other")[0]
+        assert "A query is needed" in await _typed(client, "recall")
+        assert "No entry" in await _typed(client, f"recall {'0' * 64}")
+
+
+async def test_kept_is_the_part_with_the_words_also_deep_in_an_output(tmp_path: Path, expect: Expect) -> None:
+    expect("keep refused")
+    async with _agent_with_outputs(tmp_path, [OUTPUT, *STEPS]) as (agent, client, provider):
+        kept = await _typed(client, "keep look around")
+        assert "word for word: Look around." in kept
+        assert "row 2777" in await _typed(client, "keep row 2777")
+        assert "Nothing has these words" in await _typed(client, "keep pomegranate")
+        assert "step 12: it took" in await _typed(client, "keep")
+        # What was typed and answered is in the conversation from then on, and is not what is meant the next time.
+        agent.units.append(
+            {"role": "user", "content": [_text("<command-args>look around</command-args>"), _text(kept)]}
+        )
+        agent.ask()
+        assert "word for word: Look around." in await _typed(client, "keep look around")
+        assert provider.refused == []
+
+
+async def test_without_an_output_nothing_is_kept_and_the_answer_says_so(tmp_path: Path, expect: Expect) -> None:
+    for refused in ("keep", "undo_fold", "fold_now"):
+        expect(f"{refused} refused")
+    async with _agent_with_outputs(tmp_path, []) as (_, client, _):
+        assert "There is no output yet" in await _typed(client, "keep")
+        assert "Nothing is folded" in await _typed(client, "undo_fold")
+        assert "Folds: 0." in await _typed(client, "context of this")
+        assert "could not do what I asked for" in await _typed(client, "fold_now please")
 
 
 async def test_an_agents_terminal_shows_the_context_and_keeps_recalls_and_undoes(

@@ -249,10 +249,8 @@ class AnthropicReplyReader(ReplyReaderBase):
         """Read the whole message of a server that does not stream."""
         self._begin_message(message)
         self._stop, self.is_stream_over = text_at(message, "stop_reason"), True
-        deltas: list[Delta] = []
-        for index, block in enumerate(list_at(message, "content")):
-            deltas += self._start_block(index, object_at(block))
-        return deltas
+        blocks = enumerate(map(object_at, list_at(message, "content")))
+        return [delta for index, block in blocks for delta in self._start_block(index, block)]
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if cut or not self.is_reply_complete:

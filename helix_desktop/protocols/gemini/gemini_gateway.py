@@ -31,10 +31,8 @@ def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
     alternatives = list_at(schema, "anyOf") or list_at(schema, "oneOf")
     if alternatives:
         return _convert_alternatives(schema, alternatives, definitions, depth)
-    merged: Object = {}
-    for part in list_at(schema, "allOf"):
-        merged = {**merged, **object_at(part)}
-    schema = {**merged, **schema}
+    parts = map(object_at, list_at(schema, "allOf"))
+    schema = {**{name: value for part in parts for name, value in part.items()}, **schema}
     kind, nullable = _single_type(schema)
     written: Object = {"type": kind, **{name: value for name, value in schema.items() if name in _KEPT}}
     if nullable:

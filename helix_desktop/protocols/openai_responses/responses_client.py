@@ -206,9 +206,8 @@ class ResponsesReplyReader(ReplyReaderBase):
         """Read the whole response of a server that does not stream."""
         if protocol_dialect.find_error_in(response):
             raise self._failure_of_body(response)
-        deltas: list[Delta] = []
-        for index, item in enumerate(list_at(response, "output")):
-            deltas += self._read_item(index, object_at(item), done=True)
+        items = enumerate(map(object_at, list_at(response, "output")))
+        deltas = [each for at, item in items for each in self._read_item(at, item, done=True)]
         self._end_with_response(response)
         return deltas
 
