@@ -1,9 +1,10 @@
 """A gateway that is killed at random moments while an agent works through it, as `wrap` and the window run it.
 
-python -m tests.faults.gateway_kill [--kills 500] [--seed 1] [--history 500]
+python -m tests.faults.gateway_kill [--kills 500] [--seed 1] [--history 500] [--agents 4]
 
 The same port answers again, the agent's retry succeeds, and every reply the agent has whole stands in the journal, behind all
-that it answers. `--history`: the agent comes with so many steps each time, as one that is connected late.
+that it answers. `--history`: the agent comes with so many steps each time, as one that is connected late. `--agents`: so
+many work at once. The times are those until the address answers again, and until every agent has its next reply.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ OUTPUT = "a line of its output\n" * 40
 class Working:
     """An agent that works until it is told to stop, and tries again what broke."""
 
-    def __init__(self, url: str, history: int) -> None:
+    def __init__(self, url: str, history: int, number: int) -> None:
         self._url = url
+        self._number = number
         self._history = history
         self.ends = threading.Event()
         self.whole: list[str] = []  # the replies it has
@@ -56,8 +58,8 @@ class Working:
 
     def work(self) -> None:
         for session in itertools.count():
-            agent = Agent("anthropic", self._url, session=f"session {session}", patience=LONGEST)
-            agent.say(f"look around in {session}")
+            agent = Agent("anthropic", self._url, session=f"session {self._number} {session}", patience=LONGEST)
+            agent.say(f"look around in {self._number} {session}")
             for step in range(self._history):
                 agent.units.append({"role": "assistant", "content": [_call(f"old-{step}")]})
                 agent.results([(f"old-{step}", TOOL, f"{step}: {OUTPUT}")])
@@ -86,7 +88,7 @@ def _call(name: str) -> dict[str, object]:
     return {"type": "tool_use", "id": name, "name": TOOL, "input": {"command": name}}
 
 
-def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
+def trials(kills: int, seed: int, history: int, agents: int, found: Counter[str]) -> None:
     """So many kills of one gateway after the other, all on one journal."""
     chance = random.Random(seed)
     replies = itertools.count()
@@ -96,35 +98,44 @@ def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
 
     with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
         started = wrapped(Path(home), provider.url).__enter__()
-        working = Working(started.first_address, history)
-        thread = concurrency.start_thread(working.work, name="agent")
-        seconds: list[float] = []
+        working = [Working(started.first_address, history, number) for number in range(agents)]
+        threads = [concurrency.start_thread(one.work, name="agent") for one in working]
+        seconds: list[tuple[float, float]] = []
         with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
-            while len(seconds) < kills and not working.failed:
+            while len(seconds) < kills and not _failed(working):
                 seconds.append(_killed(Path(home), started.first_address, working, chance))
-        working.ends.set()
-        thread.join()
+        for one in working:
+            one.ends.set()
+        for thread in threads:
+            thread.join()
         started.__exit__(None, None, None)
         found["kills"] += len(seconds)
-        found["retries"] += working.retries
-        found["replies"] += len(working.whole)
-        found[f"ms median, {max(seconds) * 1000:.0f} ms slowest"] += round(statistics.median(seconds) * 1000)
+        found["retries"] += sum(one.retries for one in working)
+        found["replies"] += sum(len(one.whole) for one in working)
+        for what, waits in zip(
+            ("it answers", "every agent has its next reply"), zip(*seconds, strict=True), strict=True
+        ):
+            slowest = max(waits) * 1000
+            found[f"ms median until {what}, {slowest:.0f} ms slowest"] += round(statistics.median(waits) * 1000)
         there = asyncio.run(_replies(Path(home)))
+        whole = [reply for one in working for reply in one.whole]
         old = {f"old-{step}" for step in range(history)}
         for why in [
             *provider.refused,
-            *working.failed,
-            *(f"{one!r} is gone" for one in working.whole if one not in there),
-            *(f"what {one!r} answers is gone" for one in working.whole if not old <= there.get(one, old)),
+            *_failed(working),
+            *(f"{one!r} is gone" for one in whole if one not in there),
+            *(f"what {one!r} answers is gone" for one in whole if not old <= there.get(one, old)),
         ]:
             found[f"LOST {why}"] += 1
 
 
-def _killed(home: Path, url: str, working: Working, chance: random.Random) -> float:
-    """Seconds until it answers again."""
-    done = len(working.whole)
-    while len(working.whole) == done and not working.failed:  # it works
-        time.sleep(0.005)
+def _failed(working: Sequence[Working]) -> list[str]:
+    return [why for one in working for why in one.failed]
+
+
+def _killed(home: Path, url: str, working: Sequence[Working], chance: random.Random) -> tuple[float, float]:
+    """Seconds until it answers again, and until every agent has its next reply."""
+    _wait_for_replies(working)  # It works.
     time.sleep(chance.random() * 0.4)
     pid = _gateway_pid(home)
     os.kill(pid, signal.SIGKILL)
@@ -133,7 +144,15 @@ def _killed(home: Path, url: str, working: Working, chance: random.Random) -> fl
         if time.monotonic() - begun > LONGEST:
             break
         time.sleep(0.01)
-    return time.monotonic() - begun
+    answered = time.monotonic() - begun
+    _wait_for_replies(working)
+    return answered, time.monotonic() - begun
+
+
+def _wait_for_replies(working: Sequence[Working]) -> None:
+    done = [len(one.whole) for one in working]
+    while any(len(one.whole) == before for one, before in zip(working, done, strict=True)) and not _failed(working):
+        time.sleep(0.005)
 
 
 def _gateway_pid(home: Path) -> int:
@@ -176,11 +195,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--history", type=int, default=0)
+    parser.add_argument("--agents", type=int, default=1)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    return report(
-        "gateway kill", arguments.seed, lambda found: trials(arguments.kills, arguments.seed, arguments.history, found)
-    )
+    chosen = arguments.kills, arguments.seed, arguments.history, arguments.agents
+    return report("gateway kill", arguments.seed, lambda found: trials(*chosen, found))
 
 
 if __name__ == "__main__":
