@@ -173,10 +173,8 @@ class JournalFile:
         return _select_recorded(self, _BROUGHT_FACTS)
 
     def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
-        rows = []
-        for each in recorded:
-            place, text = (each.conversation, each.seq, each.time), encode_fact(each.fact)
-            rows.append((*place, text, checksum_of_fact(*place, text)))
+        lines = ((one.conversation, one.seq, one.time, encode_fact(one.fact)) for one in recorded)
+        rows = [(*line, checksum_of_fact(*line)) for line in lines]
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
         self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
 

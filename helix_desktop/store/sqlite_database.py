@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER = 512  # One statement inserts this many rows.
+TOGETHER, FEW = 512, 16  # A statement inserts at most 512 rows. Few rows are never split.
 _SENSELESS = (
     "no such ", "malformed ", "table ", "Could not decode", "near ", "unknown ",
     "vtable constructor", "fts5: corrupt",
@@ -80,8 +80,11 @@ def execute_with_rows(
 ) -> list[tuple[Any, ...]]:
     """Run a statement for many rows at once, since each statement waits for the interpreter."""
     found: list[tuple[Any, ...]] = []
-    for start in range(0, len(rows), TOGETHER):
-        some = rows[start : start + TOGETHER]
+    start = 0
+    while left := min(len(rows) - start, TOGETHER):
+        # A connection keeps statements, of up to 400 KB each: so there are few sizes, as 16, 32, 64, …
+        some = rows[start : start + (left if left < FEW else 1 << left.bit_length() - 1)]
+        start += len(some)
         row = f"({', '.join('?' * len(some[0]))})"
         statement = f"{before} VALUES {', '.join([row] * len(some))} {behind}"
         found += connection.execute(statement, [one for row in some for one in row]).fetchall()

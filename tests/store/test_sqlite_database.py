@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -128,3 +129,16 @@ def test_a_scrub_that_somebody_reading_prevents_is_said(connection: sqlite3.Conn
         other.execute("SELECT * FROM things").fetchall()
         with pytest.raises(sqlite3.OperationalError):
             sqlite_database.scrub_database(connection)
+
+
+def test_rows_of_any_number_are_inserted_by_few_different_statements(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TABLE numbers(one, two)")
+    chance, sizes, expected = random.Random(1), set[int](), 0
+    connection.set_trace_callback(lambda statement: sizes.add(statement.count("), (")))
+    for count in (0, 1, 2, 15, 16, 17, 511, 512, 513, *(chance.randrange(1, 2000) for _ in range(100))):
+        rows = [(expected + at, at) for at in range(count)]
+        sqlite_database.execute_with_rows(connection, "INSERT INTO numbers", rows)
+        expected += count
+    connection.set_trace_callback(None)
+    assert [one for (one,) in connection.execute("SELECT one FROM numbers ORDER BY rowid")] == list(range(expected))
+    assert len(sizes) <= 24  # A connection keeps up to 128 statements, and 128 long ones took 25 MB.

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field
+from operator import attrgetter
 
 from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
@@ -13,6 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its parts.
 MARKER_TOKENS = 90  # The usual number of tokens in a marker.
 LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
+_FIRST = attrgetter("first")
 SHORT_PART_TOKENS = 120  # Parts of fewer tokens are not replaced, as a marker would save too little.
 
 
@@ -34,7 +36,6 @@ class ViewItems:
 
     order: list[int] = field(default_factory=list)  # The fact numbers of messages, in their order.
     items: list[ViewItem] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)  # The number of the first fact of each item.
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
     changed: int = 0  # The index of the first item changed since `pop_first_changed_index` was last called.
@@ -50,7 +51,7 @@ class ViewItems:
         return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
 
     def items_from_fact(self, first_seq: int) -> list[ViewItem]:
-        return self.items[bisect_left(self.keys, first_seq) :]
+        return self.items[bisect_left(self.items, first_seq, key=_FIRST) :]
 
     def shown_tokens(self, cover: Cover) -> int:
         if isinstance(cover, PartRef):
@@ -92,7 +93,7 @@ class ViewItems:
         return bisect_left(self.order, seq)
 
     def item_position(self, seq: int) -> int:
-        return max(0, bisect_right(self.keys, seq) - 1)
+        return max(0, bisect_right(self.items, seq, key=_FIRST) - 1)
 
     def item_positions(self, cover: Cover) -> tuple[int, int]:
         """Return the first and end position of items that show the facts of `cover`."""
@@ -100,12 +101,11 @@ class ViewItems:
         low = self.item_position(first)
         if low < len(self.items) and self.items[low].last < first:
             low += 1
-        return low, bisect_right(self.keys, last)
+        return low, bisect_right(self.items, last, key=_FIRST)
 
     def append_item(self, item: ViewItem) -> None:
         """Show another item at the end. Its message is already in `order`."""
         self.items.append(item)
-        self.keys.append(item.first)
         self.update_sums(item, 1)
 
     def update_sums(self, item: ViewItem, sign: int) -> None:
@@ -120,7 +120,6 @@ class ViewItems:
         for item in () if is_mostly_gone else self.items[low:high]:
             self.update_sums(item, -1)
         self.items[low:high] = fresh
-        self.keys[low:high] = [item.first for item in fresh]
         self.changed = min(self.changed, low)
         if is_mostly_gone:  # The rest is counted again, since subtracting most items would delay other streams.
             self.clear_sums()

@@ -335,10 +335,8 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
         ) from error
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
-    config: dict[str, Any] = {"aws_conditional_put": "etag"}
-    for name in ("endpoint", "region"):
-        if options.get(name):
-            config[name] = options[name]
+    chosen = {name: options[name] for name in ("endpoint", "region") if options.get(name)}
+    config: dict[str, Any] = {"aws_conditional_put": "etag", **chosen}
     if login:
         config["access_key_id"], _, config["secret_access_key"] = login.partition(":")
     config.setdefault("region", "us-east-1")
