@@ -3,16 +3,19 @@
 python -m tests.faults.gateway_ledger [--runs 200] [--seed 1]
 
 The provider reports tokens as real ones do and adds up what it bills by its own price list. It refuses with 429, 500 and 529, cuts
-streams, and its model recalls. Prices of some models are not known to the program. What a run's figures say it paid, which is what
-the closing line says, and the sum that `cost` prints over all runs, are to equal the ledger to the cent.
+streams, and its model recalls. Prices of some models are not known to the program. What a run's figures say it paid, the amount that
+its closing line prints, what the window's page of agents adds up after each run, and the sums that `cost` prints over all runs, are to
+equal the ledger to the cent.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,8 +28,9 @@ from typing import Any
 
 import httpx
 
-from helix_desktop import resources
-from helix_desktop.gateway.agent_run import fetch_gateway_status
+from helix_desktop import program_folders, resources
+from helix_desktop.gateway.agent_run import fetch_gateway_status, format_run_summary
+from helix_desktop.resident.connected_agents import ConnectedAgents
 from tests.faults.store_report import report
 from tests.gateway.running import PROTOCOLS, Agent, wrapped
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
@@ -129,13 +133,14 @@ def run_agent(agent: ScriptedAgent, chance: random.Random) -> None:
 def trials(runs: int, seed: int, found: Counter[str]) -> None:
     chance = random.Random(seed)
     ledger = Ledger(random.Random(seed + 1))
-    total, unequal = 0.0, 0.0
+    total, unequal, seen = 0.0, 0.0, Counter[str]()
     with (
         tempfile.TemporaryDirectory() as home,
         Provider(ledger.answer, usage=ledger.usage, strict=False) as provider,
         wrapped(Path(home), provider.url),
     ):
         ledger.provider = provider
+        window = ConnectedAgents(program_folders.find_program_folders(Path(home)))
         for number in range(runs):
             ledger.billed, before = 0.0, Counter(ledger.kinds)
             protocol = PROTOCOLS[number % len(PROTOCOLS)]
@@ -146,8 +151,15 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
                 agent.model = UNKNOWN if chance.random() < 0.1 else ""
                 run_agent(agent, chance)
                 figures = (fetch_gateway_status(held.first_address, 30) or {}).get("figures", [])
+                shown = asyncio.run(window.list_agent_connections()).today.paid
             said = sum(float(one["paid"]) for one in figures)
             total += ledger.billed
+            if printed := re.search(r"\$([\d.,]+) instead of", format_run_summary(figures)):
+                seen["amounts printed"] += 1
+                if abs(float(printed[1].replace(",", "")) - ledger.billed) > CENT:
+                    found[f"LOST {protocol}: printed {printed[1]}, billed {ledger.billed:.4f}"] += 1
+            if abs(shown - total) >= CENT:
+                found[f"LOST the window shows {shown:.4f} after {total:.4f}"] += 1
             equal = abs(said - ledger.billed) < CENT
             unequal += abs(said - ledger.billed)
             found[
@@ -164,7 +176,9 @@ def trials(runs: int, seed: int, found: Counter[str]) -> None:
         sums = {
             name: sum(one["cost"] for one in costs.get(name, [])) for name in ("agents", "models", "causes", "days")
         }
-        found[f"ledger {total:.4f}, off by {unequal:.4f} over all runs; cost says {sums}; {dict(ledger.kinds)}"] += 1
+        found[
+            f"ledger {total:.4f}, off by {unequal:.4f} over all runs; cost says {sums}; {dict(ledger.kinds)}; {dict(seen)}"
+        ] += 1
         for name, said in sums.items():
             if abs(said - total) >= CENT:
                 found[f"LOST cost by {name} says {said:.4f} of {total:.4f} {told.stderr[-300:]}"] += 1
