@@ -119,13 +119,15 @@ def build_served_workspace(workspace: StoredWorkspace, where: program_folders.Pr
 
 @asynccontextmanager
 async def _use_agent_session(
-    workspace: StoredWorkspace, where: program_folders.ProgramFolders
+    workspace: StoredWorkspace, where: program_folders.ProgramFolders, client: str
 ) -> AsyncIterator[Session]:
+    """`client`: what the agent in whose terminal the user is calls itself, such as codex-mcp-client."""
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, where) as bench:
-        rows = (row for row in bench.list_conversations() if row.agent and not row.parent)
-        if (newest := next(rows, None)) is None:
+        rows = [row for row in bench.list_conversations() if row.agent and not row.parent]
+        own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
+        if (newest := next(iter(own or rows), None)) is None:
             raise NotFound("No agent has worked in this workspace.", remedy="Start an agent with helix-desktop wrap.")
         yield await bench.open_session(newest.id)
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -157,8 +158,8 @@ def build_cache_server(served: ServedWorkspace) -> Server[Any]:
     )
     server.extensions[MCP_TASKS] = {}
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
-    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, requests.acknowledge_mcp_task_update)
-    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, requests.cancel_mcp_task)
+    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, partial(requests.act_on_task, "show"))
+    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, partial(requests.act_on_task, "cancel"))
     return server
 
 
@@ -208,13 +209,9 @@ class _CacheServerRequests:
     async def get_mcp_task(self, context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
         return await self._read_mcp_task_as_json(context, params.task_id, "complete")
 
-    async def acknowledge_mcp_task_update(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
-        """Accept and ignore answers that no task has asked for, as the extension requires."""
-        await self._run_mcp_task_command(context, "show", params.task_id)
-        return types.EmptyResult()
-
-    async def cancel_mcp_task(self, context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
-        await self._run_mcp_task_command(context, "cancel", params.task_id)
+    async def act_on_task(self, act: str, context: Any, params: types.GetTaskRequestParams) -> types.EmptyResult:
+        """Answers that no task has asked for are accepted and ignored, as the extension requires."""
+        await self._run_mcp_task_command(context, act, params.task_id)
         return types.EmptyResult()
 
     async def _run_mcp_task_command(self, context: Any, act: str, task: str) -> dict[str, Any]:
@@ -240,14 +237,16 @@ class _CacheServerRequests:
             shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
         return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
 
-    async def run_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def run_session_prompt(self, context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Do what the prompt requests, and tell the agent the result."""
         try:
             if params.name not in PROMPTS or self._served.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
-            async with self._served.use_agent_session() as session:
+            info = getattr(context.session.client_params, "client_info", None)
+            async with self._served.use_agent_session(info.name if info else "") as session:
                 words = " ".join((params.arguments or {}).values()).strip()
-                told = f"{await PROMPTS[params.name][2](self._served, session, words)}\n\n{TELL}"
+                result = await PROMPTS[params.name][2](self._served, session, words)
+                told = f"Conversation: {session.conversation.state.title}\n{result}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
             told = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL_REFUSAL}"

@@ -49,7 +49,7 @@ class ServedCatalogue(Protocol):
 class ServedWorkspace:
     """One workspace as the server needs it. `compact` is None if no model can shorten content.
     `run_task_command` takes the words after `task` on the command line and returns what `--json`
-    prints. `use_agent_session` opens the conversation in which a connected agent last worked.
+    prints. `use_agent_session` opens the last conversation of the agent that a client's name means.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ServedWorkspace:
     grep: Grep
     compact: Compact | None
     run_task_command: RunTaskCommand
-    use_agent_session: Callable[[], AbstractAsyncContextManager[Session]] | None = None
+    use_agent_session: Callable[[str], AbstractAsyncContextManager[Session]] | None = None
 
 
 async def recall_content(

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import mcp
+import mcp_types as types
 
 from helix_desktop import program_folders
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -55,7 +56,8 @@ async def _agent_with_outputs(
         Provider(script or call_for_each) as provider,
         running(home, provider.url, serves=True, workspace=named) as url,
     ):
-        agent, left = Agent("anthropic", url, session="a session"), iter(outputs)
+        headers = {"user-agent": "claude-cli/2.1.331"}
+        agent, left = Agent("anthropic", url, session="a session", headers=headers), iter(outputs)
         agent.units.append({"role": "user", "content": [_text("<system-reminder>Be short.</system-reminder>"), _text("Look around.")]})  # fmt: skip
         while calls := agent.ask():
             agent.results([(call, name, next(left)) for call, name, _ in calls])
@@ -112,6 +114,19 @@ async def test_without_an_output_nothing_is_kept_and_the_answer_says_so(tmp_path
         assert "Nothing is folded" in await _typed(client, "undo_fold")
         assert "Folds: 0." in await _typed(client, "context of this")
         assert "could not do what I asked for" in await _typed(client, "fold_now please")
+
+
+async def test_words_mean_the_conversation_of_the_agent_in_whose_terminal_they_were_typed(tmp_path: Path) -> None:
+    async with _agent_with_outputs(tmp_path, STEPS[:1]) as (agent, client, _):
+        other = Agent("anthropic", agent.url, session="another", headers={"user-agent": "codex_exec/0.169"})
+        other.say("Paint the fence.")
+        other.ask()
+        newest = await _typed(client, "context")
+        assert "Conversation: Paint the fence." in newest
+        for name, title in (("claude-code", "Look around."), ("codex-mcp-client", "Paint the fence.")):
+            info = types.Implementation(name=name, version="1")
+            async with mcp.Client(client.server, client_info=info, cache=None) as own:
+                assert f"Conversation: {title}" in await _typed(own, "context")
 
 
 async def test_an_agents_terminal_shows_the_context_and_keeps_recalls_and_undoes(
