@@ -78,8 +78,7 @@ class RemoteAgentConversations:
         return await self._talk.ask(name, arguments)
 
     async def count_known_messages(self, arrival: Arrival) -> int:
-        found: int = await self._call_other_process("known", *self._shorten_arrival(arrival))
-        return found
+        return int(await self._call_other_process("known", *self._shorten_arrival(arrival)))
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Send only messages that the other process lacks."""

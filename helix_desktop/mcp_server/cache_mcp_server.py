@@ -82,9 +82,10 @@ async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
 
 
 async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> str:
+    words = words.strip("\"'`")
     is_hash = HASH_BEGINNING.fullmatch(words.lower()) is not None
-    is_named = is_hash and len(words) >= SHORT_HASH
-    hits = [] if is_named else (await search_content(served, query=words, limit=1))["hits"]
+    queries = () if is_hash and len(words) >= SHORT_HASH else (f'"{words}"', words)
+    hits = [each for one in queries for each in (await search_content(served, query=one, limit=1))["hits"]]
     if not hits and not is_hash:
         raise NotFound(f"Nothing in the cache contains {words[:80]!r}.", remedy="Use other words.")
     found = await recall_content(served, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")

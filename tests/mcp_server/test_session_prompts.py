@@ -69,7 +69,10 @@ def _text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
 
 
-STEPS = [f"step {number}: it took {number * 7} seconds\n" + "nothing else\n" * 30 for number in range(1, 13)]
+STEPS = [
+    "\n".join([f"step {step}: it took {step * 7} seconds", *(f"line {step} of {number}" for number in range(100))])
+    for step in range(1, 13)
+]
 
 
 async def test_what_is_recalled_has_all_the_words_that_were_typed(tmp_path: Path, expect: Expect) -> None:
@@ -79,6 +82,10 @@ async def test_what_is_recalled_has_all_the_words_that_were_typed(tmp_path: Path
             assert f"step {number}: it took {number * 7} seconds" in await _typed(client, f"recall step {number}")
         told = await _typed(client, "recall took 14 seconds")
         assert "step 2: it took 14 seconds" in told
+        assert told == await _typed(client, 'recall "took 14 seconds"')
+        assert "\nline 9 of 77\n" in await _typed(
+            client, "recall line 9 of 77"
+        )  # Every output has these words somewhere.
         name = told.partition("cached content ")[2][:64]
         assert "step 2: it took 14 seconds" in await _typed(client, f"recall {name}")
         assert "step 2: it took 14 seconds" in await _typed(client, f"recall {name[:12]}")
