@@ -1,8 +1,9 @@
 """Everything that a real agent ever had completely on the disk is recorded, whatever becomes of its files and of the recorder.
 
-python -m tests.faults.agent_recorder [--conversations N] [--seed S]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.agent_recorder [--conversations N] [--seed S] [--first N] [--seconds N]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
-Each conversation is made by a real agent against a scripted provider, in several runs, while the recorder runs. Between and
+Each conversation is made by a real agent against a scripted provider, in several runs, while the recorder runs: commands side by side, files,
+pictures, plans, sub-agents, the agent's own compaction, and (Claude Code) forks of the session. Between and
 during the runs, at random moments, the file is cut, written anew with a summary, or deleted, and the resident or its importing process is
 killed and the resident started again. What counts as on the disk is what stood in the file `SETTLED` seconds before something was taken out of it.
 At the end every text and every output that stood there must be in a conversation.
@@ -30,26 +31,71 @@ from typing import Any
 from helix_desktop import concurrency, program_folders
 from helix_desktop.engine import fact_encoding
 from helix_desktop.errors import StoreBusy
+from helix_desktop.protocols.gateway_message import PieceKind
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from tests.faults.agent_resume import AGENTS, Script, begin, delete_session, resume, run_agent, session_file, session_id
-from tests.peers.agent_provider import Provider
+from tests.benchmarks.gateway_clients import (
+    CLAUDE_WINDOW,
+    DELEGATES,
+    DUTY,
+    FULL,
+    FULL_OF_CLAUDE,
+    SHELLS,
+    SUMMARY,
+    _asks_for_text_alone,
+    _first_said,
+    _last_said,
+    _names,
+)
+from tests.faults.agent_pairs import RichScript, picture
+from tests.faults.agent_resume import AGENTS, FILES, begin, delete_session, resume, run_agent, session_file, session_id
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 SETTLED = 0.5  # seconds
 MARK = re.compile(rb"OUT-\d+-END|step-\d+-[0-9a-f]{6}|ask-\d+-[0-9a-f]{6}")
 
 
-class MarkedScript(Script):
-    """Each reply has a mark of its own."""
+class MarkedScript(RichScript):
+    """Each reply and each output has a mark of its own. Now and then a part is delegated; `fills`: the agent's window is said to be full."""
 
-    def __call__(self, asked: Any) -> Sequence[Any]:
-        return [self._marked(block) for block in super().__call__(asked)]
+    def __init__(self, name: str, chance: random.Random, work: Path) -> None:
+        super().__init__(chance, work)
+        self.name, self.fills, self.delegated, self.compacted = name, False, 0, 0
 
-    def _marked(self, block: Any) -> Any:
-        text = getattr(block, "text", None)
-        if text is None:
+    def usage(self, _: Asked) -> dict[str, int]:
+        most = FULL_OF_CLAUDE if self.name == "claude" else FULL
+        return {"input": most if self.fills and self.left <= 3 else 100, "read": 0, "write": 0}
+
+    def __call__(self, asked: Asked) -> Sequence[Block]:
+        return [self._marked(block) for block in self._answer(asked)]
+
+    def _answer(self, asked: Asked) -> Sequence[Block]:
+        messages, names = WIRE_MODULES[asked.protocol].parse_messages(asked.body), _names(asked.body)
+        if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
+            self.compacted, self.fills = self.compacted + 1, False
+            return [Says("<summary>The numbers were counted.</summary>")]
+        shell = next((name for name in names if name in SHELLS), "")
+        if shell and any(DUTY in piece.text for piece in _first_said(messages)):
+            if sum(bool(message.pieces_of_kind(PieceKind.CALL)) for message in messages) >= 3:
+                return [Says("It was counted three times.")]
+            return [self._command(shell)]
+        delegate = next((name for name in names if name in DELEGATES), "")
+        if delegate and self.left > 1 and self._chance.random() < 0.1:
+            self.left, self.delegated = self.left - 1, self.delegated + 1
+            duty = json.loads(json.dumps(DELEGATES[delegate]).replace("{duty}", DUTY))
+            return [Says("A part for another"), Calls(delegate, duty)]
+        return super().__call__(asked)
+
+    def _command(self, shell: str) -> Calls:
+        self._number += 1
+        command = f"seq {self._number}0 {self._number}9; echo OUT-{self._number}-END"
+        return Calls(shell, {"cmd" if shell == "exec_command" else "command": command})
+
+    def _marked(self, block: Block) -> Block:
+        if not isinstance(block, Says):
             return block
         self._number += 1
-        return type(block)(f"{text} step-{self._number}-{self._chance.getrandbits(24):06x}")
+        return Says(f"{block.text} step-{self._number}-{self._chance.getrandbits(24):06x}")
 
 
 def marks_in(file: Path) -> set[bytes]:
@@ -61,6 +107,11 @@ def marks_in(file: Path) -> set[bytes]:
         whole, _, _ = file.read_bytes().rpartition(b"\n")
         return set(MARK.findall(whole))
     return set()
+
+
+def history_files(name: str, home: Path) -> list[Path]:
+    """The agent's files, also those of its sub-agents."""
+    return sorted(home.glob(FILES[name]))
 
 
 class Trouble:
@@ -137,33 +188,44 @@ class Recording:
 
 def try_conversation(name: str, chance: random.Random) -> tuple[int, set[bytes], Trouble]:
     """How many marks stood on the disk, and which are lost."""
-    script = MarkedScript(chance)
-    with tempfile.TemporaryDirectory(prefix="rec-") as folder, Provider(script) as provider:
-        home = Path(folder, "home")
-        (home.parent / "work").mkdir()
+    with tempfile.TemporaryDirectory(prefix="rec-") as folder:
+        home, work = Path(folder, "home"), Path(folder, "work")
         home.mkdir()
-        recording, trouble = Recording(home), Trouble(name, home, chance)
-        recording.helix("recorder", "on")
-        try:
-            _work(name, script, provider, recording, trouble)
-            with suppress(ValueError):
-                trouble.expected |= marks_in(session_file(name, home))
-            until = time.monotonic() + 60
-            while recording.has_copies() and time.monotonic() < until:
-                time.sleep(0.5)  # who looks into a workspace keeps the recorder out of it
-        finally:
-            recording.helix("recorder", "off")
-            recording.helix("resident", "stop")
-        time.sleep(1.0)
-        lost = trouble.expected - asyncio.run(recording.recorded_marks())
-        return len(trouble.expected), lost, trouble
+        work.mkdir()
+        (work / "notes.txt").write_text("".join(f"line {n}\n" for n in range(1, 40)), "utf-8")
+        (work / "dot.png").write_bytes(picture())
+        script = MarkedScript(name, chance, work)
+        with Provider(script, usage=script.usage, accepted="have one role") as provider:
+            return _record(name, script, provider, home, chance)
+
+
+def _record(
+    name: str, script: MarkedScript, provider: Provider, home: Path, chance: random.Random
+) -> tuple[int, set[bytes], Trouble]:
+    recording, trouble = Recording(home), Trouble(name, home, chance)
+    recording.helix("recorder", "on")
+    try:
+        _work(name, script, provider, recording, trouble)
+        for file in history_files(name, home):
+            trouble.expected |= marks_in(file)
+        until = time.monotonic() + 60
+        while recording.has_copies() and time.monotonic() < until:
+            time.sleep(0.5)  # who looks into a workspace keeps the recorder out of it
+    finally:
+        recording.helix("recorder", "off")
+        recording.helix("resident", "stop")
+    time.sleep(1.0)
+    trouble.done += [f"{script.delegated} delegated", f"{script.compacted} compacted"]
+    lost = trouble.expected - asyncio.run(recording.recorded_marks())
+    return len(trouble.expected), lost, trouble
 
 
 def _work(name: str, script: MarkedScript, provider: Provider, recording: Recording, trouble: Trouble) -> None:
     chance, home, session = trouble.chance, trouble.home, ""
     for number in range(3):
-        script.left = chance.randint(3, 16)
-        words = f"do the work ask-{number}-{chance.getrandbits(24):06x}"
+        script.left = chance.choice([chance.randint(3, 16), chance.randint(3, 16), chance.randint(20, 60)])
+        script.fills = number > 0 and chance.random() < 0.5
+        words = f"do the work ask-{number}-{chance.getrandbits(24):06x}" + "." * chance.randint(0, 2)
         working = concurrency.start_thread(partial(_run, name, provider, home, session, words), name="agent")
         if chance.random() < 0.5:
             time.sleep(chance.uniform(0.5, 4.0))
@@ -185,7 +247,9 @@ def _run(name: str, provider: Provider, home: Path, session: str, words: str) ->
     with suppress(
         RuntimeError, subprocess.TimeoutExpired
     ):  # it may refuse to go on with a file that was cut, or wait for ever
-        run_agent(name, provider, home, resume(name, session, words) if session else begin(name, words))
+        given = resume(name, session, words) if session else begin(name, words)
+        forks = ["--fork-session"] if name == "claude" and session and len(words) % 3 == 0 else []
+        run_agent(name, provider, home, [*forks, *given], own={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)})
 
 
 def main() -> int:
@@ -193,14 +257,20 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=AGENTS)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation, to go on")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
     arguments = parser.parse_args()
-    failed = whole = 0
-    for number in range(arguments.conversations):
+    failed = whole = tried = 0
+    until = time.monotonic() + arguments.seconds
+    for number in range(arguments.first, arguments.first + arguments.conversations):
+        if time.monotonic() > until:
+            break
+        tried += 1
         name = arguments.agent or AGENTS[number % len(AGENTS)]
         count, lost, trouble = try_conversation(name, random.Random(arguments.seed * 1000 + number))
         failed, whole = failed + len(lost), whole + count
         print(f"{name} {number}: {count} marks, {len(lost)} lost {sorted(lost)[:3]}; {trouble.done}, {trouble.kills} kills", flush=True)  # fmt: skip
-    print(f"{arguments.conversations} conversations, {whole} marks, {failed} lost")
+    print(f"{tried} conversations, {whole} marks, {failed} lost")
     return bool(failed)
 
 

@@ -18,9 +18,10 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from helix_desktop.protocols.gateway_message import PieceKind
@@ -68,8 +69,10 @@ def _program(name: str) -> Path:
     return installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), name) / name
 
 
-def run_agent(name: str, provider: Provider, home: Path, given: Sequence[str]) -> str:
-    """The agent, straight at the provider; what it printed."""
+def run_agent(
+    name: str, provider: Provider, home: Path, given: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The agent, straight at the provider; what it printed. `own`: variables of its own."""
     work = home.parent / "work"
     program = _program(name)
     variables = {
@@ -84,9 +87,9 @@ def run_agent(name: str, provider: Provider, home: Path, given: Sequence[str]) -
         "NO_PROXY": "127.0.0.1,localhost",
         "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode_settings(provider.url)),
     }
-    own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     done = subprocess.run(
-        [str(program), *_usual_arguments(name, provider, home), *given], cwd=work, env={**own, **variables},
+        [str(program), *_usual_arguments(name, provider, home), *given], cwd=work, env={**inherited, **variables, **own},
         capture_output=True, text=True, timeout=LONGEST, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -103,6 +106,7 @@ def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
     if name == "codex":
         told = f'model_providers.local={{name="local",base_url="{provider.url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
         options = ["-c", told, "-c", 'model_provider="local"', "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
+        options += ["-c", "model_auto_compact_token_limit=150000"]
         return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
     if name == "gemini":
         _write_settings(home / ".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
