@@ -49,8 +49,7 @@ class LastSentValues:
 
     def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """Return how many first items are as last time, and the rest."""
-        before = self._held.get(name, ())
-        same = count_equal_first_blocks(before, value)
+        same = count_equal_first_blocks(self._held.get(name, ()), value)
         self._remember_value(name, value)
         return same, value[same:]
 

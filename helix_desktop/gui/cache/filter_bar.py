@@ -44,7 +44,7 @@ class EntryFilterBar(QWidget):
         theme.keep_lengths_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
         theme.keep_lengths_scaled(self, self._rows.setSpacing, 10)
         self._rows.addWidget(self.field, 1)
-        row = build_row(*pills)
+        row = build_row(*((pill, 1) for pill in pills), wraps=True)
         theme.keep_lengths_scaled(self, row.setSpacing, 10)
         self._rows.addLayout(row)
         self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)

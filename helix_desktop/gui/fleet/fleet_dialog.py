@@ -58,7 +58,7 @@ class FleetDialog(TransientDialog):
             self._add_tab(tr("Workers"), self._build_workers_page()),
         ]
         tabs[0].setChecked(True)
-        bar = build_row(*tabs, 1, self._all, new, spacing=8)
+        bar = build_row(*tabs, (QWidget(self), 1), self._all, new, spacing=8, wraps=True)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
         following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
@@ -89,8 +89,8 @@ class FleetDialog(TransientDialog):
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
-        below = build_row(*cards, spacing=14), self._filter, (self._task_list, 1), self._build_task_detail_card(page)
-        build_column(*below, owner=page, margins=0, spacing=12)
+        figures, detail = build_row(*((card, 1) for card in cards), wraps=True), self._build_task_detail_card(page)
+        build_column(figures, self._filter, (self._task_list, 1), detail, owner=page, margins=0, spacing=12)
         return page
 
     def _build_task_detail_card(self, page: QWidget) -> QWidget:
@@ -103,7 +103,7 @@ class FleetDialog(TransientDialog):
         self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
         self._allow = build_push_button("", card, look="primary")
         self._allow.clicked.connect(lambda: self._retry_chosen_task(self._chosen_task()[2]["asked"]))
-        head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, spacing=8)
+        head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, wraps=True)
         build_column(head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8)
         return card
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -52,7 +52,8 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._bar.setAccessibleName(tr("Import conversations"))
         self._progress_label = widgets.build_plain_label("", "small")
         title = widgets.build_plain_label(tr("Conversations from other programs"), "title")
-        recorded = build_row(self._build_recorder_checkbox(), 1, self._build_delete_button())
+        box, delete = self._build_recorder_checkbox(), self._build_delete_button()
+        recorded = build_row(box, (QWidget(self), 1), delete, wraps=True)
         about = widgets.build_plain_label(tr(RECORDER.sentence), "small")
         found = (title, self._message_label, self.filter_line, (self.found, 1), recorded, about)
         below = (self._bar, self._progress_label, self._build_import_buttons())
@@ -124,7 +125,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         none = tr("No conversations from other programs were found on this computer.")
         self._message_label.setText(told if groups else none)
         self._update_import_button()
-        if not groups:
+        if not groups and self.findChild(QScrollArea) is None:  # The contents scroll if the screen is small.
             self.resize(self.width(), self.minimumSizeHint().height())
 
     def _describe_remaining_groups(self) -> None:

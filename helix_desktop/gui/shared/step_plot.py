@@ -133,8 +133,7 @@ class StepPlot(QWidget):
     def _zoom_to_point_range(self, first: float, last: float) -> None:
         end = float(max(1, self._point_count - 1))
         span = min(max(last - first, _LEAST_SPAN), end)
-        middle = (first + last) / 2
-        self._first = min(max(middle - span / 2, 0.0), end - span)
+        self._first = min(max((first + last - span) / 2, 0.0), end - span)
         self._last = self._first + span
         self._whole = span >= end - 0.5
         self.update()

@@ -98,8 +98,7 @@ class TranscriptView(TranscriptCanvas):
         if bar is None:
             return
         painter = QPainter(self.viewport())
-        place = self.hover_bar_rect(index, bar)
-        painter.translate(place.topLeft())
+        painter.translate(self.hover_bar_rect(index, bar).topLeft())
         bar.draw_hover_bar(painter, self._focused_hot_spot() if self._spot is not None else self._pointed)
         painter.end()
 

@@ -275,6 +275,7 @@ def test_no_heading_is_cut_with_large_text(theme: Theme, doing: BackgroundRunner
     theme.set_zoom(2.0)
     dialog, _, _, _parent = opened(theme, doing, places)
     dialog.resize(1_380, 860)
+    qt_works(30)
     header = dialog._task_list.header()
     shown = [at for at in range(header.count()) if not header.isSectionHidden(at)]
     assert len(shown) >= 7

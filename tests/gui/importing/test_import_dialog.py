@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton
+from PySide6.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QScrollArea
 
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
 from helix_desktop.program_settings import RECORDER
 from tests.gui.fake_setup import FakeHistories
+from tests.turns import qt_works
 
 
 def shown(
@@ -170,3 +172,18 @@ def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainW
     assert histories.deleted == ("codex", 30)
     assert "2 conversations deleted" in words(dialog)
     assert changed == [True]
+
+
+def test_in_large_letters_the_empty_dialog_is_as_high_as_what_it_says(window: MainWindow, theme: Theme) -> None:
+    """The defect: at 300 % a strip was left of it, which scrolled both ways."""
+    theme.set_zoom(3.0)
+    histories = FakeHistories()
+    histories.groups = []
+    dialog, _, _ = shown(window, histories)
+    qt_works(30)
+    dialog.find_conversations()
+    qt_works(30)
+    area = dialog.findChild(QScrollArea)
+    assert area is not None
+    assert dialog.height() > dialog.screen().availableGeometry().height() / 2
+    assert not area.horizontalScrollBar().maximum()
