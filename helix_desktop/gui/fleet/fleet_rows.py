@@ -59,7 +59,8 @@ class FleetList(RowTree):
         widest = widths.index(max(widths))
         others = sum(widths) - widths[widest]
         self.setColumnHidden(widest, room - others < LEAST_WIDTH // 2)
-        self.setMinimumWidth(sum(title_width(at) for at in range(len(widths)) if at != widest) + LEAST_WIDTH * 2 // 3)
+        titles = (title_width(at) for at in range(len(widths)) if at != widest)
+        self.setMinimumWidth(sum(titles) + LEAST_WIDTH * 2 // 3)
         narrow = sum(width for width in widths if width <= NARROW)
         share = min((room - narrow) / max(others - narrow, 1), 1.0)
         for number, width in enumerate(widths):

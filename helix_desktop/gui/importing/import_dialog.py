@@ -125,7 +125,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         none = tr("No conversations from other programs were found on this computer.")
         self._message_label.setText(told if groups else none)
         self._update_import_button()
-        if not groups and self.findChild(QScrollArea) is None:  # The contents scroll if the screen is small.
+        if not groups and self.findChild(QScrollArea) is None:
             self.resize(self.width(), self.minimumSizeHint().height())
 
     def _describe_remaining_groups(self) -> None:
