@@ -87,7 +87,7 @@ class Session:
 
     def resume_turn(self) -> None:
         """Continue a turn that was interrupted or reached a limit."""
-        self._refuse_while_held("go on")
+        self._refuse_while_held("continue")
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:

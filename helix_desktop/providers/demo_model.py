@@ -19,7 +19,7 @@ from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
 
 DEMO = "demo"
 PACE = 0.012  # Seconds for each word, which is fast but slow enough to watch.
-WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
+WHO = "I am a demonstration, not a language model: I follow a script and understand only a few words."
 WORDS = (
     "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
     "`run <command>`, `large`, `recall <hash>`, `find <words>`, `todo <item>; <item>`, `write <file>: <text>`, "

@@ -59,10 +59,10 @@ class TourStation(IntEnum):
 
 PLAN = (
     ("Look at the folder", TourStation.LIST),
-    ("Read some files side by side", TourStation.READ),
+    ("Read some files in parallel", TourStation.READ),
     ("Search in them", TourStation.SEARCH),
     ("Run a command", TourStation.RUN),
-    ("Meet a large output, and recall a part of it by its hash", TourStation.RECALL),
+    ("Produce a large output, and recall part of it by its hash", TourStation.RECALL),
 )
 
 
@@ -110,8 +110,8 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
 
 def _plan_step(scene: DemoScene) -> ScriptedReply:
     greeting = scene.say(
-        "I am the built-in demonstration: a script, not a language model. Everything else you see is real. The tools run in "
-        "your folder, their outputs go into the cache, and what I am sent is the view the program made."
+        "I am the built-in demonstration: a script, not a language model. Everything else you see is real: the tools run in "
+        "your folder, their outputs go into the cache, and I am sent what a language model would be sent."
     )
     words = f"{greeting}\n\n{scene.say('First, a plan.')}"
     return ScriptedReply(words, ((ToolName.SET_TODO, _todo_arguments(scene, "doing", 0)),))
@@ -154,7 +154,7 @@ def _search_step(scene: DemoScene) -> ScriptedReply:
 
 def _run_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
-        "Now a command. It runs in a sandbox if this system has one. Depending on the permission mode, you are asked first."
+        "Next, I run a command, in a sandbox if this system has one. Depending on the permission mode, you are asked first."
     )
     command = "dir" if sys.platform == "win32" else "uname -s; date; ls | wc -l"
     return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command}),))
@@ -162,8 +162,8 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
 
 def _large_output_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
-        "Now one that prints {n} lines. With the call, I say what I need from the output, so that the program can store all of "
-        "it in the cache and show me a short excerpt.",
+        "Next, I run a command that prints {n} lines. In the call, I say which lines I need, so that the program can store "
+        "the whole output in the cache and show me a short excerpt.",
         n=RECORDS,
     )
     arguments = add_keep_argument_if_large({"command": command_with_large_output()}, "large", scene)
@@ -179,7 +179,7 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
         )
         return ScriptedReply(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {RECALLED} "}),))
     if anywhere and scene.offers_tool(ToolName.RECALL):
-        words = scene.say("An earlier output is only a marker with a hash now. I recall the beginning of the original.")
+        words = scene.say("An earlier output is now only a marker with a hash. I recall the beginning of the original.")
         return ScriptedReply(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
     if scene.offers_tool(ToolName.SEARCH_CACHE):
         words = scene.say("I search the cache for it.")
@@ -217,13 +217,13 @@ def _closing_words(scene: DemoScene) -> str:
         lines.append(say("The recalled line is `{line}`. It had not been sent to me before.", line=line))
     if folded:
         lines.append(
-            say("In what I am sent, {n} older outputs are now markers. The originals are in the cache.", n=folded)
+            say("From now on, I am sent markers for {n} older outputs. The originals are in the cache.", n=folded)
         )
     if failed:
         tools = ", ".join(sorted(set(failed)))
-        lines.append(say("Failed or refused: {tools}. I see that as the result of the call.", tools=tools))
+        lines.append(say("Failed or denied: {tools}. The result of each call says so.", tools=tools))
     lines.append(
-        say("Next, click the meter below, fold now, and undo the fold. Then choose a real model at the top right.")
+        say("Next, click the meter, choose “Fold now” and undo the fold. Then choose a real model at the top right.")
     )
     return "\n\n".join(lines)
 

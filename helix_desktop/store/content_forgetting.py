@@ -170,9 +170,9 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
     if wanted.traces is None:
         return
     for digest in sorted(wanted.bundles - wanted.digests):
-        yield f"The entry {digest.hex} has the changes of a discarded copy, compressed, so it was not searched and may contain the text. If it may, remove this entry permanently too."
+        yield f"The entry {digest.hex} contains the compressed changes of a discarded copy, so it was not searched and may contain the text. If the text may be in it, permanently remove this entry, too."
     for folder in sorted({each.parents[1] for each in workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")}):
-        yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If they may, discard this copy, and then remove the text again."
+        yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If the text may be in them, discard this copy, and then remove the text again."
     unread: list[OSError] = []
     files = sorted(path for path, about in list_tree_files(workspace, on_error=unread.append) if S_ISREG(about.st_mode))
     yield from (

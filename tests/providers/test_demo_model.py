@@ -122,7 +122,7 @@ async def test_in_an_empty_folder_with_no_tools_it_just_says_so() -> None:
 
 async def test_a_refusal_is_told_not_hidden() -> None:
     _, closing = await tour(refuse="run_command")
-    assert "refused: run_command" in closing
+    assert "denied: run_command" in closing
 
 
 async def test_where_it_stands_is_read_from_what_is_still_to_be_seen() -> None:
@@ -156,7 +156,7 @@ async def test_a_reply_that_was_cut_off_is_gone_on_with() -> None:
 @pytest.mark.parametrize("text", ["Refactor the parser, please.", "", "What is 2+2?"])
 async def test_anything_else_is_answered_honestly(text: str) -> None:
     reply = await reply_to(user(text or "?"))
-    assert "scripted demonstration, not a language model" in words(reply)
+    assert "demonstration, not a language model" in words(reply)
     assert (calls(reply), reply.stop) == ([], Stop.END)
 
 

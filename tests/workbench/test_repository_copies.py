@@ -846,7 +846,7 @@ async def test_forgetting_names_what_git_has_compressed_and_it_could_not_search(
     said = await bench.copies.bring_back(copy, "discard")
     digest = Digest.from_hex(said[0].split(" as ")[1][:64])
     (place,) = (await bench.workspace.forget_content(text=text)).elsewhere
-    assert f"The entry {digest.hex} has the changes of a discarded copy" in place
+    assert f"The entry {digest.hex} contains the compressed changes of a discarded copy" in place
     assert (await bench.workspace.forget_content(text=text, entries=[digest])).elsewhere == ()
     assert (await bench.workspace.forget_content(text=text)).elsewhere == ()
 
