@@ -221,7 +221,9 @@ class FoldDocumentWriter:
         """
         before: list[Detail] = []
         seqs: list[int] = []
-        for item in reading.items:
+        for at, item in enumerate(reading.items):
+            if at % 2_000 == 0:
+                await asyncio.sleep(0)
             entry = await self._read_details_of_earlier_document(reading.branch, item) if item.fold else None
             if entry is None:
                 seqs.extend(reading.branch.messages_of_item(item) if item.fold else (item.first,))

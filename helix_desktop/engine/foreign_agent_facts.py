@@ -4,6 +4,7 @@ A replay follows a recording and the gateway follows a live client. Both call th
 the same order. This module must not know where the messages come from.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -20,6 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 HEAD = 2_000
 # A text of more characters is encoded in slices of this size, so that other tasks can run.
 SLICE = 1 << 20
+FREED_TOGETHER = 4_000
 STRAY = "[An output that answers no call]\n"
 
 
@@ -88,7 +90,12 @@ class AgentFollower:
         return True
 
     async def apply_folds_and_get_view(self) -> View:
+        shown = [*self.conversation.state.branch.items]
         await self.waiting(self.folding.apply_due_folds())
+        self.conversation.current_view()
+        while len(shown) > FREED_TOGETHER:  # Freed at once, what a fold covers would delay others.
+            del shown[-FREED_TOGETHER:]
+            await asyncio.sleep(0)
         return self.conversation.current_view()
 
     async def record_reply(self, written: AgentReply, newest_seq: int) -> facts.Recorded:

@@ -28,10 +28,8 @@ _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 def agent_from_headers(headers: Mapping[str, str]) -> str:
     named = headers.get("x-helix-agent", "")
     told = named or headers.get("user-agent", "") + " " + headers.get("x-app", "")
-    for pattern, name in _AGENTS:
-        if pattern.search(told):
-            return name
-    return named or headers.get("user-agent", "").partition("/")[0][:40] or "An agent"
+    known = next((name for pattern, name in _AGENTS if pattern.search(told)), "")
+    return known or named or headers.get("user-agent", "").partition("/")[0][:40] or "An agent"
 
 
 def title_of_known_agent(name: str) -> str:

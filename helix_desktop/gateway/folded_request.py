@@ -51,10 +51,7 @@ class PreviousBody:
 
 def count_leading_instructions(messages: Sequence[Wired]) -> int:
     """Return the number of instructions at the beginning, which belong to the request's head."""
-    count = 0
-    while count < len(messages) and messages[count].speaker is Speaker.SYSTEM:
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda message: message.speaker is Speaker.SYSTEM, messages))
 
 
 def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:

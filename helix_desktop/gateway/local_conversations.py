@@ -328,8 +328,7 @@ class LocalAgentConversations:
     async def _get_open_conversation(self, track: KnownMessages) -> OpenAgentConversation:
         """Return the conversation, opened. Closes those not used recently."""
         held = self._open_conversations.pop(track.conversation, None)
-        if held is None:
-            held = await OpenAgentConversation.open_by_name(self._bench, track.conversation, self._ask)
+        held = held or await OpenAgentConversation.open_by_name(self._bench, track.conversation, self._ask)
         self._open_conversations[track.conversation] = held
         while len(self._open_conversations) > MOST_OPEN_CONVERSATIONS:
             del self._open_conversations[next(iter(self._open_conversations))]

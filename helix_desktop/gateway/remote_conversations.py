@@ -83,14 +83,12 @@ class RemoteAgentConversations:
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Send only messages that the other process lacks."""
         known = await self.count_known_messages(arrival)
-        found: Sent = await self._call_other_process(
-            "arrive", *self._shorten_arrival(arrival), known, tuple(messages[known:])
-        )
+        asked = *self._shorten_arrival(arrival), known, tuple(messages[known:])
+        found: Sent = await self._call_other_process("arrive", *asked)
         return found
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        asked = *self._shorten_arrival(arrival), len(messages)
-        found: Sent = await self._call_other_process("look", *asked)
+        found: Sent = await self._call_other_process("look", *self._shorten_arrival(arrival), len(messages))
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
@@ -112,8 +110,7 @@ class RemoteAgentConversations:
         return found
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
-        found: Sequence[Figures] = await self._call_other_process("figures", since)
-        return found
+        return list(await self._call_other_process("figures", since))
 
     async def aclose(self) -> None:
         """Close the connection, which ends the other end, too."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from helix_desktop.engine.fold_document_writer import (
 )
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.span_as_text import SpanText
+from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ActionRefused, ContextTooLong, ModelOverloaded
@@ -241,6 +244,32 @@ async def test_the_same_facts_give_the_same_document() -> None:
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
         texts.append(kept.folds()[0].text)
     assert texts[0] == texts[1]
+
+
+async def test_others_run_while_the_messages_of_a_long_history_are_looked_through() -> None:
+    kept = await with_history(4)
+    reading = gather_material(FoldPlan(FoldKind.HANDOVER, Span(4, 12), "why"), kept.folding.current_situation())
+    turns, looked_at = 0, Counter[int]()
+
+    class Watched(tuple[ViewItem, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[ViewItem]:
+            for item in tuple.__iter__(self):
+                looked_at[turns] += 1
+                yield item
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    kept.tasks.spawn_task(take_turns(), name="another agent")
+    many = replace(reading, items=Watched(reading.items * 1_000))
+    await kept.folding._writer._gather_details(many)
+    assert looked_at.total() == len(many.items) > 5_000
+    assert max(looked_at.values()) <= 2_000
 
 
 async def test_markers_made_meanwhile_do_not_matter_and_other_changes_do() -> None:
