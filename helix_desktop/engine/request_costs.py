@@ -421,5 +421,4 @@ def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
     """Return the changes after the last equal piece: only these changed what was sent."""
     last = first_seq_in_piece(pieces[same - 1]) if same else -1
-    found = [one for one in changes if one.place >= last]
-    return found or list(changes)
+    return [one for one in changes if one.place >= last] or list(changes)

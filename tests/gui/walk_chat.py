@@ -91,7 +91,7 @@ class Walk:
         await self.say("hello")
         await until(lambda: bool(self.shown(TranscriptItemKind.REPLY)))
         await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Copy message")
-        await until(lambda: "scripted demonstration" in QGuiApplication.clipboard().text())
+        await until(lambda: "demonstration, not a language model" in QGuiApplication.clipboard().text())
         await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Regenerate")
         await until(lambda: self.ended() == 2)
         assert self.shown(TranscriptItemKind.REWOUND) == []

@@ -214,8 +214,7 @@ def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines
     if block.new == block.new_end == new == current == 0:
         return 0
     for run in same:
-        end = run.left + run.count
-        inside = run.left <= block.new and block.new_end <= end
+        inside = run.left <= block.new and block.new_end <= run.left + run.count
         if inside and (block.new < block.new_end or _has_same_neighbours(block.new, run, new, current)):
             return block.new - run.left + run.right
     raise ActionRefused(

@@ -85,7 +85,10 @@ class ItemColumn:
 
     def reveal_found_item(self, index: int) -> None:
         """Shows an item in which something was found, and opens it if it is what an agent added."""
-        if (change := self.page.items.reveal_hidden_item(index)) is not None:
+        change = self.page.items.reveal_hidden_item(index)
+        if (group := self.page.items.groups.group_headed_by(index)) is not None and not group.opened:
+            change = self.page.items.toggle_call_group(index)  # The group's line stands for its first item, too.
+        if change is not None:
             self.apply_item_changes(change)
         if self.page.items.all[index].kind is TranscriptItemKind.ADDITION:
             self.page.section_amounts[self.page.section_key("added", index)] = 1

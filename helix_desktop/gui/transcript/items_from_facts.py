@@ -162,8 +162,8 @@ class TranscriptItems:
             rewinds = frozenset(at for at in later if self.rewound_range_of(at)[0] <= index)
             self._opened.update(self.all[at].fact_seq for at in rewinds)
             self._hidden_ranges = None
-        if (group := self.groups.group_of_item(index)) is not None and index in group.collapsed_items:
-            group.opened = True
+        if self.groups.is_in_collapsed_group(index):
+            self.toggle_call_group(index)
         elif not rewinds:
             return None
         return ItemChanges(len(self.all), rewinds, is_visibility_changed=True)

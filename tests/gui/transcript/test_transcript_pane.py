@@ -151,6 +151,10 @@ def test_what_is_found_in_the_first_call_of_a_group_opens_the_group(pane: Transc
         told.returned(f"c{number}")
     pane.open_transcript(build_state(told.facts))
     settle()
+    pane.view.scroll_to_item(1)
+    group = pane.view.items.groups.group_headed_by(1)
+    assert group is not None
+    assert not group.opened, "who is only led there sees the line"
     pane.open_find_bar()
     QTest.keyClicks(pane.bar.field, "file0")
     settle()
