@@ -6,6 +6,7 @@ continues before a message. `$set` with messages replaces the whole history, whi
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -39,20 +40,17 @@ def read_gemini_cli_recordings(
 
     session, title = text_at(log.about, "sessionId") or path.stem, text_at(log.about, "summary")
     parent = path.parent.name if path.parent.parent.name == "chats" else ""
-    folder = _read_gemini_project_folder(path, log.about)
+    listed = value_at(log.about, "directories", 0)
+    folder = listed if isinstance(listed, str) else read_gemini_project_folder(path)
     first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
     return build_branch_sessions(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, report)
 
 
-def _read_gemini_project_folder(path: Path, about: Mapping[str, object]) -> str:
-    """Return the project's folder, which the program writes beside the chats."""
-    if isinstance(listed := value_at(about, "directories", 0), str):
-        return listed
-    for place in (path.parent.parent, path.parent.parent.parent):
-        try:
+def read_gemini_project_folder(path: Path) -> str:
+    """Return the project's folder, which the program writes beside the chats. A sub-agent's file is one folder deeper."""
+    for place in path.parents[1:3]:
+        with suppress(OSError, ValueError):
             return read_file_below(place, ".project_root", 4096).decode("utf-8").strip()
-        except (OSError, ValueError):
-            continue
     return ""
 
 

@@ -114,10 +114,13 @@ def _find_goose_histories(folder: Path) -> Iterator[FoundHistories]:
 
 def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     """Return the files to import for it: its own, and its sub-agents'."""
-    if found.kind != claude_code_history.KIND:
-        return (found.path,)
-    beside = found.path.parent
-    return (found.path, *list_files_below(beside / found.path.stem / "subagents", "agent-*.jsonl", allowed_root=beside))
+    beside, stem, others = found.path.parent, found.path.stem, list[Path]()
+    if found.kind == claude_code_history.KIND:
+        others = list_files_below(beside / stem / "subagents", "agent-*.jsonl", allowed_root=beside)
+    elif found.kind == gemini_cli_history.KIND:  # The folder is named by the whole ID of the session.
+        for folder in sorted(beside.glob(f"{stem.rpartition('-')[2]}-*/")):
+            others += list_files_below(folder, "*.jsonl", allowed_root=beside)
+    return (found.path, *others)
 
 
 def _histories_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories]:
@@ -135,8 +138,7 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
     """Return the working folder and the time of the start, from the file's first lines."""
     folder, time = "", 0.0
     if kind == gemini_cli_history.KIND:
-        with suppress(OSError, ValueError):
-            folder = read_file_below(file.parent.parent, ".project_root", _LOOKED_AT).decode("utf-8").strip()[:4096]
+        folder = gemini_cli_history.read_gemini_project_folder(file)
     try:
         with (copy or file).open("rb") as opened:
             begins = opened.read(_LOOKED_AT)
@@ -212,7 +214,7 @@ _DATABASE_NAMES = {opencode_history.KIND: "opencode.db", goose_history.KIND: "se
 _NAME_PATTERNS = {
     claude_code_history.KIND: "*.jsonl",
     codex_history.KIND: "rollout-*.jsonl",
-    gemini_cli_history.KIND: "session-*.json*",
+    gemini_cli_history.KIND: "*.json*",
     pi_history.KIND: "*.jsonl",
     cline_history.KIND: cline_history.NAME,
     goose_history.KIND: "*.jsonl",
@@ -223,7 +225,7 @@ _FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
     ),
     codex_history.KIND: _build_finder_for_pattern(codex_history.KIND),
     opencode_history.KIND: _find_opencode_histories,
-    gemini_cli_history.KIND: _build_finder_for_pattern(gemini_cli_history.KIND, lambda file: "chats" in file.parts),
+    gemini_cli_history.KIND: _build_finder_for_pattern(gemini_cli_history.KIND, lambda at: at.match("chats/session-*")),
     pi_history.KIND: _build_finder_for_pattern(pi_history.KIND),
     cline_history.KIND: _build_finder_for_pattern(cline_history.KIND),
     goose_history.KIND: _find_goose_histories,

@@ -35,6 +35,22 @@ def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
     assert history_finding.list_files_of_history(found) == (path, child)
 
 
+def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themselves(tmp_path: Path) -> None:
+    """Their files are named by their id alone, in a folder that is named by the session's."""
+    chats = tmp_path / ".gemini" / "tmp" / "work" / "chats"
+    chats.mkdir(parents=True)
+    (chats.parent / ".project_root").write_text("/home/me/project\n")
+    head = {"projectHash": "p", "startTime": "2026-01-02T03:04:01Z"}
+    main = written.lines(chats / "session-2026-01-02T03-04-ec5bc4f6.jsonl", [{"sessionId": "ec5bc4f6-7c40", **head}])
+    child = written.lines(chats / "ec5bc4f6-7c40" / "fdf35fac-d6a7.jsonl", [{"sessionId": "fdf35fac-d6a7", **head}])
+    written.lines(chats / "aa5bc4f6-7c40" / "bdf35fac-d6a7.jsonl", [{"sessionId": "bdf35fac-d6a7", **head}])
+    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    assert history_finding.list_files_of_history(found) == (main, child)
+    assert history_finding.find_history_of_changed_file(gemini_cli_history.KIND, child) == child
+    (alone,) = history_finding.find_histories_in_file(gemini_cli_history.KIND, child)
+    assert (alone.path, alone.folder) == (child, "/home/me/project")
+
+
 def test_an_empty_home_has_none_and_variables_count(tmp_path: Path) -> None:
     assert list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))) == []
     written.claude(tmp_path / "elsewhere")
@@ -212,11 +228,11 @@ def test_a_file_of_opencode_that_cannot_be_read_hides_no_other_history(tmp_path:
     assert {found.folder for found in history_finding.find_histories(places)} == {"/a", "/c"}
 
 
-def test_the_folder_of_a_gemini_project_is_cut_to_the_longest_path(tmp_path: Path) -> None:
+def test_the_folder_of_a_gemini_project_is_no_longer_than_a_path_can_be(tmp_path: Path) -> None:
     file = tmp_path / "chats" / "session.json"
     file.parent.mkdir()
     file.write_text("{}")
-    for count, length in ((4_096, 4_096), (4_097, 4_096), (10, 10)):
+    for count, length in ((4_095, 4_095), (4_096, 0), (10, 10)):  # Of the file, with the end of its line.
         (tmp_path / ".project_root").write_text("/" + "w" * (count - 1) + "\n")
         folder, time = history_finding._read_folder_and_time(gemini_cli_history.KIND, file)
         assert (len(folder), time) == (length, 0.0)
