@@ -25,8 +25,7 @@ from helix_desktop.mcp_server import cache_operations, offered_tools
 from helix_desktop.mcp_server.cache_operations import ServedWorkspace, recall_content, search_content
 from helix_desktop.mcp_server.offered_tools import OFFERS, OfferedTool
 
-TELL = "Helix Desktop did this because I asked for it. Tell me the result in one or two sentences, and do nothing else."
-TELL_REFUSAL = "Tell me so, and do nothing else."
+TELL = "I asked Helix Desktop for this. Tell me the result in one or two sentences, and do nothing else."
 # Clients such as Claude Code give each argument one word, and drop the words that are left.
 WORDS = ("words", *(f"word{number}" for number in range(2, 13)))
 SessionAct = Callable[[ServedWorkspace, Session, str], Awaitable[str]]
@@ -65,8 +64,7 @@ def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
     is_answer = False
     for message in session.conversation.state.facts_on_path():
         if isinstance(message.fact, facts.UserSaid):
-            said = [part.text for part in message.fact.parts if isinstance(part, facts.Text)]
-            is_answer = any(TELL in text or TELL_REFUSAL in text for text in said)
+            is_answer = any(TELL in getattr(part, "text", "") for part in message.fact.parts)
         if isinstance(message.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned) and not is_answer:
             yield message
 
@@ -102,16 +100,19 @@ PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
 }
 
 
-async def list_session_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
-    prompts = [
-        types.Prompt(
-            name=name,
-            description=told,
-            arguments=[types.PromptArgument(name=one, description=words) for one in WORDS if words],
-        )
-        for name, (told, words, _) in PROMPTS.items()
-    ]
-    return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="public")
+async def list_session_prompts(context: Any, _params: Any) -> types.ListPromptsResult:
+    prompts = []
+    for name, (told, words, _) in PROMPTS.items():  # Gemini CLI fills required arguments only.
+        required = WORDS[: "gemini" in _client_name(context) or name == "recall"]
+        build = partial(types.PromptArgument, description=words)
+        arguments = [build(name=one, required=one in required) for one in WORDS if words]
+        prompts.append(types.Prompt(name=name, description=told, arguments=arguments))
+    return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="private")
+
+
+def _client_name(context: Any) -> str:
+    info = getattr(context.session.client_params, "client_info", None)
+    return info.name if info else ""
 
 
 PAGE = 100
@@ -243,14 +244,13 @@ class _CacheServerRequests:
         try:
             if params.name not in PROMPTS or self._served.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
-            info = getattr(context.session.client_params, "client_info", None)
-            async with self._served.use_agent_session(info.name if info else "") as session:
+            async with self._served.use_agent_session(_client_name(context)) as session:
                 words = " ".join((params.arguments or {}).values()).strip()
                 result = await PROMPTS[params.name][2](self._served, session, words)
                 told = f"Conversation: {session.conversation.state.title}\n{result}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
-            told = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL_REFUSAL}"
+            told = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL}"
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))])
 
     async def list_cached_resources(

@@ -38,6 +38,14 @@ async def _typed(client: mcp.Client, line: str) -> str:
     return str(found.messages[0].content.text)  # type: ignore[union-attr]
 
 
+async def _typed_in_gemini_cli(client: mcp.Client, line: str) -> str:
+    """The words are for the required arguments, all of them if there is only one."""
+    name, *words = line.split()
+    (prompt,) = (one for one in (await client.list_prompts()).prompts if one.name == name)
+    assert [each.name for each in prompt.arguments or [] if each.required] == ["words"]
+    return await _told(client, name, " ".join(words))
+
+
 @asynccontextmanager
 async def _agent_with_outputs(
     home: Path, outputs: Sequence[str], script: Callable[[Asked], Sequence[Block]] | None = None
@@ -121,6 +129,17 @@ async def test_without_an_output_nothing_is_kept_and_the_answer_says_so(tmp_path
         assert "Nothing is folded" in await _typed(client, "undo_fold")
         assert "Folds: 0." in await _typed(client, "context of this")
         assert "could not do what I asked for" in await _typed(client, "fold_now please")
+
+
+async def test_gemini_cli_which_fills_required_arguments_alone_hands_over_what_was_typed(tmp_path: Path) -> None:
+    async with _agent_with_outputs(tmp_path, STEPS[:3]) as (_, client, _):
+        prompts = {one.name: one for one in (await client.list_prompts()).prompts}
+        assert [each.name for each in prompts["recall"].arguments or [] if each.required] == ["words"]
+        assert not any(each.required for each in prompts["keep"].arguments or [])  # Claude Code keeps the last output.
+        gemini = types.Implementation(name="gemini-cli-mcp-client", version="1")
+        async with mcp.Client(client.server, client_info=gemini, cache=None) as own:
+            for line in ("recall took 14 seconds", "keep took 14 seconds"):
+                assert "took 14 seconds" in await _typed_in_gemini_cli(own, line)
 
 
 async def test_words_mean_the_conversation_of_the_agent_in_whose_terminal_they_were_typed(tmp_path: Path) -> None:
