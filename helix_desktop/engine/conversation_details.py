@@ -471,5 +471,4 @@ def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCo
 
 
 def format_document_line(detail: Detail) -> str:
-    where = f" [{detail.seq}]" if detail.seq else ""
-    return f"- {detail.text}{where}"
+    return f"- {detail.text} [{detail.seq}]" if detail.seq else f"- {detail.text}"

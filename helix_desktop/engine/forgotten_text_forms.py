@@ -213,7 +213,6 @@ def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
         yield from (raw.hex(), raw.hex().upper())
         for offset in range(3):
             whole = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
-            first = (offset * 8 + 5) // 6
-            core = whole[first : (offset + len(raw)) * 8 // 6]
+            core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
             if len(core) >= _SHORTEST_CORE:
                 yield from (core, core.replace("+", "-").replace("/", "_"), core.replace("/", "\\/"))

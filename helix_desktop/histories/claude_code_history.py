@@ -70,8 +70,7 @@ def read_claude_code_recordings(rows: Sequence[HistoryRow], report: ReadingRepor
     children = [
         child for group in _group_by_subagent(aside) for child in _read_subagent(group, report, path, session, sessions)
     ]
-    beside = _link_results_to_subagents(sessions, path)
-    return [*beside, *children]
+    return [*_link_results_to_subagents(sessions, path), *children]
 
 
 def _first_session_id(rows: Sequence[HistoryRow]) -> str:

@@ -148,8 +148,7 @@ class BillingLedger:
         used += [chain[place] for place in marked if sizes[place] >= self.least]
         self._known.update(dict.fromkeys(used, seconds))
         known = sizes[hit] if hit >= 0 else 0
-        written = sizes[-1] - known if sizes and sizes[-1] >= self.least else 0
-        return known, written
+        return known, sizes[-1] - known if sizes and sizes[-1] >= self.least else 0
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:

@@ -45,8 +45,7 @@ class FactTree:
         runs: list[Run] = []
         while seq > 0:
             last = bisect_right(self.rewinds, seq) - 1
-            first = self.rewinds[last] if last >= 0 else 1
-            runs.append((first, seq))
+            runs.append((self.rewinds[last] if last >= 0 else 1, seq))
             seq = self.targets[last] if last >= 0 else 0
         return runs[::-1]
 

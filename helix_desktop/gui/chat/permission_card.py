@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
 LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
+WIDE = 1_080  # The width in pixels of a card with many long lines, so that it needs no scrolling.
+MANY_LINES, LONG_LINE = 8, 76  # More lines or characters than these.
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
@@ -406,7 +408,8 @@ class PermissionQuestionPanel(QWidget):
         self.visible_card: PermissionQuestionCard | None = None
         self._more = widgets.build_plain_label("", "faint", self, wraps=False)
         self._column = build_column(self._more, margins=(0, 8, 0, 8))
-        widgets.build_centred_column(self, theme).setLayout(self._column)
+        self._middle = widgets.build_centred_column(self, theme)
+        self._middle.setLayout(self._column)
         self.hide()
 
     def show_shortcuts_on_answers(self, keys: Mapping[str, str]) -> None:
@@ -437,6 +440,9 @@ class PermissionQuestionPanel(QWidget):
             card = self.visible_card = PermissionQuestionCard(self._theme, question, self, not_undone)
             card.show_shortcuts_on_answers(self._keys)
             card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            lines = question.preview.split("\n")
+            is_wide = len(lines) > MANY_LINES and max(map(len, lines)) > LONG_LINE
+            self._middle.setMaximumWidth(self._theme.zoomed_pixels(WIDE if is_wide else widgets.COLUMN))
             self._column.insertWidget(0, card)
             card.show()
         elif held:

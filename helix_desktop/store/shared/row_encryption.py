@@ -84,8 +84,7 @@ class RowCipher:
                 "Content from the shared store failed its authenticity check.",
                 remedy="The content was discarded. A computer that has an intact copy can send the content to the shared store again.",
             ) from error
-        length = int.from_bytes(filled[:_LENGTH], "big")
-        return filled[_LENGTH : _LENGTH + length]
+        return filled[_LENGTH : _LENGTH + int.from_bytes(filled[:_LENGTH], "big")]
 
     def _derive_row_key(self, name: bytes, salt: bytes) -> bytes:
         return hmac.digest(self._rows, name + salt, "sha256")

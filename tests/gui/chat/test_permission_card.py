@@ -171,15 +171,17 @@ def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     assert view.viewport().height() >= 10 * view._ink.code_line_height
 
 
-@pytest.mark.parametrize(("size", "lines"), [((1440, 900), 21), ((900, 600), 6)])
+@pytest.mark.parametrize(
+    ("size", "lines", "words"), [((1440, 900), 21, "line"), ((1440, 900), 21, "long " * 20), ((900, 600), 6, "line")]
+)
 @pytest.mark.parametrize("kind", ["edit", "command"])
 def test_what_fits_on_the_screen_needs_no_scrolling(
-    window: MainWindow, size: tuple[int, int], lines: int, kind: str
+    window: MainWindow, size: tuple[int, int], lines: int, words: str, kind: str
 ) -> None:
     """An edit of 21 lines had to be scrolled to its end before it could be allowed, on a screen with room for 40."""
     window.resize(*size)
     window.chat.way_on.hide()
-    body = "".join(f"+line {number}\n" for number in range(lines))
+    body = "".join(f"+{words} {number}\n" for number in range(lines))
     edit = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -0,0 +1,{lines} @@\n{body}")
     question = edit if kind == "edit" else replace(COMMAND, preview=body, rules=("cat",))
     window.chat.approvals.show_oldest_question({1: question})
