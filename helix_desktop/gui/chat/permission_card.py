@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
 WIDE = 1_080  # The width in pixels of a card with many long lines, so that it needs no scrolling.
-MANY_LINES, LONG_LINE = 8, 76  # More lines or characters than these.
+MANY, LONG_LINE = 8, 76  # A card is wide if it has more lines than this, and one of more characters.
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
@@ -441,8 +441,8 @@ class PermissionQuestionPanel(QWidget):
             card.show_shortcuts_on_answers(self._keys)
             card.answered.connect(lambda answer: self.answered.emit(number, answer))
             lines = question.preview.split("\n")
-            is_wide = len(lines) > MANY_LINES and max(map(len, lines)) > LONG_LINE
-            self._middle.setMaximumWidth(self._theme.zoomed_pixels(WIDE if is_wide else widgets.COLUMN))
+            width = WIDE if len(lines) > MANY and max(map(len, lines)) > LONG_LINE else widgets.COLUMN
+            self._middle.setMaximumWidth(self._theme.zoomed_pixels(width))
             self._column.insertWidget(0, card)
             card.show()
         elif held:
