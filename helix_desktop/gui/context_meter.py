@@ -67,8 +67,7 @@ def paint_meter_bar(
 
 def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[ContextKind, float, float]]:
     """Returns kind, start and width of each part that is not empty. Together, they are no wider than the bar."""
-    total = sum(tokens for _, tokens in parts)
-    scale = width / max(window, total, 1)
+    scale = width / max(window, sum(tokens for _, tokens in parts), 1)
     placed: list[tuple[ContextKind, float, float]] = []
     start = 0.0
     for kind, tokens in parts:

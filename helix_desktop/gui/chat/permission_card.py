@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
 LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
-WIDE = 1_080  # The width in pixels of a card with many long lines, so that it needs no scrolling.
-MANY, LONG_LINE = 8, 76  # A card is wide if it has more lines than this, and one of more characters.
+WIDE = 1_080  # The width in pixels of a card with many long lines.
+MANY, LONG_LINE = 8, 76  # More lines and characters than these.
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)

@@ -89,8 +89,9 @@ class FleetDialog(TransientDialog):
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
-        row, detail = build_row(*((card, 1) for card in cards), wraps=True), self._build_task_detail_card(page)
-        build_column(row, self._filter, (self._task_list, 1), detail, owner=page, margins=0, spacing=12)
+        row = build_row(*((card, 1) for card in cards), wraps=True)
+        below = row, self._filter, (self._task_list, 1), self._build_task_detail_card(page)
+        build_column(*below, owner=page, margins=0, spacing=12)
         return page
 
     def _build_task_detail_card(self, page: QWidget) -> QWidget:
