@@ -106,7 +106,7 @@ def _with_trust_state(
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # Earlier versions let users allow this.
-        notes += ("You once let this hook run outside the sandbox. A folder's hooks now always run in the sandbox.",)
+        notes += ("You have let this hook run outside the sandbox. A folder's hooks now always run in the sandbox.",)
     known = item.settings_key in trusted
     return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)
 

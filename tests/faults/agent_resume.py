@@ -110,6 +110,8 @@ def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
         return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
     if name == "gemini":
         _write_settings(home / ".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
+        # In a folder that its user has not trusted, it starts no MCP server; `--skip-trust` changes nothing about that.
+        _write_settings(home / ".gemini/trustedFolders.json", {str(home.parent / "work"): "TRUST_FOLDER"})
         return ["--yolo", "--skip-trust", "-m", "gemini-2.5-pro"]
     if name == "pi":
         address = {"providers": {"anthropic": {"baseUrl": provider.url}}}
