@@ -172,7 +172,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._shown = found
         place = found.address.partition("//")[2]
         self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
-        self.switch.setText(tr("Turn off") if place else tr("Turn on"))
+        self.switch.setText(tr("Turn off") if found.for_others else tr("Turn on"))
         self._show_figures_of_today(found.today)
         installed = (row.start_command for row in found.agents if row.installed)
         self._once_line.show_command_line(next(installed, found.agents[0].start_command))
@@ -211,7 +211,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         return card
 
     def _turn_gateway_on_or_off(self) -> None:
-        on = self._shown is None or not self._shown.address
+        on = self._shown is None or not self._shown.for_others  # It may run for others.
         self._run_and_refresh(self._agents.switch_gateway(on=on))
 
     def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:

@@ -88,5 +88,5 @@ def format_duration(seconds: float) -> str:
 
 def format_dollars(dollars: float) -> str:
     """Formats US dollars, with more decimals for a small amount."""
-    decimals = 2 if abs(dollars) >= 0.995 else 3 if abs(dollars) >= 0.0005 else 0
+    decimals = 2 if (n := abs(dollars)) >= 0.995 else 3 if n >= 0.00995 else 4 if n >= 5e-5 else 0
     return tr("${n}", n=format_number(dollars if decimals else 0, decimals))

@@ -18,6 +18,7 @@ class Agents(StandIn):
         self.on = False
         self.connected = False
         self.requests = 0
+        self.is_started_elsewhere = False
 
     async def list_agent_connections(self) -> AgentConnections:
         n = self.requests
@@ -26,7 +27,12 @@ class Agents(StandIn):
         )
         today = GatewayFiguresOfToday(n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
         address = "http://127.0.0.1:4356"
-        return AgentConnections(address if self.on else "", [row], today, f"{address}/t/token" if self.on else "")
+        return AgentConnections(
+            address if self.on or self.is_started_elsewhere else "",
+            [row],
+            today,
+            f"{address}/t/token" if self.on else "",
+        )
 
     async def switch_gateway(self, *, on: bool) -> None:
         self.on = on
@@ -64,6 +70,21 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls"))
     dialog.switch.click()
     assert not agents.on
+    dialog.reject()
+
+
+def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: MainWindow) -> None:
+    """As long as a wrap runs, there is an address, but none for other programs, and turning it off would do nothing."""
+    agents = Agents()
+    agents.is_started_elsewhere = True
+    dialog = ConnectAgentsDialog(window, window.background_runner, agents)
+    dialog.open()
+    dialog.refresh_connections()
+    assert "Gateway on 127.0.0.1:4356" in words(dialog)
+    assert (dialog.switch.text(), "Turn the gateway on to see its address." in words(dialog)) == ("Turn on", True)
+    dialog.switch.click()
+    assert agents.on
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
     dialog.reject()
 
 

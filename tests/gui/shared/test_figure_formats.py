@@ -54,7 +54,9 @@ def test_how_long(seconds: float, words: str) -> None:
     assert format_duration(seconds) == words
 
 
-@pytest.mark.parametrize(("dollars", "words"), [(6.14, "$6.14"), (1_234.5, "$1,234.50"), (0.0123, "$0.012"), (0, "$0")])
+@pytest.mark.parametrize(
+    ("dollars", "words"), [(6.14, "$6.14"), (1_234.5, "$1,234.50"), (0.0123, "$0.012"), (0.00049, "$0.0005"), (0, "$0")]
+)
 def test_money(dollars: float, words: str) -> None:
     assert format_dollars(dollars) == words
 
