@@ -52,7 +52,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
 async def print_conversation_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench.repository_copies import list_folder_copies
 
-    rows = await workspace.journal.list_conversations()
+    rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)
     labels = {copy.id: copy.label for copy in copies if copy.is_whole}
     told: list[dict[str, object]] = []

@@ -125,7 +125,7 @@ async def _use_agent_session(
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, where) as bench:
-        rows = [row for row in bench.list_conversations() if row.agent and not row.parent]
+        rows = [row for row in bench.list_conversations() if row.agent and not row.parent and not row.trashed]
         own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
         if (newest := next(iter(own or rows), None)) is None:
             raise NotFound("No agent has worked in this workspace.", remedy="Start an agent with helix-desktop wrap.")

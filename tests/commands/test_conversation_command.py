@@ -10,7 +10,17 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.engine.facts import ConversationStarted, Folded, FoldKind, ModelReplied, Span, Stop, Text, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Span,
+    Stop,
+    Text,
+    UserSaid,
+)  # fmt: skip
 from tests.commands.conftest import Helix
 from tests.histories import written
 
@@ -39,6 +49,20 @@ def test_conversations_are_listed(helix: Helix, workspace: str) -> None:
     assert {line.split()[0]: line.split()[-1] for line in out.splitlines()} == {"abc-1": "Looking", "abd-2": "Other"}
     _, out, _ = helix("conversation", "list", "-w", "Work", "--json")
     assert {row["title"] for row in json.loads(out)} == {"Looking", "Other"}
+
+
+def test_what_is_in_the_trash_is_not_listed(helix: Helix, workspace: str) -> None:
+    """A relay that found nothing to fold puts its fork there."""
+
+    async def put_into_trash() -> None:
+        known = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+        opened = await known.open_stored_workspace(workspace)
+        await opened.journal.append_to_journal("abc-1", [ConversationChanged(trashed=True)])
+        await opened.aclose()
+
+    asyncio.run(put_into_trash())
+    _, out, _ = helix("conversation", "list", "-w", "Work", "--json")
+    assert [row["title"] for row in json.loads(out)] == ["Other"]
 
 
 @pytest.mark.parametrize("begins", ["ab", "zz"])
