@@ -443,7 +443,8 @@ def _read_copy_description(folder: Path) -> FolderCopy:
         said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(_DISCARDED)
         return FolderCopy(folder.name, folder, **said)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
-        problem = "What describes this copy cannot be read." if any(folder.glob("[0-9]*")) else ""
+        is_kept = not folder.name.endswith(_DISCARDED) and any(folder.glob("[0-9]*"))
+        problem = "What describes this copy cannot be read." if is_kept else ""
         return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
 
 

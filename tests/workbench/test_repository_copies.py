@@ -21,7 +21,7 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
-from helix_desktop.workbench.repository_copies import FolderCopy
+from helix_desktop.workbench.repository_copies import FolderCopy, _read_copy_description
 from tests.tools.git_places import PROGRAMS
 from tests.workbench.conftest import Desks
 from tests.workbench.test_git_repository import git, project
@@ -930,3 +930,10 @@ async def test_nothing_is_asked_while_a_command_still_runs_in_the_copy(desks: De
     assert await apply_after(parent, copy) == (False, [])
     await box.run_tool_call(ToolCall("2", "stop_command", '{"name": "bg1"}'), context)
     assert await apply_after(parent, copy) == (True, [f"{project}/a"])
+
+
+def test_what_is_left_of_a_discarded_copy_is_no_problem(tmp_path: Path) -> None:
+    """A program that was killed while it deleted one may have deleted the description first."""
+    for name, problem in (("a.discarded", ""), ("b", "What describes this copy cannot be read.")):
+        (tmp_path / name / "0").mkdir(parents=True)
+        assert _read_copy_description(tmp_path / name).problem == problem
