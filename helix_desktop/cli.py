@@ -20,6 +20,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
     try:
+        if given == ["--prepare-sessions"]:
+            from helix_desktop.workbench.session_preparation import prepare_sessions_for_parent
+
+            return prepare_sessions_for_parent()
         place = _pop_target_argument(given)
         return _run_command_line(given, place) if given else _open_window(None, place)
     except HelixError as error:

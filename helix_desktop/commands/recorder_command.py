@@ -28,7 +28,6 @@ from helix_desktop.resident.history_recorder import list_history_folders_to_reco
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # At most this many files, and this many bytes, are imported together.
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
 IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, because it records only a turn's start.
@@ -204,7 +203,7 @@ def _build_import_commands(
     without = _resolve_full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
     workspaces = open_all_workspaces(where)
-    by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}
+    by_folder: dict[tuple[str, str, Path | None], list[Path]] = {}
     for file in files:
         kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
         copy = path_of_copy(copies, file)
@@ -214,24 +213,11 @@ def _build_import_commands(
                 is_idle = (file, found.folder) in read and time.time() - found.last > IN_USE_SECONDS
                 if not is_idle and not _is_folder_within(found.folder, without):
                     read |= {(file, found.folder)} if database else set()
-                    by_folder.setdefault((kind, found.folder, database), []).append((file, found.size))
+                    by_folder.setdefault((kind, found.folder, database), []).append(file)
     for (kind, folder, database), group in by_folder.items():
         workspace = _find_or_create_workspace_of_folder(workspaces, folder)
         options = ["--from", kind] if database is None else ["--only-folder", folder]
-        for together in _split_into_portions(group):
-            yield workspace, [*map(str, together), *options, "--copies", str(copies)]
-
-
-def _split_into_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Path]]:
-    portion: list[Path] = []
-    size = 0
-    for file, bytes_of_file in group:
-        if portion and (len(portion) >= TOGETHER or size + bytes_of_file > TOGETHER_BYTES):
-            yield portion
-            portion, size = [], 0
-        portion.append(file)
-        size += bytes_of_file
-    yield portion
+        yield workspace, [*map(str, group), *options, "--copies", str(copies)]
 
 
 def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:

@@ -15,13 +15,11 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.histories import history_facts, history_finding, history_reading
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
-from helix_desktop.histories.program_names import NAMES
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workbench.history_imports import ImportResult, find_recorded_conversations, new_import_name
 from helix_desktop.workbench.open_workbench import Workbench
 
-Key = tuple[str, str]
 MAX_DESCRIBED = 64 << 20  # A larger file, in bytes, is not read until the user imports it.
 _EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
 
@@ -38,21 +36,21 @@ class _WorkspaceImport:
 class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
-        self._found: dict[Key, FoundHistories] = {}
         self._results: dict[str, ImportResult] = {}  # The last import's results, by workspace.
         self._going: asyncio.Task[ImportResult] | None = None
         self._stopped = False
         self._run = ""
 
-    async def find_history_groups(self) -> Sequence[history_import_port.HistoryGroup]:
-        self._found = await asyncio.to_thread(_find_histories_by_file)
-        return sorted(map(_build_history_group, self._found.values()), key=lambda group: -group.last)
+    async def find_history_groups(self) -> Sequence[FoundHistories]:
+        places = history_finding.HistoryPlaces.of_this_user()
+        found = await asyncio.to_thread(lambda: list(history_finding.find_histories(places)))
+        return sorted(found, key=lambda group: -group.last)
 
-    async def describe_history(self, group: history_import_port.HistoryGroup) -> history_import_port.HistoryDetails:
-        return await asyncio.to_thread(_describe_history_file, Path(group.path), group.folder, group.size)
+    async def describe_history(self, group: FoundHistories) -> history_import_port.HistoryDetails:
+        return await asyncio.to_thread(_describe_history_file, group.path, group.folder, group.size)
 
     async def import_history_groups(
-        self, groups: Sequence[history_import_port.HistoryGroup], report: history_import_port.ImportProgressCallback
+        self, groups: Sequence[FoundHistories], report: history_import_port.ImportProgressCallback
     ) -> history_import_port.ImportOutcome:
         if not self._stopped:  # After a stop, this call continues the same import.
             self._results, self._run = {}, new_import_name()
@@ -114,16 +112,15 @@ class HistoryImporter:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)
         return len({key for _, key in keys})
 
-    def _split_by_workspace(self, groups: Sequence[history_import_port.HistoryGroup]) -> list[_WorkspaceImport]:
+    def _split_by_workspace(self, groups: Sequence[FoundHistories]) -> list[_WorkspaceImport]:
         """Groups the chosen histories by workspace, the one with the newest conversation first."""
         parts: dict[Path | None, _WorkspaceImport] = {}
         newest: dict[Path | None, float] = {}
         for group in groups:
-            folder = Path(group.folder) if group.is_folder_present else None
+            folder = Path(group.folder) if group.is_folder_present() else None
             part = parts.setdefault(folder, _WorkspaceImport(folder))
             newest[folder] = max(newest.get(folder, 0.0), group.last)
-            found = self._found.get((group.path, group.folder))
-            for file in history_finding.list_files_of_history(found) if found is not None else ():
+            for file in history_finding.list_files_of_history(group):
                 part.files.setdefault(file, set()).add(group.folder)
             part.size += group.size
         return sorted(parts.values(), key=lambda part: -newest[part.folder])
@@ -160,25 +157,6 @@ class HistoryImporter:
             [sentence for result in results.values() for sentence in result.complaints],
             sorted(row.name for row in self._desk.list_workspaces() if row.id in results and results[row.id].imported),
         )
-
-
-def _find_histories_by_file() -> dict[Key, FoundHistories]:
-    places = history_finding.HistoryPlaces.of_this_user()
-    return {(str(one.path), one.folder): one for one in history_finding.find_histories(places)}
-
-
-def _build_history_group(found: FoundHistories) -> history_import_port.HistoryGroup:
-    folder = Path(found.folder)
-    present = bool(found.folder) and folder.is_absolute() and folder.is_dir()
-    return history_import_port.HistoryGroup(
-        NAMES.get(found.kind, found.kind),
-        found.folder,
-        found.conversations,
-        found.size,
-        found.last,
-        present,
-        str(found.path),
-    )
 
 
 def _describe_history_file(path: Path, folder: str, size: int) -> history_import_port.HistoryDetails:

@@ -17,7 +17,7 @@ from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_de
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.importing import history_import_port
-from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
+from helix_desktop.gui.importing.history_import_port import HistoryDetails
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.model_setup_port import ModelSetupPort
@@ -34,6 +34,7 @@ from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WA
 if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+    from helix_desktop.histories.history_finding import FoundHistories
 
 LAST_CONVERSATIONS = 5  # The replay lab compares policies on this many of the latest conversations.
 SHOWN_HISTORIES = 3  # The number of other programs' conversations that the welcome page names.
@@ -232,14 +233,14 @@ class DialogsAndNotifications(QObject):
         """Tells the user of an empty program which conversations can be imported."""
         window, importer = self._window, self._history_importer
 
-        async def find_and_describe_newest() -> tuple[Sequence[HistoryGroup], list[HistoryDetails]]:
+        async def find_and_describe_newest() -> tuple[Sequence["FoundHistories"], list[HistoryDetails]]:
             groups = await importer.find_history_groups()
             return groups, [await importer.describe_history(group) for group in groups[: 2 * SHOWN_HISTORIES]]
 
         if window.showing.page == "welcome":
             window.run_for_window(find_and_describe_newest(), then=lambda found: self._show_found_on_welcome(*found))
 
-    def _show_found_on_welcome(self, groups: Sequence[HistoryGroup], newest: Sequence[HistoryDetails]) -> None:
+    def _show_found_on_welcome(self, groups: Sequence["FoundHistories"], newest: Sequence[HistoryDetails]) -> None:
         programs, now = list(dict.fromkeys(group.program for group in groups)), time.time()
         rows = [
             (

@@ -24,6 +24,7 @@ from helix_desktop.histories import (
 )
 from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_rows import parse_time
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
 
 _LOOKED_AT = 256 << 10  # Only this many bytes are read to find out what a file is.
@@ -42,6 +43,14 @@ class FoundHistories:
     size: int
     first: float
     last: float
+
+    @property
+    def program(self) -> str:
+        return NAMES.get(self.kind, self.kind)
+
+    def is_folder_present(self) -> bool:
+        """Return whether the folder exists on this computer."""
+        return bool(self.folder) and Path(self.folder).is_absolute() and Path(self.folder).is_dir()
 
 
 @dataclass(frozen=True, slots=True)

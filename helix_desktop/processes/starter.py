@@ -210,11 +210,22 @@ async def end_process(process: Process) -> int:
 
 
 def open_process(
-    launch: ProcessLaunch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+    launch: ProcessLaunch,
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    pipe_bytes: int = -1,
 ) -> ChildProcess:
     """Start a process without an event loop. Its output is text; streams that are not given are inherited."""
     return subprocess.Popen(
-        argv_with_program_path(launch), stdin=stdin, stdout=stdout, stderr=stderr, text=True, **_process_options(launch)
+        argv_with_program_path(launch),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        pipesize=pipe_bytes,
+        **_process_options(launch),
     )
 
 

@@ -13,7 +13,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.histories.recorded_session import RecordedMessage
-from helix_desktop.replay import lost_details, missed_references, request_legality
+from helix_desktop.replay import lost_details, missed_references
 from helix_desktop.replay.replay_figures import FoldMark, ReplayFigures
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
 
@@ -72,7 +72,7 @@ class ReplayObserver:
             await self._record_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
-        self._illegal += bool(request_building.find_violations(request) or request_legality.find_complaints(request))
+        self._illegal += bool(request_building.find_violations(request))
         await self._remember_block_texts(view.blocks)
 
     async def pages_recalled_before_reply(

@@ -344,8 +344,13 @@ class IndexFile:
             for record, _, text in texts
             for start, piece in search_words.split_for_index(text)
         )
+        numbers = [(record.number,) for record, *_ in texts]
+        counted = self._execute_rows("SELECT number FROM entries WHERE tokens > 0 AND number IN (", numbers, ")")
+        known = {number for (number,) in counted}  # By the facts that use them.
         tokens = [
-            (record.number, estimate_entry_tokens(record.size, content, self._count)) for record, content, _ in texts
+            (record.number, estimate_entry_tokens(record.size, content, self._count))
+            for record, content, _ in texts
+            if record.number not in known
         ]
         self._execute_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
 
@@ -379,6 +384,11 @@ class IndexFile:
             for line, fact in facts
             for text in searchable_texts(fact)
             for start, piece in search_words.split_for_index(text)
+        )
+        self._execute_rows(
+            "UPDATE entries SET tokens = column2 FROM (",
+            [(stored.digest.raw, tokens) for _, fact in facts for stored, tokens in token_counts_of_entries(fact)],
+            ") WHERE digest = column1 AND tokens = 0",
         )
         self._index_uses(
             [
@@ -440,6 +450,16 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
         case vocabulary.ModelReplied(parts=parts):
             return [("recall", digest) for digest in _entries_recalled_by(parts)]
     return []
+
+
+def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:
+    """Return the texts that the fact uses, with the token counts that it states."""
+    found = []
+    if isinstance(fact, vocabulary.ToolReturned):
+        found = [(fact.output, fact.tokens)]
+    elif isinstance(fact, vocabulary.UserSaid):
+        found = [(part.stored, part.tokens) for part in fact.parts if isinstance(part, vocabulary.Attachment)]
+    return [(stored, tokens) for stored, tokens in found if tokens and stored.media_type.startswith("text/")]
 
 
 def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:

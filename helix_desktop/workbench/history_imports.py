@@ -9,32 +9,21 @@ new. Where the conversation was continued here meanwhile, what is new goes into 
 import asyncio
 import gc
 import itertools
-import logging
 import math
 import secrets as random
 import time as clock
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
-from functools import partial
 from pathlib import Path
 
-from helix_desktop import token_counting
-from helix_desktop.engine import context_policy
-from helix_desktop.engine.context_usage import WindowMeter, measure_window
 from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Recorded, Rewound
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.state.request_settings import RequestSettings
-from helix_desktop.engine.view import build_state
-from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import foreign_sqlite, history_facts, history_reading, leaked_keys
-from helix_desktop.histories.history_facts import FactDraft
-from helix_desktop.histories.history_rows import ReadingReport
-from helix_desktop.histories.pending_copies import path_of_copy
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
+from helix_desktop.histories import history_reading, leaked_keys
 from helix_desktop.store.empty_trash import read_deleted_conversations
-from helix_desktop.store.search_words import text_or_none
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import ignore_progress
@@ -48,12 +37,9 @@ from helix_desktop.workbench.session_import import (
     conversation_id_of_session,
     imported_path,
 )
-
-log = logging.getLogger(__name__)
+from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
 
 Report = Callable[[int, int, str], object]  # Called with the number of bytes read, the total number, and the file.
-# A file, one of its sessions and, only with the last session, the file's stamp and its unread lines.
-Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
 AHEAD, BEHIND = 4 << 20, 2_000
 TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
@@ -117,14 +103,15 @@ class HistoryImport:
         gc.set_threshold(20_000, 50, 100)  # An import creates few reference cycles, so garbage is collected less often.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
-        reader, maker = StoreThread("bring in"), StoreThread("make facts")
-        sizes = [_stamp_of_history_file(file)[0] for file in files]
-        done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
-        held = _group_unrelated(self._prepare_sessions(_read_one_ahead(reader, self._read_new_sessions(files))))
+        sizes, ahead = [_stamp_of_history_file(file)[0] for file in files], 0
+        done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
+        preparation = SessionPreparation(self.kind, self.wanted, self.copies, self.settings)
+        prepared = preparation.prepare_files(self._list_changed_files(files, preparation), self.tokens)
+        thread, held = StoreThread("prepare sessions"), _group_unrelated(self._collect_complaints(prepared))
         try:
-            coming = maker.submit_work(next, held, None)
+            coming = thread.submit_work(next, held, None)
             while (group := await asyncio.wrap_future(coming)) is not None:
-                coming = maker.submit_work(next, held, None)  # While some sessions are written, the next are prepared.
+                coming = thread.submit_work(next, held, None)  # Prepared while these are written.
                 file = group[0].file
                 report(done[file], sum(sizes), str(file))
                 if done[file] - ahead > AHEAD:
@@ -133,8 +120,8 @@ class HistoryImport:
                 brought = await asyncio.gather(*map(self._import_session, group))
                 self.result.imported.extend(one for one in brought if one is not None)
         finally:
-            await maker.aclose()
-            await reader.aclose()
+            await thread.aclose()
+            prepared.close()
         report(sum(sizes), sum(sizes), "")
         return self.result
 
@@ -146,72 +133,26 @@ class HistoryImport:
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    # --- Reading the next session, on two threads, while this one is written
-    # Threads help here because other threads run while tokens are counted.
-
-    def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
+    def _list_changed_files(self, files: Sequence[Path], preparation: SessionPreparation) -> list[FileToRead]:
+        """Return the files that are not as they were at an earlier import."""
         here: dict[str, set[str]] = {}
         for recorded in self.earlier.last.values():
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
+        changed = []
         for file in files:
-            stamp = _stamp_of_history_file(self._copy_of_file(file) or file)
+            stamp = _stamp_of_history_file(preparation.copy_of_file(file) or file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
                 self.result.here |= here.get(str(file), set())
             else:
-                yield from self._read_sessions_of_file(file, stamp)
+                changed.append((file, stamp))
+        return changed
 
-    def _copy_of_file(self, file: Path) -> Path | None:
-        copy = path_of_copy(self.copies, file) if self.copies is not None else file
-        return copy if self.copies is not None and copy.is_file() else None
-
-    def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
-        told = ReadingReport()
-        read = history_reading.read_sessions(file, told, self.kind, self._copy_of_file(file))
-        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_of_file(file) or file):
-            read = (one for one in read if one.folder in folders)
-            stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
-        try:
-            recording = next(read, None)
-            while recording is not None:
-                after = next(read, None)
-                if isinstance(self.tokens, token_counting.TiktokenCounter):
-                    self.tokens.count_ahead(text for message in recording.messages for text in texts_to_count(message))
-                yield (file, recording, stamp, told.unread) if after is None else (file, recording, (0, 0), ())
-                recording = after
-        except (NotFound, InvalidInput) as error:
-            self.result.complaints.append(str(error))
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, the others are imported
-            self._add_reading_complaint(str(file), error)
-        self.result.complaints.extend(told.complaint_sentences(str(file)))
-
-    def _prepare_sessions(self, read: Iterator[Read]) -> Iterator[SessionToImport]:
-        for one in read:
-            try:
-                prepared = self._prepare_session(one)
-            except Exception as error:  # noqa: BLE001 - the same for a session
-                self._add_reading_complaint(one[1].name, error)
-            else:
-                yield prepared
-
-    def _add_reading_complaint(self, name: str, error: Exception) -> None:
-        log.warning("a history could not be read: %s", type(error).__name__)
-        self.result.complaints.append(
-            f"{name} can't be read: it contains something unexpected. The other conversations are imported."
-        )
-
-    def _prepare_session(self, one: Read) -> SessionToImport:
-        file, recording, stamp, unread = one
-        made = history_facts.draft_facts(recording, self.tokens, partial(conversation_id_of_session, recording.kind))
-        return SessionToImport(
-            file, recording, made, stamp, self._measure_session(made), _find_leaked_keys(recording), unread
-        )
-
-    def _measure_session(self, drafts: Sequence[FactDraft]) -> WindowMeter | None:
-        if self.settings is None:
-            return None
-        state = build_state(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
-        state = state.with_settings(self.settings)
-        return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
+    def _collect_complaints(self, prepared: Iterator[Prepared]) -> Iterator[SessionToImport]:
+        for one in prepared:
+            if isinstance(one, SessionToImport):
+                yield one
+            elif isinstance(one, str):
+                self.result.complaints.append(one)
 
     # --- Writing sessions into conversations, on the event loop
 
@@ -252,14 +193,6 @@ class HistoryImport:
         return writing.brought if writing.recorded is not None else None
 
 
-def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:
-    """Yield each session while the next one is read on the thread."""
-    following = thread.submit_work(next, coming, None)
-    while (one := following.result()) is not None:
-        following = thread.submit_work(next, coming, None)
-        yield one
-
-
 def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[SessionToImport]]:
     """Yield groups of sessions that can be written at the same time, because none belongs to another."""
     group: dict[str, SessionToImport] = {}
@@ -272,18 +205,6 @@ def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[Session
         group[one.recording.session] = one
     if group:
         yield [*group.values()]
-
-
-def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
-    """Return texts to be stored that look like keys, each with the number of its message."""
-    stored = [(at, text) for at, message in enumerate(recording.messages) for text in _texts_to_be_stored(message)]
-    stored += [(min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions]
-    return [(at, key) for at, text in stored for key in leaked_keys.find_keys(text)]
-
-
-def _texts_to_be_stored(message: RecordedMessage) -> Iterator[str]:
-    yield from (*message_texts(message), message.reasoning, message.shown)
-    yield from (text for one in message.pictures if (text := text_or_none(one.data)) is not None)
 
 
 def _stamp_of_history_file(file: Path) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
-from helix_desktop.replay import request_legality
+from tests import request_legality
 from tests.histories import written
 
 TOKENS = (

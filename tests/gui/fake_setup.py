@@ -16,7 +16,7 @@ from helix_desktop.errors import (
     ProviderUnreachable,
     StoreFailed,
 )
-from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
+from helix_desktop.gui.importing.history_import_port import HistoryDetails
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
@@ -34,6 +34,7 @@ from helix_desktop.gui.settings.installation_port import (
     WorkspaceStorage,
 )
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
+from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
 from helix_desktop.mcp_client.hosted_server import McpServerResource
 from helix_desktop.tools.home_access import OPENINGS
@@ -149,23 +150,23 @@ class FakeHistories:
 
     def __init__(self) -> None:
         self.groups = [
-            HistoryGroup("Claude Code", "/home/me/project", 12, 3_400_000, 1_768_000_000.0, path="a.db"),
-            HistoryGroup("Codex", "/gone", 1, 20_000, 1_767_000_000.0, is_folder_present=False, path="/b.jsonl"),
+            FoundHistories("claude-code", Path("a.db"), "/home/me/project", 12, 3_400_000, 0.0, 1_768_000_000.0),
+            FoundHistories("codex", Path("/b.jsonl"), "/gone", 1, 20_000, 0.0, 1_767_000_000.0),
         ]
         self.details = HistoryDetails("Extract the lock manager", 24, 0.31)
-        self.done: list[Sequence[HistoryGroup]] = []
+        self.done: list[Sequence[FoundHistories]] = []
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
         self.deleted = ("", -1)
 
-    async def find_history_groups(self) -> Sequence[HistoryGroup]:
+    async def find_history_groups(self) -> Sequence[FoundHistories]:
         return self.groups
 
-    async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
+    async def describe_history(self, group: FoundHistories) -> HistoryDetails:
         return self.details
 
     async def import_history_groups(
-        self, groups: Sequence[HistoryGroup], report: Callable[[int, int], None]
+        self, groups: Sequence[FoundHistories], report: Callable[[int, int], None]
     ) -> Brought:
         self.done.append(groups)
         report(1, 2)

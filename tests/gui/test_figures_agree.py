@@ -58,13 +58,13 @@ from helix_desktop.gui.context_meter import context_kind_name, describe_meter, f
 from helix_desktop.gui.conversation_export import export_conversation_markdown
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.fleet.fleet_rows import list_conversation_cells
-from helix_desktop.gui.importing.history_import_port import HistoryGroup
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.inspector.context_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, _decode_meter, encode_meter
@@ -391,8 +391,8 @@ def test_the_welcome_counts_what_the_import_dialog_lists(window: MainWindow, tmp
     front = DialogsAndNotifications(window, FakeSetup(), installation, tmp_path / "tour", now)
     for moment in range(MOMENTS):
         histories.groups = [
-            HistoryGroup(chance.choice(["Claude Code", "Codex", "pi"]), f"/home/me/{number}", chance.choice([1, 1, 7, 1_204]),
-                         chance.randrange(1 << 30), 1_768_000_000.0 - number, path=f"/{moment}/{number}.jsonl")
+            FoundHistories(chance.choice(["claude-code", "codex", "pi"]), Path(f"/{moment}/{number}.jsonl"), f"/home/me/{number}",
+                           chance.choice([1, 1, 7, 1_204]), chance.randrange(1 << 30), 0.0, 1_768_000_000.0 - number)
             for number in range(chance.randrange(1, 30))
         ]  # fmt: skip
         front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))

@@ -110,10 +110,10 @@ def found(index: IndexFile, word: str) -> int:
 
 def test_it_follows_entries_and_facts(index: IndexFile, feed: ListFeed) -> None:
     digests = [feed.add(f"zebra number {number}".encode()) for number in range(10)]
-    feed.say(ToolReturned("1", Stored(digests[3], 5), 1))
+    feed.say(ToolReturned("1", Stored(digests[3], 5), 7))
     finish(index)
     assert column(index, "number") == list(range(1, 11))
-    assert column(index, "tokens") == [3] * 10
+    assert column(index, "tokens") == [3, 3, 3, 7, 3, 3, 3, 3, 3, 3], "a fact's own count is kept, and not made again"
     assert column(index, "uses") == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert found(index, "zebra") == 10
     feed.add(b"one more zebra")

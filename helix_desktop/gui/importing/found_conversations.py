@@ -7,12 +7,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.gui.frame.sidebar import format_folder
-from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
+from helix_desktop.gui.importing.history_import_port import HistoryDetails
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date, format_dollars
 from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.histories.history_finding import FoundHistories
 
 _GROUP = Qt.ItemDataRole.UserRole
 _TITLE, _DATE, _LENGTH, _COST = range(4)
@@ -36,7 +37,7 @@ class FoundConversationTree(RowTree):
         self.setAccessibleName(tr("Conversations from other programs"))
         self.itemChanged.connect(lambda _item, column: self.choice_changed.emit() if column == _TITLE else None)
 
-    def show_groups(self, groups: Sequence[HistoryGroup]) -> None:
+    def show_groups(self, groups: Sequence[FoundHistories]) -> None:
         """Shows all groups checked, the newest project first."""
         self.blockSignals(True)
         self.clear()
@@ -62,16 +63,16 @@ class FoundConversationTree(RowTree):
         self.blockSignals(False)
         self.choice_changed.emit()
 
-    def _add_project(self, group: HistoryGroup) -> QTreeWidgetItem:
+    def _add_project(self, group: FoundHistories) -> QTreeWidgetItem:
         folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
         project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])
         project.setFlags(project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate)
-        if not group.is_folder_present:
+        if not group.is_folder_present():
             words = tr("This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”.")  # fmt: skip
             project.setToolTip(_TITLE, words)
         return project
 
-    def _add_conversation(self, project: QTreeWidgetItem, group: HistoryGroup) -> None:
+    def _add_conversation(self, project: QTreeWidgetItem, group: FoundHistories) -> None:
         many = format_count(group.conversations, "{n} conversation", "{n} conversations")
         title = many if group.conversations > 1 else tr("Loading…")
         row = QTreeWidgetItem(project, [title, format_date(group.last), format_byte_size(group.size)])
@@ -79,11 +80,11 @@ class FoundConversationTree(RowTree):
         row.setCheckState(_TITLE, Qt.CheckState.Checked)
         row.setTextAlignment(_COST, Qt.AlignmentFlag.AlignRight)
         row.setData(_TITLE, _GROUP, group)
-        self.rows[group.path, group.folder] = row
+        self.rows[str(group.path), group.folder] = row
 
-    def show_details(self, group: HistoryGroup, details: HistoryDetails) -> None:
+    def show_details(self, group: FoundHistories, details: HistoryDetails) -> None:
         """Shows what was read of a conversation, or why it cannot be imported."""
-        if (row := self.rows.get((group.path, group.folder))) is None:
+        if (row := self.rows.get((str(group.path), group.folder))) is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
         last, project = details.last or group.last, row.parent()
@@ -101,7 +102,7 @@ class FoundConversationTree(RowTree):
         """Shows each reason beside the conversation it concerns. Returns the reasons that concern none."""
         others = []
         for complaint in complaints:
-            row = next((row for (path, _), row in self.rows.items() if path and complaint.startswith(path)), None)
+            row = next((row for (path, _), row in self.rows.items() if complaint.startswith(path)), None)
             if row is None:
                 others.append(complaint)
             else:
@@ -110,7 +111,7 @@ class FoundConversationTree(RowTree):
 
     def _show_reason(self, row: QTreeWidgetItem, reason: str) -> None:
         group = row.data(_TITLE, _GROUP)
-        words = make_safe_text(translate_sentences(reason).replace(group.path, Path(group.path).name))
+        words = make_safe_text(translate_sentences(reason).replace(str(group.path), group.path.name))
         row.setText(_TITLE, f"{row.text(_TITLE).partition(' — ')[0]} — {words}")
         row.setToolTip(_TITLE, safe_tooltip(words))
 
@@ -124,7 +125,7 @@ class FoundConversationTree(RowTree):
             project.setExpanded(project.isExpanded() or bool(wanted))
         self.choice_changed.emit()
 
-    def chosen_groups(self) -> list[HistoryGroup]:
+    def chosen_groups(self) -> list[FoundHistories]:
         return [
             row.data(_TITLE, _GROUP)
             for project in self._project_items()

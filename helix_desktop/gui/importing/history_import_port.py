@@ -1,24 +1,14 @@
 """What the window needs to import conversations; implemented by `desktop/history_import.py`."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
+if TYPE_CHECKING:  # At run time, this would import the readers of all formats when the window starts.
+    from helix_desktop.histories.history_finding import FoundHistories
+
 ImportProgressCallback = Callable[[int, int], None]  # Called with the number of bytes read and the total number.
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryGroup:
-    """The part of a file that belongs to one folder. `is_folder_present`: the folder exists on this computer."""
-
-    program: str
-    folder: str
-    conversations: int
-    size: int
-    last: float
-    is_folder_present: bool = True
-    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +39,14 @@ class ImportOutcome:
 class HistoryImportPort(Protocol):
     """Runs one import after another. Undoing and forgetting concern the last one."""
 
-    async def find_history_groups(self) -> Sequence[HistoryGroup]:
+    async def find_history_groups(self) -> Sequence["FoundHistories"]:
         """Finds histories on this computer, the newest first."""
 
-    async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
+    async def describe_history(self, group: "FoundHistories") -> HistoryDetails:
         """Reads a conversation's title, length and cost."""
 
     async def import_history_groups(
-        self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
+        self, groups: Sequence["FoundHistories"], report: ImportProgressCallback
     ) -> ImportOutcome:
         """Imports each group into the workspace of its folder, which is created if necessary."""
 

@@ -16,6 +16,7 @@ from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
@@ -37,7 +38,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         super().__init__(tr("Import conversations"), parent, 720, 560)
         self._doing, self._histories, self._settings = doing, histories, settings
         self._on_imported, self._on_conversations_changed = brought, changed
-        self._undescribed: list[history_import_port.HistoryGroup] = []
+        self._undescribed: list[FoundHistories] = []
         self._is_importing = False
         self._outcome = history_import_port.ImportOutcome()
         self._complaints: list[str] = []
@@ -109,7 +110,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._message_label.setText(tr("Loading…"))
         self._doing.run_in_background(self._histories.find_history_groups(), then=self._show_found_groups, owner=self)
 
-    def _show_found_groups(self, groups: Sequence[history_import_port.HistoryGroup]) -> None:
+    def _show_found_groups(self, groups: Sequence[FoundHistories]) -> None:
         self.found.show_groups(groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(groups))

@@ -1,4 +1,4 @@
-"""Judges whether a provider would accept a request, as a second opinion on the engine's rules.
+"""Judges whether a provider would accept a request: a second opinion on the engine's rules, which are not used here.
 
 The request is flattened to OpenAI's list of messages and read as a provider reads it. Anthropic also
 demands that roles alternate and that the user is first and last.

@@ -7,7 +7,7 @@ import pytest
 from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
-from helix_desktop.replay import request_legality
+from tests import request_legality
 
 HELLO = Message(Role.USER, (Text("hello"),))
 

@@ -1,0 +1,157 @@
+"""Reads sessions from files, counts tokens and drafts facts: what an import does before it writes.
+
+If there is much to read, another process does this. In one process, it would hardly overlap with
+writing, because both hold the interpreter most of the time. Unpacking holds it only briefly.
+"""
+
+import itertools
+import logging
+import pickle
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from helix_desktop import token_counting
+from helix_desktop.engine import context_policy
+from helix_desktop.engine.context_usage import WindowMeter, measure_window
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.state.request_settings import RequestSettings
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import foreign_sqlite, history_facts, history_reading, leaked_keys
+from helix_desktop.histories.history_facts import FactDraft
+from helix_desktop.histories.history_rows import ReadingReport
+from helix_desktop.histories.pending_copies import path_of_copy
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import open_process
+from helix_desktop.store.search_words import text_or_none
+from helix_desktop.workbench.session_import import SessionToImport, conversation_id_of_session
+
+log = logging.getLogger(__name__)
+MUCH = 64 << 20  # With more bytes than this to read, another process is worth its start.
+PIPE_BYTES = 1 << 20  # The other process need not wait for this one until so many bytes are unread.
+COMMAND = "--prepare-sessions"  # The only argument of the other process.
+FileToRead = tuple[Path, tuple[int, int]]  # With its size and time.
+Prepared = SessionToImport | str | Path  # Or a complaint, or a file at its end.
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPreparation:
+    """How to read: the same for all files of an import."""
+
+    kind: str = ""
+    # For a database file: the folders whose sessions to import. Without an entry, all are imported.
+    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
+    settings: RequestSettings | None = None  # What a request contains besides the conversation.
+
+    def prepare_files(
+        self, files: Sequence[FileToRead], tokens: TokenCounter, *, much: int = MUCH
+    ) -> Generator[Prepared]:
+        """Yield what is in the files. If the other process ends early, the rest is read here."""
+        finished = 0
+        if isinstance(tokens, token_counting.TiktokenCounter) and sum(stamp[0] for _, stamp in files) > much:
+            with suppress(OSError, EOFError, pickle.UnpicklingError):
+                for one in self._prepare_in_another_process(files, tokens.name):
+                    finished += isinstance(one, Path)
+                    yield one
+        for file, stamp in files[finished:]:
+            yield from self.prepare_file(file, stamp, tokens)
+
+    def prepare_file(self, file: Path, stamp: tuple[int, int], tokens: TokenCounter) -> Iterator[Prepared]:
+        told = ReadingReport()
+        read = history_reading.read_sessions(file, told, self.kind, self.copy_of_file(file))
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self.copy_of_file(file) or file):
+            read = (one for one in read if one.folder in folders)
+            stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
+        try:
+            recording = next(read, None)
+            while recording is not None:
+                prepared, recording = self._prepare_session(file, recording, tokens), next(read, None)
+                if recording is None and isinstance(prepared, SessionToImport):
+                    prepared = replace(prepared, stamp=stamp, unread=tuple(told.unread))
+                yield prepared
+        except (NotFound, InvalidInput) as error:
+            yield str(error)
+        except Exception as error:  # noqa: BLE001 - the other files are imported
+            yield _complaint_about_reading(str(file), error)
+        yield from told.complaint_sentences(str(file))
+        yield file
+
+    def copy_of_file(self, file: Path) -> Path | None:
+        copy = path_of_copy(self.copies, file) if self.copies is not None else file
+        return copy if self.copies is not None and copy.is_file() else None
+
+    def _prepare_session(self, file: Path, recording: RecordedSession, tokens: TokenCounter) -> Prepared:
+        try:
+            if isinstance(tokens, token_counting.TiktokenCounter):
+                tokens.count_ahead(text for message in recording.messages for text in texts_to_count(message))
+            made = history_facts.draft_facts(recording, tokens, partial(conversation_id_of_session, recording.kind))
+            meter, keys = self._measure_session(made), _find_leaked_keys(recording)
+        except Exception as error:  # noqa: BLE001 - the same for a session
+            return _complaint_about_reading(recording.name, error)
+        return SessionToImport(file, _without_texts(recording), made, (0, 0), meter, keys)
+
+    def _measure_session(self, drafts: Sequence[FactDraft]) -> WindowMeter | None:
+        if self.settings is None:
+            return None
+        facts = (Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
+        state = build_state(facts).with_settings(self.settings)
+        return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
+
+    def _prepare_in_another_process(self, files: Sequence[FileToRead], encoding: str) -> Iterator[Prepared]:
+        launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, starter.own_program_command(COMMAND))
+        process = open_process(
+            launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL, pipe_bytes=PIPE_BYTES
+        )
+        try:
+            asked, told = cast("Any", process.stdin).buffer, cast("Any", process.stdout).buffer
+            pickle.dump((self, files, encoding), asked)
+            asked.flush()
+            while (one := pickle.load(told)) is not None:  # noqa: S301 -- from our own process
+                yield one
+        finally:
+            starter.close_or_kill_process(process, 0)
+            cast("Any", process.stdout).close()
+
+
+def prepare_sessions_for_parent() -> int:
+    """Do what the parent asks for. This process also ends if nobody reads its answers."""
+    preparation, files, encoding = pickle.load(sys.stdin.buffer)  # noqa: S301 -- from our own process
+    tokens, out = token_counting.TiktokenCounter(encoding), sys.stdout.buffer
+    for one in itertools.chain(preparation.prepare_files(files, tokens, much=sys.maxsize), (None,)):
+        pickle.dump(one, out, pickle.HIGHEST_PROTOCOL)
+    out.flush()
+    return 0
+
+
+def _complaint_about_reading(name: str, error: Exception) -> str:
+    log.warning("a history could not be read: %s", type(error).__name__)
+    return f"{name} can't be read: it contains something unexpected. The other conversations are imported."
+
+
+def _without_texts(recording: RecordedSession) -> RecordedSession:
+    """Return the outline of the session: the drafts contain the rest."""
+    said = recording.messages
+    outline = (RecordedMessage(one.role, "", answers=one.answers, child=one.child) for one in said)
+    title = history_facts.title_of_recording(recording)
+    return replace(recording, title=title, messages=tuple(outline), compactions=())
+
+
+def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
+    """Return texts to be stored that look like keys, each with the number of its message."""
+    stored = [(at, text) for at, message in enumerate(recording.messages) for text in _texts_to_be_stored(message)]
+    stored += [(min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions]
+    return [(at, key) for at, text in stored for key in leaked_keys.find_keys(text)]
+
+
+def _texts_to_be_stored(message: RecordedMessage) -> Iterator[str]:
+    yield from (*message_texts(message), message.reasoning, message.shown)
+    yield from (text for one in message.pictures if (text := text_or_none(one.data)) is not None)

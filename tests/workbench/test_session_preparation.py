@@ -1,0 +1,107 @@
+"""What an import reads before it writes is the same in another process, and nothing is lost when that one ends early."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.state.request_settings import RequestSettings
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import ChildProcess
+from helix_desktop.token_counting import shared_token_counter
+from helix_desktop.workbench import session_preparation as module
+from helix_desktop.workbench.session_import import SessionToImport
+from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
+from tests.histories import written
+
+LEAKED = "sk-ant-api03-" + "kJ8vQ2mZx" * 8
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[FileToRead]:
+    """A file of each program, one with a key and a line that is none, a long one, and one that is gone."""
+    paths = []
+    for kind, write in written.KINDS.items():
+        (folder := tmp_path / kind).mkdir()
+        paths.append(write(folder))
+    odd = written.lines(tmp_path / "odd.jsonl", [*written.claude_session(), written.claude_said(70, 6, LEAKED)])
+    odd.write_bytes(odd.read_bytes() + b"no line of ours\n")
+    output = "\n".join(f"{number} a word and another" for number in range(30_000))
+    call, answer = (
+        written.claude_reply(1, 0, "m1", written.use("t1")),
+        written.claude_said(2, 1, [written.result("t1", output)]),
+    )
+    long = written.lines(tmp_path / "long.jsonl", [written.claude_said(0, None, "run it"), call, answer])
+    return [(path, (path.stat().st_size, 7)) for path in [*paths, odd, long]] + [(tmp_path / "gone.jsonl", (3, 7))]
+
+
+def _prepare(files: list[FileToRead], much: int) -> list[Prepared]:
+    preparation = SessionPreparation(settings=RequestSettings())
+    return list(preparation.prepare_files(files, shared_token_counter(), much=much))
+
+
+def test_another_process_reads_the_same(files: list[FileToRead]) -> None:
+    here, there = _prepare(files, sys.maxsize), _prepare(files, 0)
+    assert there == here
+    sessions = [one for one in there if isinstance(one, SessionToImport)]
+    assert len(sessions) >= len(files) - 1
+    assert sum(bool(one.keys) for one in sessions) == sum(bool(one.unread) for one in sessions) == 1
+    assert all(one.meter is not None and one.made for one in sessions)
+    assert [one for one in there if isinstance(one, Path)] == [file for file, _ in files]
+    assert any(isinstance(one, str) and "gone.jsonl" in one for one in there)
+
+
+@pytest.mark.parametrize("heard", [0, 1, 3, 5])
+def test_what_a_killed_process_did_not_read_is_read_here(
+    files: list[FileToRead], monkeypatch: pytest.MonkeyPatch, heard: int
+) -> None:
+    opened: list[ChildProcess] = []
+    start = starter.open_process
+
+    def open_and_keep(*given: object, **named: object) -> ChildProcess:
+        opened.append(start(*given, **named))  # type: ignore[arg-type]
+        return opened[0]
+
+    monkeypatch.setattr(module, "open_process", open_and_keep)
+    monkeypatch.setattr(module, "PIPE_BYTES", 4096)
+    preparation = SessionPreparation().prepare_files(files * 20, shared_token_counter(), much=0)
+    found = [next(preparation) for _ in range(heard)]
+    if opened:
+        opened[0].kill()
+    found += preparation
+    whole = SessionPreparation().prepare_files(files * 20, shared_token_counter(), much=sys.maxsize)
+    assert {_key(one) for one in found} == {_key(one) for one in whole}
+    assert [one for one in found if isinstance(one, Path)] == [file for file, _ in files * 20]
+
+
+def test_an_import_that_is_stopped_ends_the_process(files: list[FileToRead], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[ChildProcess] = []
+    start = starter.open_process
+
+    def open_and_keep(*given: object, **named: object) -> ChildProcess:
+        opened.append(start(*given, **named))  # type: ignore[arg-type]
+        return opened[0]
+
+    monkeypatch.setattr(module, "open_process", open_and_keep)
+    preparation = SessionPreparation().prepare_files(files * 20, shared_token_counter(), much=0)
+    next(preparation)
+    assert opened[0].poll() is None
+    preparation.close()
+    assert opened[0].poll() is not None
+
+
+def _key(one: Prepared) -> tuple[object, ...]:
+    if isinstance(one, SessionToImport):
+        return one.file, one.recording, len(one.made), one.stamp
+    return (one,)
+
+
+def test_what_remains_of_a_recording_names_each_message(files: list[FileToRead]) -> None:
+    kept: Iterator[SessionToImport] = (one for one in _prepare(files, sys.maxsize) if isinstance(one, SessionToImport))
+    for one in kept:
+        assert one.recording.title
+        assert not any(message.text or message.parts for message in one.recording.messages)
+        assert {draft.message for draft in one.made} <= set(range(len(one.recording.messages)))
