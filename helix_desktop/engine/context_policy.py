@@ -76,7 +76,7 @@ def _declare_threshold(  # noqa: PLR0913  # a declaration is a table row
     return dataclasses.field(default=layered, metadata={"threshold": declared})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The chosen strategies and their thresholds. Shares are of the model's window."""
 

@@ -167,7 +167,10 @@ class IndexFile:
         self._feed = feed
         self._count = count
         self._memory = 0
+        self._last_rows: tuple[int, Sequence[CacheRecord]] = (0, ())  # Those behind this number, kept for their words.
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
+        # While much is indexed, the same pages change again and again: they are seldom copied from the log.
+        self.connection.execute("PRAGMA wal_autocheckpoint=16000")
         # Deleted rows need not be overwritten: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA secure_delete=OFF")
         sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, name="index")
@@ -250,6 +253,7 @@ class IndexFile:
                 self._write_index_mark("checkpoints", self.index_mark("checkpoints") + entries)
                 self._write_index_mark("checkpoint bytes", self.index_mark("checkpoint bytes") + room)
             self._insert_cache_records(listed, pinned)
+            self._last_rows = progress.rows, found
             last = found[-1].number if found else 0  # More entries may have been added since the count.
             self._write_index_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
@@ -322,7 +326,9 @@ class IndexFile:
             after, size = progress.words, 0
             contents: list[tuple[CacheRecord, bytes | None]] = []
             while after < progress.entries and size < _BYTES_AT_ONCE:
-                found = self._feed.read_entry_records(after, WORDS)
+                begin, rows = self._last_rows
+                known = [record for record in rows if record.number > after] if after >= begin else []
+                found = known[:WORDS] or self._feed.read_entry_records(after, WORDS)
                 read = self._feed.read_content_beginnings(found, SEARCHED)
                 contents += read
                 size += sum(len(content or b"") for _, content in read)
