@@ -165,6 +165,9 @@ class Recording:
         return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
 
     def status(self) -> dict[str, Any]:
+        """Ask again if the resident is killed before it answers."""
+        with suppress(subprocess.CalledProcessError):
+            return json.loads(self.helix("resident", "status", "--json")) or {}
         return json.loads(self.helix("resident", "status", "--json")) or {}
 
     def has_copies(self) -> bool:

@@ -33,6 +33,7 @@ AGENTS = ("claude", "codex", "opencode", "gemini", "pi")
 OURS = "ours"  # a conversation of this program, which each of them goes on with
 LONGEST = 240.0
 WORDS = "do the work: naïve “words”\n  and a second line"
+SHORT = 12  # Messages, calls and results: a conversation with no more is one short turn.
 FILES = {
     "claude": ".claude/projects/**/*.jsonl",
     "codex": ".codex/sessions/**/*.jsonl",
@@ -279,6 +280,8 @@ def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, co
     script.left, mark = 2, f"FOLDED-{agent}"
     run_agent(agent, provider, home, resume(agent, made["session"], mark))
     asked = next(one for one in provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body))
+    if not made["folded"] and made["fits"] and len(pieces_of_request(asked)) <= SHORT:
+        return []  # One short turn stays as it is, and the program says so.
     wrong = [] if made["folded"] and made["fits"] else ["it was not folded"]
     if not re.search(rb"recall_(cached_content|history)\(", asked.raw):
         wrong.append("no original is named")
