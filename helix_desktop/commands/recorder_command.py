@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -202,21 +203,20 @@ def _build_import_commands(
     """Yields what is imported together, by workspace. Missing workspaces are created."""
     without = _resolve_full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
-    workspaces = open_all_workspaces(where)
-    by_folder: dict[tuple[str, str, Path | None], list[Path]] = {}
+    workspace_of_folder = cache(partial(_find_or_create_workspace_of_folder, open_all_workspaces(where)))
+    together: dict[tuple[str, ...], list[Path]] = {}
     for file in files:
         kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
         copy = path_of_copy(copies, file)
         if kind and (copy.is_file() or file.is_file()):
             for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
-                database = file if file.suffix == ".db" else None
-                is_idle = (file, found.folder) in read and time.time() - found.last > IN_USE_SECONDS
-                if not is_idle and not _is_folder_within(found.folder, without):
-                    read |= {(file, found.folder)} if database else set()
-                    by_folder.setdefault((kind, found.folder, database), []).append(file)
-    for (kind, folder, database), group in by_folder.items():
-        workspace = _find_or_create_workspace_of_folder(workspaces, folder)
-        options = ["--from", kind] if database is None else ["--only-folder", folder]
+                is_database, folder = file.suffix == ".db", found.folder
+                is_idle = (file, folder) in read and time.time() - found.last > IN_USE_SECONDS
+                if not is_idle and not _is_folder_within(folder, without):
+                    read |= {(file, folder)} if is_database else set()
+                    choice = ("--only-folder", folder) if is_database else ("--from", kind)
+                    together.setdefault((workspace_of_folder(folder), *choice), []).append(file)
+    for (workspace, *options), group in together.items():
         yield workspace, [*map(str, group), *options, "--copies", str(copies)]
 
 

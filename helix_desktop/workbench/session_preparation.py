@@ -35,7 +35,7 @@ from helix_desktop.store.search_words import text_or_none
 from helix_desktop.workbench.session_import import SessionToImport, conversation_id_of_session
 
 log = logging.getLogger(__name__)
-MUCH = 64 << 20  # With more bytes than this to read, another process is worth its start.
+MUCH = 32 << 20  # With more bytes than this to read, another process is worth its start.
 PIPE_BYTES = 1 << 20  # The other process need not wait for this one until so many bytes are unread.
 COMMAND = "--prepare-sessions"  # The only argument of the other process.
 FileToRead = tuple[Path, tuple[int, int]]  # With its size and time.

@@ -53,7 +53,7 @@ def wait_until(done: Any, seconds: float = 100.0) -> None:
 def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # It may end between opening and reading.
         return True
 
 
