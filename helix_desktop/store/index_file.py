@@ -167,7 +167,10 @@ class IndexFile:
         self._feed = feed
         self._count = count
         self._memory = 0
-        self._last_rows: tuple[int, Sequence[CacheRecord]] = (0, ())  # Those behind this number, kept for their words.
+        self._last_rows: tuple[int, Sequence[CacheRecord]] = (
+            0,
+            (),
+        )  # Those after this number.
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
         # While much is indexed, the same pages change again and again: they are seldom copied from the log.
         self.connection.execute("PRAGMA wal_autocheckpoint=16000")
@@ -327,13 +330,14 @@ class IndexFile:
             contents: list[tuple[CacheRecord, bytes | None]] = []
             while after < progress.entries and size < _BYTES_AT_ONCE:
                 begin, rows = self._last_rows
-                known = [record for record in rows if record.number > after] if after >= begin else []
-                found = known[:WORDS] or self._feed.read_entry_records(after, WORDS)
+                found = (rows if after >= begin else ()) or self._feed.read_entry_records(after, WORDS)
+                found = [record for record in found[:WORDS] if record.number <= progress.entries]
                 read = self._feed.read_content_beginnings(found, SEARCHED)
                 contents += read
                 size += sum(len(content or b"") for _, content in read)
                 complete = len(read) == len(found) < WORDS
                 after = progress.entries if complete else read[-1][0].number
+                self._last_rows = max(begin, after), [record for record in rows if record.number > after]
             self._index_contents(contents)
             self._write_index_mark("words", after)
 
@@ -403,7 +407,7 @@ class IndexFile:
                 for how, digest in entries_used_by(fact)
             ]
         )
-        return lines[-1].id if len(lines) == FACTS else last
+        return lines[-1].id if len(lines) == FACTS else max([last, *(line.id for line in lines[-1:])])
 
     def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
         added = self._execute_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")
@@ -460,11 +464,9 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
 
 def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:
     """Return the texts that the fact uses, with the token counts that it states."""
-    found = []
-    if isinstance(fact, vocabulary.ToolReturned):
-        found = [(fact.output, fact.tokens)]
-    elif isinstance(fact, vocabulary.UserSaid):
-        found = [(part.stored, part.tokens) for part in fact.parts if isinstance(part, vocabulary.Attachment)]
+    parts = fact.parts if isinstance(fact, vocabulary.UserSaid) else ()
+    found = [(part.stored, part.tokens) for part in parts if isinstance(part, vocabulary.Attachment)]
+    found += [(fact.output, fact.tokens)] if isinstance(fact, vocabulary.ToolReturned) else []
     return [(stored, tokens) for stored, tokens in found if tokens and stored.media_type.startswith("text/")]
 
 

@@ -140,6 +140,29 @@ def test_many_entries_get_their_orders_afterwards(
     assert found(index, "zebra") == 40
 
 
+def test_entries_and_facts_that_come_while_others_are_counted_are_indexed_once(
+    index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        feed.add(b"zebra %d" % number)
+        feed.say(UserSaid((Text(f"zebra {number}"),)))
+    with monkeypatch.context() as patched:
+        patched.setattr(feed, "last_entry_and_fact", lambda: (2, 2))  # The third come before they are read.
+        finish(index)
+    finish(index)
+    assert index.connection.execute("SELECT count(*) FROM pieces").fetchone() == (6,)
+
+
+def test_rows_that_were_read_are_kept_only_until_their_words_are_indexed(
+    index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROWS", 8)  # Two slices of rows are read before any words, and only the second is kept.
+    for number in range(13):
+        feed.add(b"zebra %d" % number)
+    finish(index)
+    assert (found(index, "zebra"), list(index._last_rows[1])) == (13, [])
+
+
 def test_contents_of_checkpoints_that_come_while_others_are_counted_are_counted_once(
     index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
