@@ -55,7 +55,7 @@ class HistoryImporter:
         if not self._stopped:  # After a stop, this call continues the same import.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
-        parts = self._split_by_workspace(groups)
+        parts = await asyncio.to_thread(self._split_by_workspace, groups)
         total, done = sum(part.size for part in parts), 0
         for part in parts:
             if self._stopped:
