@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from helix_desktop import __version__
 from helix_desktop.errors import HelixError, InvalidInput
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -20,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
     try:
-        if given == ["--prepare-sessions"]:
+        if given == ["--prepare-sessions", __version__]:
             from helix_desktop.workbench.session_preparation import prepare_sessions_for_parent
 
             return prepare_sessions_for_parent()

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from helix_desktop import token_counting
+from helix_desktop import __version__, token_counting
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.context_usage import WindowMeter, measure_window
 from helix_desktop.engine.facts import Recorded
@@ -30,14 +30,14 @@ from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
 from helix_desktop.processes import starter
-from helix_desktop.processes.starter import open_process
+from helix_desktop.processes.starter import DEVNULL, PIPE, open_process
 from helix_desktop.store.search_words import text_or_none
 from helix_desktop.workbench.session_import import SessionToImport, conversation_id_of_session
 
 log = logging.getLogger(__name__)
 MUCH = 32 << 20  # With more bytes than this to read, another process is worth its start.
-PIPE_BYTES = 1 << 20  # The other process need not wait for this one until so many bytes are unread.
-COMMAND = "--prepare-sessions"  # The only argument of the other process.
+PIPE_BYTES = 1 << 20  # The other process waits only when so many bytes are unread.
+COMMAND = "--prepare-sessions", __version__  # Another version does not answer to it.
 FileToRead = tuple[Path, tuple[int, int]]  # With its size and time.
 Prepared = SessionToImport | str | Path  # Or a complaint, or a file at its end.
 
@@ -52,9 +52,7 @@ class SessionPreparation:
     copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
 
-    def prepare_files(
-        self, files: Sequence[FileToRead], tokens: TokenCounter, *, much: int = MUCH
-    ) -> Generator[Prepared]:
+    def prepare_files(self, files: Sequence[FileToRead], tokens: TokenCounter, much: int = MUCH) -> Generator[Prepared]:
         """Yield what is in the files. If the other process ends early, the rest is read here."""
         finished = 0
         if isinstance(tokens, token_counting.TiktokenCounter) and sum(stamp[0] for _, stamp in files) > much:
@@ -86,8 +84,8 @@ class SessionPreparation:
         yield file
 
     def copy_of_file(self, file: Path) -> Path | None:
-        copy = path_of_copy(self.copies, file) if self.copies is not None else file
-        return copy if self.copies is not None and copy.is_file() else None
+        copy = path_of_copy(self.copies, file) if self.copies is not None else None
+        return copy if copy is not None and copy.is_file() else None
 
     def _prepare_session(self, file: Path, recording: RecordedSession, tokens: TokenCounter) -> Prepared:
         try:
@@ -107,10 +105,8 @@ class SessionPreparation:
         return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
     def _prepare_in_another_process(self, files: Sequence[FileToRead], encoding: str) -> Iterator[Prepared]:
-        launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, starter.own_program_command(COMMAND))
-        process = open_process(
-            launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL, pipe_bytes=PIPE_BYTES
-        )
+        launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, starter.own_program_command(*COMMAND))
+        process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, pipe_bytes=PIPE_BYTES)
         try:
             asked, told = cast("Any", process.stdin).buffer, cast("Any", process.stdout).buffer
             pickle.dump((self, files, encoding), asked)
