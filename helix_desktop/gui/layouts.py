@@ -16,7 +16,7 @@ WIDEST = 4_000  # A widget with a larger maximum width in pixels has no preferre
 
 
 class WrappingRow(QHBoxLayout):
-    """A row of widgets that wraps if they do not fit beside each other."""
+    """A row of widgets and spacers that wraps if they do not fit beside each other."""
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -52,15 +52,18 @@ class WrappingRow(QHBoxLayout):
     def _split_into_lines(self, width: int) -> list[list[tuple[QLayoutItem, int, int]]]:
         """Returns the items of each line, each with its width and its stretch factor."""
         lines: list[list[tuple[QLayoutItem, int, int]]] = []
-        room = -1
+        room = 0
         for at in range(self.count()):
             item, stretch = self.itemAt(at), self.stretch(at)
+            if item is not None and item.spacerItem() is not None and lines:
+                lines[-1].append((item, 0, stretch))
+                room -= self.spacing()
             if item is None or item.isEmpty() or (widget := item.widget()) is None:
                 continue
             limit = TEXT_WIDTH_IN_LINES * widget.fontMetrics().height() if stretch else WIDEST
             wanted = widget.maximumWidth() if widget.maximumWidth() < WIDEST else item.sizeHint().width()
             wanted = min(wanted, limit, width)
-            if wanted > room:
+            if not lines or wanted > room:
                 lines.append([])
                 room = width
             lines[-1].append((item, wanted, stretch))
@@ -104,6 +107,12 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
         else:
             box.addWidget(part, stretch, alignment)
     return box
+
+
+def reserve_height_for_width(widget: QWidget) -> None:
+    """Reserves the height of what wraps, which a splitter does not ask its widgets for."""
+    if (layout := widget.layout()) is not None:
+        widget.setMinimumHeight(layout.minimumHeightForWidth(widget.width()))
 
 
 def clear_layout(layout: QLayout) -> None:

@@ -38,3 +38,21 @@ def test_a_row_that_wraps_needs_the_height_of_its_lines(theme: Theme) -> None:
         owner.show()
         assert len({label.y() for label in labels}) == 3
         assert len({label.x() for label in labels}) == 1
+
+
+def test_a_row_that_is_narrower_than_its_margins_is_laid_out(theme: Theme) -> None:
+    """An error in a layout ends the program: Qt calls it where there is no Python frame that could raise it."""
+    owner = QWidget()
+    row = build_row(QLabel("words", owner), 1, QLabel("more", owner), owner=owner, margins=60, spacing=6, wraps=True)
+    assert all(row.heightForWidth(width) > 120 for width in (119, 100, 0))
+
+
+def test_a_spacer_takes_the_room_that_is_left_in_its_line(theme: Theme) -> None:
+    owner = QWidget()
+    first, last = QLabel("first", owner), QLabel("last", owner)
+    build_row(first, 1, last, owner=owner, margins=0, spacing=6, wraps=True)
+    owner.show()
+    for width, is_beside in ((500, True), (first.sizeHint().width() + 8, False)):
+        owner.resize(width, 200)
+        assert (last.geometry().right() == width - 1, last.y() == first.y()) == (is_beside, is_beside)
+        assert first.x() == 0

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPixmap, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QGridLayout, QLabel, QStackedWidget, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, is_binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.layouts import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet
 from helix_desktop.gui.shared.elided_label import ElidedLabel
@@ -24,7 +24,6 @@ from helix_desktop.gui.views.difference_view import DifferenceView
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 LARGEST_PICTURE_BYTES = 32 << 20  # Larger pictures are not displayed.
 PICTURE_EDGE_PIXELS = 420
-LEAST_NAME_PIXELS = 140  # A file name beside the buttons is at least this wide.
 
 
 class ChangedFileView(QWidget):
@@ -44,15 +43,8 @@ class ChangedFileView(QWidget):
         self._open = build_push_button(tr("Open in editor"), self, self.editor_wanted.emit, "pill")
         self._keep = build_push_button(tr("Keep file"), self, self.keep_wanted.emit, "pill")
         self._undo_button = build_push_button(tr("Undo file"), self, self.undo_wanted.emit, "pill")
-        what = build_row(self._name, self._origin_chip, self._hash, 1, spacing=8)
-        self._acts = QWidget(self)
-        acts = build_row(owner=self._acts, margins=0, spacing=8, wraps=True)
-        for button in (self._open, self._keep, self._undo_button):
-            acts.addWidget(button)
-        self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._head.setSpacing(8)
-        self._head.addLayout(what, 1)
-        self._head.addWidget(self._acts)
+        buttons = self._open, self._keep, self._undo_button
+        head = build_row(self._name, self._origin_chip, self._hash, 1, *buttons, spacing=8, wraps=True)
         self.view = DifferenceView(theme, self)
         self._sentence_label = build_plain_label(parent=self)
         self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -69,23 +61,14 @@ class ChangedFileView(QWidget):
         self._stack = QStackedWidget(self)
         for page in (self.view, self._sentence_label, both):
             self._stack.addWidget(page)
-        column = build_column(self._head, (self._stack, 1), owner=self, spacing=10)
+        column = build_column(head, (self._stack, 1), owner=self, spacing=10)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
+        theme.keep_lengths_scaled(self, self._stack.setMinimumHeight, 96)
         self.show_sentence_only("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place_buttons_for_width()
-
-    def _place_buttons_for_width(self) -> None:
-        """Moves the buttons below the name and hides the hash in a narrow window."""
-        acts = sum(button.sizeHint().width() + 8 for button in (self._open, self._keep, self._undo_button)) - 8
-        chips = self._origin_chip.sizeHint().width() + self._hash.sizeHint().width()
-        least = self._theme.zoomed_pixels(LEAST_NAME_PIXELS) + chips + 24 + acts
-        wide = self.width() - self._theme.zoomed_pixels(40) >= least
-        self._acts.setMinimumWidth(acts if wide else 0)
-        self._head.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
-        self._hash.setVisible(wide and bool(self._hash.accessibleName()))
+        reserve_height_for_width(self)
 
     def show_sentence_only(self, words: str) -> None:
         self._sentence_label.setText(words)
@@ -116,7 +99,7 @@ class ChangedFileView(QWidget):
         whole = "" in kept
         self._keep.setEnabled(not whole)
         self._keep.setText(tr("Kept") if whole else tr("Keep file"))
-        self._place_buttons_for_width()
+        reserve_height_for_width(self)
         if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST_PICTURE_BYTES:
             self._show_both_pictures(contents)
         elif is_binary(*contents) or not hunks:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks, is_binary
@@ -30,13 +30,14 @@ from helix_desktop.gui.sentence_translation import join_sentences, translate_sen
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.widgets import build_popup_menu, build_push_button, set_surface_look
+from helix_desktop.gui.shared.widgets import build_popup_menu, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
-# The file list's usual and minimum widths, and the note's minimum width, in pixels.
-WIDTH, LEAST, NOTE = 268, 168, 90
+# The file list's usual and least widths and least height, and the note's least width, in pixels.
+# On a page narrower than `NARROW`, the shown file is below the list.
+WIDTH, LEAST, LOW, NOTE, NARROW = 268, 168, 96, 90, 440
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
@@ -65,7 +66,7 @@ class ChangesPage(QWidget):
         self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
         self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
-        self._is_up_to_date = False
+        self._is_up_to_date = self._has_sizes = False
         self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
@@ -100,23 +101,23 @@ class ChangesPage(QWidget):
         bar = QWidget(self)
         for each in (bar, self.body):
             set_surface_look(each, "page")
-        theme.keep_lengths_scaled(self, bar.setFixedHeight, 53)
-        shown = (self.scope, self.columns, self._note, self.cover_button)
-        row = build_row(*shown, 1, self.undo_button, self.commit_button, owner=bar, spacing=8)
+        shown = self.scope, self.columns, (self._note, 1), self.cover_button
+        acts = self.undo_button, self.commit_button
+        row = build_row(*shown, *acts, owner=bar, spacing=8, wraps=True)
         theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
         for button in (self.scope, self.columns, self.cover_button, self.undo_button, self.commit_button):
             button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self._note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
         rule.setFixedHeight(1)
-        split = QSplitter(Qt.Orientation.Horizontal, self, handleWidth=1)
-        split.addWidget(self.files)
-        split.addWidget(self.body)
-        split.setStretchFactor(1, 1)
-        split.setCollapsible(0, False)
-        theme.keep_lengths_scaled(self, self.files.setMinimumWidth, LEAST)
-        self._split: QSplitter | None = split
-        build_column(bar, rule, (split, 1), owner=self, margins=0, spacing=0)
+        self._split = QSplitter(Qt.Orientation.Horizontal, self, handleWidth=1)
+        self._split.addWidget(self.files)
+        self._split.addWidget(self.body)
+        self._split.setStretchFactor(1, 1)
+        self._split.setChildrenCollapsible(False)
+        theme.keep_lengths_scaled(self, self.files.setMinimumSize, LEAST, LOW)
+        build_column(bar, rule, (build_scroll_area(self._split, self), 1), owner=self, margins=0, spacing=0)
 
     def show_changes_of(self, changes: FileChanges | None, conversation: str) -> None:
         """Shows the changes of a conversation. An empty id means one that has no messages yet."""
@@ -143,12 +144,17 @@ class ChangesPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._split is not None:  # The page is shown for the first time. Its width was not known before.
+        if not self._has_sizes:  # The page's width was not known before it was shown.
             files = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
             self._split.setSizes([files, self.width() - files])
-            self._split = None
+            self._has_sizes = True
         if not self._is_up_to_date:
             self.reload_changes()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < self._theme.zoomed_pixels(NARROW)
+        self._split.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
 
     def show_turn_of_fact(self, seq: int, path: str = "") -> None:
         """Shows the turn that contains a fact, and one file that it changed."""

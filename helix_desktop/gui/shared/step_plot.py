@@ -283,9 +283,9 @@ class StepPlot(QWidget):
             event.ignore()
 
 
-def compute_axis_ticks(top: float) -> list[int]:
-    """Returns up to seven round numbers below `top`, without zero."""
+def compute_axis_ticks(top: float, at_most: int = 7) -> list[int]:
+    """Returns up to `at_most` round numbers below `top`, without zero."""
     step = 1
-    while top / step > 7:
+    while top / step > max(at_most, 1):
         step = step * 5 // 2 if str(step).startswith("2") else step * 2
     return list(range(step, int(top) + 1, step))

@@ -97,6 +97,7 @@ class FoldList(QListView):
         self.setAccessibleName(tr("Folds, newest first"))
         self.selectionModel().currentChanged.connect(self._emit_chosen_event)
         theme.changed.connect(self.scheduleDelayedItemsLayout)
+        theme.keep_lengths_scaled(self, self.setMinimumHeight, 2 * ROW)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QStackedWidget, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.layouts import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
@@ -97,24 +97,18 @@ class FoldPanel(QWidget):
         self.clear_fold_panel()
 
     def _lay_out_fold_panel(self) -> None:
-        named = build_row(self._title, self._kept_details_label, 1)
-        buttons = build_row(self._edit, self._compare, self.undo_button)
-        self._head = build_row((named, 1), buttons)
-        for row in (named, buttons, self._head):
-            self._theme.keep_lengths_scaled(self, row.setSpacing, 8)
-        top = build_column(self._head, self._figures)
+        buttons = self._edit, self._compare, self.undo_button
+        head = build_row(self._title, self._kept_details_label, 1, *buttons, wraps=True)
+        self._theme.keep_lengths_scaled(self, head.setSpacing, 8)
+        top = build_column(head, self._figures)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
         self._theme.keep_lengths_scaled(self, top.setSpacing, 6)
         build_column(top, (self._stack, 1), owner=self, margins=0)
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Moves the buttons below the title if room is short."""
         super().resizeEvent(event)
-        narrow = self.width() < self._theme.zoomed_pixels(470)
-        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
-        if self._head.direction() is not way:
-            self._head.setDirection(way)
+        reserve_height_for_width(self)
 
     def _build_edit_page(self) -> QWidget:
         page = QWidget(self)
@@ -173,6 +167,7 @@ class FoldPanel(QWidget):
             draft = self._drafts.get(_draft_key(shown))
             self._editor.setPlainText(draft or "")
             self._stack.setCurrentIndex(int(draft is not None and not self._edit.isHidden()))
+        reserve_height_for_width(self)
         self.document.show_boxes(lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=same)
 
     def _build_fold_boxes(self, shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:

@@ -158,16 +158,19 @@ class TimelineChart(StepPlot):
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
         area, faint = scale.area, self._theme.colour_of_token("faint")
         right_words = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        for tokens in (0, *compute_axis_ticks(scale.top)):
+        high = painter.fontMetrics().height()
+        at_most = min(7, int(area.height() / high / 1.5))  # More labels would touch each other.
+        for tokens in (0, *compute_axis_ticks(scale.top, at_most)):
             y = round(scale.y_of_tokens(tokens)) + 0.5
             painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
             painter.setPen(faint)
-            painter.drawText(QRectF(0, y - 10, area.left() - 8, 20), right_words, format_token_count(tokens))
-        cents = compute_axis_ticks(self._top_dollars * 10_000) if self._top_dollars else []
+            place = QRectF(0, y - high / 2, area.left() - 8, high)
+            painter.drawText(place, right_words, format_token_count(tokens))
+        cents = compute_axis_ticks(self._top_dollars * 10_000, at_most) if self._top_dollars else []
         for hundredths in (0, *cents) if cents else ():
             y = replace(scale, top=self._top_dollars).y_of_tokens(hundredths / 10_000)
-            place = QRectF(area.right() + 8, y - 10, self.width() - area.right() - 8, 20)
+            place = QRectF(area.right() + 8, y - high / 2, self.width() - area.right() - 8, high)
             painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(hundredths / 10_000))
         names = {TimelineLane.YOU: tr("You"), TimelineLane.FILES: tr("Files"), TimelineLane.ERRORS: tr("Errors")}
         for lane, name in names.items():

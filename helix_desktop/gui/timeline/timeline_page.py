@@ -26,7 +26,7 @@ from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
 from helix_desktop.gui.shared.policy_names import list_fold_thresholds
-from helix_desktop.gui.shared.widgets import add_menu_choice, build_push_button, set_surface_look
+from helix_desktop.gui.shared.widgets import add_menu_choice, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -46,9 +46,9 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # The list is updated this many milliseconds after a change, about one frame.
 FACTS_PER_STEP = 64
-NARROW = (
-    700  # On a page that is taller than wide and narrower than this many pixels, the chosen fold is below the list.
-)
+# The chosen fold is below the list if the page is narrower than the second width, or taller than
+# wide and narrower than the first.
+NARROW, TOO_NARROW = 700, 520
 
 
 class TimelinePage(QWidget):
@@ -103,13 +103,17 @@ class TimelinePage(QWidget):
             self._lower.setCollapsible(at, False)
             self._lower.setStretchFactor(at, 2 + at)
         self._lower.setHandleWidth(1)
-        build_column((top, 1), (self._lower, 1), owner=self, margins=0, spacing=0)
-        self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
+        inside = QWidget(self)
+        set_surface_look(inside, "page")
+        build_column((top, 1), (self._lower, 1), owner=inside, margins=0, spacing=0)
+        build_column(build_scroll_area(inside, self), owner=self, margins=0)
+        self._theme.keep_lengths_scaled(self, inside.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Moves the chosen fold below the list if the page is narrow, but not if the list would then show hardly a row."""
         super().resizeEvent(event)
-        narrow = self.width() < min(self._theme.zoomed_pixels(NARROW), self.height())
+        pixels = self._theme.zoomed_pixels
+        narrow = self.width() < max(min(pixels(NARROW), self.height()), pixels(TOO_NARROW))
         self._lower.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
 
     def _connect_timeline_signals(self) -> None:

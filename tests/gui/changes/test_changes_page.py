@@ -372,6 +372,19 @@ def test_in_a_narrow_window_no_button_is_cut(page: ChangesPage, width: int) -> N
     assert page.files.width() >= 150
 
 
+@pytest.mark.parametrize(("zoom", "width"), [(1.0, 670), (2.0, 590), (2.0, 1_100), (3.0, 970)])
+def test_with_large_text_no_button_is_cut(page: ChangesPage, theme: Theme, zoom: float, width: int) -> None:
+    theme.set_zoom(zoom)
+    page.resize(width, 480)
+    QApplication.processEvents()
+    seen = [button for button in page.findChildren(QPushButton) if button.isVisible()]
+    assert len(seen) >= 5
+    for button in seen:
+        needed = button.sizeHint()
+        assert (button.width() >= needed.width(), button.height() >= needed.height()) == (True, True), button.text()
+    assert min(page.files.height(), page.body._stack.height()) >= theme.zoomed_pixels(90)
+
+
 def test_a_file_whose_content_is_gone_does_not_leave_another_one_in_its_place(
     page: ChangesPage, changes: FakeChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,11 @@ def test_the_scale_has_a_few_round_numbers(top: int) -> None:
     assert all(0 < each <= top for each in found)
 
 
+def test_a_low_scale_has_fewer_numbers() -> None:
+    assert [compute_axis_ticks(21_000, at_most) for at_most in (4, 2)] == [[10_000, 20_000], [20_000]]
+    assert all(len(compute_axis_ticks(top, 3)) <= 3 for top in range(1, 100_000, 37))
+
+
 def test_a_scale_finds_the_point_that_stands_at_a_pixel() -> None:
     scale = PlotScale(QRectF(60, 30, 500, 300), 20.0, 120.0, 1_000)
     assert (scale.x_of_point(20), scale.x_of_point(120)) == (60, 560)

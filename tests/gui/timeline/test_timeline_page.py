@@ -59,6 +59,26 @@ def page(theme: Theme, written: Written, settle: Settle) -> Iterator[tuple[Timel
 Page = tuple[TimelinePage, Editable]
 
 
+@pytest.mark.parametrize(("zoom", "width", "height"), [(1.0, 670, 500), (2.0, 590, 470), (3.0, 970, 730)])
+def test_with_large_text_nothing_is_cut_and_the_rest_can_be_scrolled_to(
+    page: Page, theme: Theme, settle: Settle, zoom: float, width: int, height: int
+) -> None:
+    made, _ = page
+    theme.set_zoom(zoom)
+    made.resize(width, height)
+    settle()
+    panel = made.panel
+    buttons = panel._edit, panel._compare, panel.undo_button
+    assert all(button.isVisible() for button in buttons)
+    for widget in (*buttons, panel._title, panel._figures):
+        assert widget.height() >= widget.minimumSizeHint().height()
+        assert panel.rect().contains(widget.geometry())
+    assert all(button.width() >= button.sizeHint().width() for button in buttons)
+    assert panel._figures.height() >= panel._figures.heightForWidth(panel._figures.width())
+    assert made.list.viewport().width() >= theme.zoomed_pixels(180)
+    assert made.chart._plot_area.height() >= theme.zoomed_pixels(40)
+
+
 def dialogs(kind: type[TextComparisonDialog | FoldNowDialog]) -> list[TextComparisonDialog | FoldNowDialog]:
     return [w for w in QApplication.topLevelWidgets() if isinstance(w, kind) and w.isVisible()]
 
