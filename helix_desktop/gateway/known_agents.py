@@ -107,13 +107,13 @@ def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:
-    """Launch pi with its own folder of models for this run, in which everything else is linked."""
+    """Launch pi with its own folder of models for this run. All else is linked, even if pi has yet to write it."""
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
-    start.scratch.mkdir(parents=True, exist_ok=True)
-    for each in folder.iterdir() if folder.is_dir() else ():
-        if each.name != "models.json":
-            (start.scratch / each.name).symlink_to(each)
     models = folder / "models.json"
+    for each in (start.scratch, folder / "sessions", folder / "bin"):
+        each.mkdir(parents=True, exist_ok=True)
+    for each in {folder / "auth.json", folder / "settings.json", *folder.iterdir()} - {models}:
+        (start.scratch / each.name).symlink_to(each)
     settings = _set_pi_addresses(models.read_text("utf-8") if models.exists() else "", start.urls)
     (start.scratch / "models.json").write_text(json.dumps(parse_commented_json(settings, "")), "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})

@@ -32,9 +32,10 @@ time.sleep(600)
 
 @pytest.mark.parametrize("name", KNOWN_AGENTS)
 def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
-    launch = KNOWN_AGENTS[name].launch(AgentStart({AgentUpstream(): URL}, ["-p", "x"], {}, tmp_path / "agent"))
+    environ = {"PI_CODING_AGENT_DIR": str(tmp_path / "pi")}
+    launch = KNOWN_AGENTS[name].launch(AgentStart({AgentUpstream(): URL}, ["-p", "x"], environ, tmp_path / "agent"))
     assert "a-token" not in " ".join(launch.command)
-    files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json"))
+    files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json") if file.exists())
     assert "a-token" in json.dumps(dict(launch.environment)) + files
 
 

@@ -138,6 +138,18 @@ def test_each_opencode_and_pi_provider_has_its_own_address_of_the_gateway(tmp_pa
     assert told["openai"]["baseUrl"] == "http://g/t/1/v1"
 
 
+def test_what_pi_writes_when_it_first_runs_is_in_the_folder_of_its_user(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    environ = {"PI_CODING_AGENT_DIR": str(tmp_path / "pi")}
+    KNOWN_AGENTS["pi"].launch(AgentStart({AgentUpstream(): "http://g/t/1"}, [], environ, scratch))
+    write(scratch / "sessions" / "of-a-folder" / "one.jsonl", "{}")
+    write(scratch / "auth.json", "a login")
+    assert (tmp_path / "pi" / "sessions" / "of-a-folder" / "one.jsonl").read_text("utf-8") == "{}"
+    assert (tmp_path / "pi" / "auth.json").read_text("utf-8") == "a login"
+    assert not (tmp_path / "pi" / "settings.json").exists()
+    assert not (tmp_path / "pi" / "models.json").exists()
+
+
 def test_gemini_reads_the_nearest_env_file(here: Path) -> None:
     write(here / ".gemini" / ".env", f'A=1\nexport GOOGLE_GEMINI_BASE_URL="{COMPANY}"\n')
     assert found("gemini", here) == [("", COMPANY)]
