@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import pty
-import random
 import select
 import signal
 import subprocess
@@ -26,7 +25,7 @@ import termios
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,18 +33,14 @@ from types import MappingProxyType
 from typing import Any
 
 from helix_desktop import concurrency
-from helix_desktop.protocols.gateway_message import PieceKind
-from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from tests.benchmarks.gateway_clients import BEGINS, CLAUDE_WINDOW, GOES_ON, HIDDEN, KEY, PACKAGES, Work, installed
+from tests.faults.agent_ends import SHARE, FailingProvider, WorkWithFiles, differences_of_ends, end_of_run
 from tests.faults.store_report import report
-from tests.peers.agent_provider import Asked, Block, Provider, Says
+from tests.peers.agent_provider import Asked, Block, Provider
 from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 LONGEST = 600.0
-SHARE = 0.15  # Of the requests, so many fail.
-FAULTS = ("429", "500", "529", "late", "cut")
-ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
 HTTP_KEYS = ("authorization", "x-api-key", "x-goog-api-key")
 VARIABLES = {
     **dict.fromkeys(("claude", "opencode"), "ANTHROPIC_BASE_URL"),
@@ -92,9 +87,14 @@ class Stage:
         return list(self.work.script(asked))
 
     def start(
-        self, *options: str, goes_on: bool = False, own: Mapping[str, str] = MappingProxyType({}), **more: Any
+        self,
+        *options: str,
+        goes_on: bool = False,
+        own: Mapping[str, str] = MappingProxyType({}),
+        wrapped: bool = True,
+        **more: Any,
     ) -> subprocess.Popen[str]:
-        """`wrap` as a user types it. `own`: variables; an empty one is not there."""
+        """`wrap` as a user types it, or the agent alone. `own`: variables; an empty one is not there."""
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
         begins = BEGINS[self.agent] if self.agent != "gemini" else ["--yolo", "--skip-trust", "-p", "do the work"]
         if goes_on:
@@ -111,13 +111,15 @@ class Stage:
             "DISABLE_AUTOUPDATER": "1",
         }
         command = [sys.executable, "-m", "helix_desktop", "--home", str(self.home / "helix"), "wrap", *options, self.agent, "--", *begins]  # fmt: skip
+        if not wrapped:
+            command = [str(program / self.agent), *begins]
         pipe = subprocess.PIPE
         streams = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **more}
         environ = {name: value for name, value in {**os.environ, **variables, **own}.items() if value}
         return subprocess.Popen(command, cwd=self.place, env=environ, text=True, **streams)
 
-    def finish(self, process: subprocess.Popen[str], *, code: int = 0) -> str:
-        """Its end. What it said on its standard error."""
+    def finish(self, process: subprocess.Popen[str], *, code: int = 0, errors: bool = True) -> str:
+        """Its end. What it said on its standard error, or what it printed."""
         try:
             out, err = process.communicate(timeout=LONGEST)
         except subprocess.TimeoutExpired:
@@ -126,7 +128,7 @@ class Stage:
             return ""
         if process.returncode != code:
             self.wrong.append(f"exit {process.returncode}, not {code}: {(out + err)[-3_000:]}")
-        return err
+        return err if errors else out
 
     def check_work(self, least: int) -> None:
         if self.work.done < least:
@@ -271,29 +273,26 @@ def gateway_killed_in_a_stream(stage: Stage) -> None:
 
 
 def provider_fails(stage: Stage) -> None:
-    """Refuses with 429, 500 and 529, is late, and cuts its streams, also behind a recall; the work comes to the same end."""
-    chance, kinds, works = random.Random(f"{stage.agent}{stage.seed}"), Counter[str](), stage.script
-
-    def fail(asked: Asked) -> list[Block] | int:
-        messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
-        calls = [piece.name for message in messages for piece in message.pieces_of_kind(PieceKind.CALL)]
-        hidden = "hidden " if calls[-1:] == [HIDDEN] else ""
-        ends = "" if hidden else ENDS.get(stage.agent, "")
-        share = stage.hidden_faults if hidden else SHARE
-        kind = chance.choice([one for one in FAULTS if one != ends]) if chance.random() < share else ""
-        stage.provider.cut_after = 0
-        kinds[hidden + (kind or "answered")] += 1
-        if kind == "late":
-            time.sleep(2)
-        if kind == "cut":
-            # Behind half an answer Gemini CLI ends without a gateway, too: it is cut off before any of it.
-            stage.provider.cut_after = -1 if ENDS.get(stage.agent) == "cut" else chance.choice((1, 200, 400))
-            return [Says("This is cut off, and nobody should keep it. " * 20)]
-        return int(kind) if kind.isdecimal() else works(asked)
-
-    stage.provider.script = fail
-    stage.finish(stage.start("--upstream", stage.provider.url))
-    sys.stdout.write(f"{stage.agent}: {stage.work.done} steps, {stage.work.recalls} recalls, {dict(kinds)}\n")
+    """Refuses with 429, 500 and 529, is late, and cuts its streams, also behind a recall; the work comes to the same end
+    as without the gateway.
+    """
+    ends: list[Mapping[str, Sequence[str]]] = []
+    with staged(stage.agent, stage.steps, stage.seed, stage.hidden_faults) as direct:
+        for one in (direct, stage):
+            one.work = WorkWithFiles(stage.agent, stage.steps)
+            one.work.begin(stage.steps)
+            one.provider.usage = one.work.usage
+            one.provider.script = failing = FailingProvider(one.work, stage.seed, stage.hidden_faults)
+            one.write_settings(one.provider.url)
+            began = time.monotonic()
+            printed = one.finish(one.start(wrapped=one is stage), errors=False)
+            ends.append(end_of_run(stage.agent, one.home, one.place, printed))
+            words = f"{one.work.done} steps, {one.work.recalls} recalls, {dict(failing.kinds)}"
+            way = "wrapped" if one is stage else "direct"
+            sys.stdout.write(f"{stage.agent}, {way}: {words} ({time.monotonic() - began:.0f} s)\n")
+        direct.check_work(stage.steps)
+        stage.wrong += [f"without the gateway: {one}" for one in direct.wrong]
+        stage.wrong += differences_of_ends(*ends)
 
 
 def terminated(stage: Stage) -> None:

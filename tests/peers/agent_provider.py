@@ -66,7 +66,15 @@ class Asked:
         return found
 
 
-Script = Callable[[Asked], Sequence[Block] | int | Raw]
+@dataclass(frozen=True)
+class CutOff:
+    """A reply whose connection ends after so many bytes of its stream."""
+
+    blocks: Sequence[Block]
+    after: int
+
+
+Script = Callable[[Asked], Sequence[Block] | int | Raw | CutOff]
 
 
 def signature(text: str) -> str:
@@ -167,15 +175,18 @@ class Provider:
                 error = {"type": "overloaded_error", "message": "prompt is too long" if said == 400 else "busy"}
                 _send(handler, said, {"type": "error", "error": error})
                 return
+            if isinstance(said, CutOff):
+                cut_after, said = said.after, said.blocks
+            else:
+                cut_after = self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
             blocks = [
                 Calls(b.name, b.arguments, b.id or f"call_{self.id()}") if isinstance(b, Calls) else b for b in said
             ]
-            self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
             writer = WRITERS[asked.protocol]
             streams = asked.body.get("stream") is True or "streamGenerate" in asked.path
             if streams:
-                self._stream(handler, writer.events(blocks, self.usage(asked), self.id()))
-            elif self.cut_after:
+                self._stream(handler, writer.events(blocks, self.usage(asked), self.id()), cut_after)
+            elif cut_after:
                 self.cut_after = 0
                 handler.send_response(200)
                 handler.send_header("content-length", "1000")
@@ -186,14 +197,14 @@ class Provider:
         except (BrokenPipeError, ConnectionResetError):
             pass
 
-    def _stream(self, handler: BaseHTTPRequestHandler, events: Iterator[bytes]) -> None:
+    def _stream(self, handler: BaseHTTPRequestHandler, events: Iterator[bytes], cut_after: int) -> None:
         handler.send_response(200)
         handler.send_header("content-type", "text/event-stream; charset=utf-8")
         handler.send_header("transfer-encoding", "chunked")
         handler.end_headers()
         sent = 0
         for event in events:
-            if self.cut_after and sent > self.cut_after:
+            if cut_after and sent > cut_after:
                 self.cut_after = 0
                 handler.close_connection = True
                 return
