@@ -19,12 +19,13 @@ from helix_desktop.histories.history_reading import read_history_file
 from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from tests.benchmarks.gateway_clients import HIDDEN, SHELLS, Work, _arguments, _names
+from tests.benchmarks.gateway_clients import DOCUMENT, HIDDEN, SHELLS, Work, _arguments, _names
 from tests.faults.agent_resume import session_file
 from tests.peers.agent_provider import Asked, Block, Calls, CutOff, Says, Thinks
 
 FAULTS = ("429", "500", "529", "late", "cut")
 CUT_TEXT = "This is cut off, and nobody should keep it. "
+DOCUMENT_REPLY = [Says("\n\n".join(f"## {name}\nAll is well, and there is more to say about it." for name in DOCUMENT))]
 SHARE = 0.15  # Of the requests, so many fail.
 ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
 VARYING = (
@@ -39,6 +40,9 @@ class WorkWithFiles(Work):
 
     _recalled_before = 0
 
+    def script(self, asked: Asked) -> Sequence[Block]:
+        return DOCUMENT_REPLY if asks_for_document(asked) else super().script(asked)
+
     def _step(self, text: str, names: Sequence[str], shell: str) -> Sequence[Block]:
         number = self.done + 1
         if number > self._ends:
@@ -52,6 +56,12 @@ class WorkWithFiles(Work):
         both = ("step", "beside") if number % 7 == 0 else ("step",)
         commands = [f"seq {number}000 {number}999 | tee -a {name}-{number}.txt; echo {name} {number}" for name in both]
         return [Says(f"step {number}"), *(Calls(shell, _arguments(shell, command)) for command in commands)]
+
+
+def asks_for_document(asked: Asked) -> bool:
+    """Whether the gateway asks the agent's model to write a fold. Tools may follow the question in the body."""
+    last = WIRE_MODULES[asked.protocol].parse_messages(asked.body)[-1]
+    return any(DOCUMENT[0] in piece.text for piece in last.pieces_of_kind(PieceKind.TEXT))
 
 
 @dataclass
@@ -82,8 +92,8 @@ class FailingProvider:
 
     @staticmethod
     def _kind_of_request(asked: Asked) -> str:
-        """Whether it follows a recall, or is beside the work, such as one for a title."""
-        if not any(name in SHELLS for name in _names(asked.body)):
+        """Whether it follows a recall, or is beside the work, such as one for a title or for a fold."""
+        if not any(name in SHELLS for name in _names(asked.body)) or asks_for_document(asked):
             return "beside "
         messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         calls = [piece.name for message in messages for piece in message.pieces_of_kind(PieceKind.CALL)]
