@@ -105,19 +105,20 @@ async def import_into_workspace(arguments: argparse.Namespace, workspace: Stored
 async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace) -> ImportResult:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
+    from helix_desktop.workbench.session_preparation import SessionPreparation
 
     if arguments.copies is not None:  # The original files may be gone by now, so the recorder's copies are read.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
     only = frozenset({arguments.only_folder}) if arguments.only_folder is not None else frozenset()
-    wanted = {str(file): only for file in files}
+    places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
+    kinds = {str(file): arguments.kind or history_finding.find_kind_by_folder(places, file) for file in files}
+    preparation = SessionPreparation(kinds, dict.fromkeys(kinds, only), arguments.copies)
     if (bench := workbench.workbench_of(workspace)) is not None:
-        return await bench.import_histories(files, kind=arguments.kind, wanted=wanted, copies=arguments.copies)
+        return await bench.import_histories(files, preparation=preparation)
     counter = token_counting.shared_token_counter()  # Shared with the workspace's index.
-    return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
-        files
-    )
+    return await HistoryImport(workspace, counter, preparation).import_files(files)
 
 
 async def _import_until_stopped(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

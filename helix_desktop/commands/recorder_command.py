@@ -214,7 +214,7 @@ def _build_import_commands(
                 is_idle = (file, folder) in read and time.time() - found.last > IN_USE_SECONDS
                 if not is_idle and not _is_folder_within(folder, without):
                     read |= {(file, folder)} if is_database else set()
-                    choice = ("--only-folder", folder) if is_database else ("--from", kind)
+                    choice = ("--only-folder", folder) if is_database else ()
                     together.setdefault((workspace_of_folder(folder), *choice), []).append(file)
     for (workspace, *options), group in together.items():
         yield workspace, [*map(str, group), *options, "--copies", str(copies)]

@@ -19,6 +19,7 @@ from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workbench.history_imports import ImportResult, find_recorded_conversations, new_import_name
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.session_preparation import SessionPreparation
 
 MAX_DESCRIBED = 64 << 20  # A larger file, in bytes, is not read until the user imports it.
 _EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
@@ -72,8 +73,8 @@ class HistoryImporter:
 
     async def _import_into_workbench(self, bench: Workbench, part: _WorkspaceImport, heard: object) -> None:
         result = self._results.setdefault(bench.id, ImportResult(self._run))
-        wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
-        work = bench.import_histories(list(part.files), wanted=wanted, report=heard, result=result)  # type: ignore[arg-type]
+        preparation = SessionPreparation(wanted={str(file): frozenset(those) for file, those in part.files.items()})
+        work = bench.import_histories(list(part.files), preparation=preparation, report=heard, result=result)  # type: ignore[arg-type]
         self._going = concurrency.OwnedTasks("window").spawn_task(work, name="bring in conversations")
         try:
             await asyncio.shield(self._going)

@@ -92,6 +92,10 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
                 yield from _FIND[kind](folder)
 
 
+def find_kind_by_folder(folders: Mapping[str, Sequence[Path]], file: Path) -> str:
+    return next((kind for kind, places in folders.items() if any(map(file.is_relative_to, places))), "")
+
+
 def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     """Return the history to which a changed file belongs, or None."""
     name = path.name.removesuffix("-wal")

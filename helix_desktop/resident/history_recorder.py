@@ -37,7 +37,7 @@ IDLE_SECONDS = 60.0  # After this many seconds without work, the process that im
 # After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
-FILES_TOGETHER = 1_000
+FILES_TOGETHER = 5_000
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed within this many seconds.
 END_SECONDS = 30.0  # When the recorder stops, it waits this many seconds for a copy or an import.
 MOST_DEATHS = 3  # The process that imports may crash this many times in a row.

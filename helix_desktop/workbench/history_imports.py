@@ -12,14 +12,13 @@ import itertools
 import math
 import secrets as random
 import time as clock
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Recorded, Rewound
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_reading, leaked_keys
@@ -87,14 +86,10 @@ class HistoryImport:
 
     workspace: StoredWorkspace
     tokens: TokenCounter
-    kind: str = ""
+    preparation: SessionPreparation = field(default_factory=SessionPreparation)
     hold: Hold = hold_no_conversation
-    # For a database file: the folders whose sessions to import. Without an entry, all are imported.
-    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
-    settings: RequestSettings | None = None  # What a request contains besides the conversation.
     earlier: EarlierImports = field(default_factory=EarlierImports)
-    copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -105,8 +100,7 @@ class HistoryImport:
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         sizes, ahead = [_stamp_of_history_file(file)[0] for file in files], 0
         done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
-        preparation = SessionPreparation(self.kind, self.wanted, self.copies, self.settings)
-        prepared = preparation.prepare_files(self._list_changed_files(files, preparation), self.tokens)
+        prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
         thread, held = StoreThread("prepare sessions"), _group_unrelated(self._collect_complaints(prepared))
         try:
             coming = thread.submit_work(next, held, None)
@@ -133,14 +127,14 @@ class HistoryImport:
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    def _list_changed_files(self, files: Sequence[Path], preparation: SessionPreparation) -> list[FileToRead]:
+    def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
         here: dict[str, set[str]] = {}
         for recorded in self.earlier.last.values():
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
         changed = []
         for file in files:
-            stamp = _stamp_of_history_file(preparation.copy_of_file(file) or file)
+            stamp = _stamp_of_history_file(self.preparation.copy_of_file(file) or file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
                 self.result.here |= here.get(str(file), set())
             else:
@@ -159,7 +153,10 @@ class HistoryImport:
     def _was_deleted(self, held: SessionToImport) -> bool:
         """Whether the user deleted it, or what it belongs to, for good, so that the recorder leaves it out."""
         one, own = held.recording, held.with_unique_session_name().recording
-        if self.copies is None or {one.identity_of_session, own.identity_of_session} & self.earlier.last.keys():
+        if (
+            self.preparation.copies is None
+            or {one.identity_of_session, own.identity_of_session} & self.earlier.last.keys()
+        ):
             return False
         sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
         return any(conversation_id_of_session(one.kind, session) in self._deleted for session in sessions)

@@ -55,6 +55,7 @@ from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
+from helix_desktop.workbench.session_preparation import SessionPreparation
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
 from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt, model_of_role
@@ -476,11 +477,9 @@ class Workbench:
         self,
         files: Sequence[Path],
         *,
-        kind: str = "",
-        wanted: Mapping[str, frozenset[str]] | None = None,
+        preparation: SessionPreparation = SessionPreparation(),  # noqa: B008 - it cannot be changed
         report: history_imports.Report = ignore_progress,
         result: history_imports.ImportResult | None = None,
-        copies: Path | None = None,
     ) -> history_imports.ImportResult:
         """Import conversations, or what is new in them. If stopped, it leaves whole ones, named in `result`."""
         result = result or history_imports.ImportResult(history_imports.new_import_name())
@@ -488,12 +487,9 @@ class Workbench:
         work = history_imports.HistoryImport(
             self.workspace,
             self.token_counter,
-            kind,
+            replace(preparation, settings=ahead),
             self.sessions.hold_conversation,
-            wanted or {},
             result,
-            ahead,
-            copies=copies,
         )
         try:
             return await work.import_files(files, report)

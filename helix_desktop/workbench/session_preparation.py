@@ -46,7 +46,7 @@ Prepared = SessionToImport | str | Path  # Or a complaint, or a file at its end.
 class SessionPreparation:
     """How to read: the same for all files of an import."""
 
-    kind: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)  # The formats of files, if known.
     # For a database file: the folders whose sessions to import. Without an entry, all are imported.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
@@ -65,7 +65,7 @@ class SessionPreparation:
 
     def prepare_file(self, file: Path, stamp: tuple[int, int], tokens: TokenCounter) -> Iterator[Prepared]:
         told = ReadingReport()
-        read = history_reading.read_sessions(file, told, self.kind, self.copy_of_file(file))
+        read = history_reading.read_sessions(file, told, self.kinds.get(str(file), ""), self.copy_of_file(file))
         if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self.copy_of_file(file) or file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.

@@ -73,3 +73,22 @@ def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) ->
     assert code == 0
     assert out.startswith("Removed 1 conversation and ")
     assert out.endswith(" bytes) from Thesis.\n")
+
+
+def test_the_conversations_of_all_agents_are_imported_together(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each import opens the workspace, and a large one starts a process: one for each agent made 1 GB a quarter slower."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    files = [
+        written.claude(tmp_path / ".claude"),
+        written.codex(tmp_path / ".codex"),
+        written.pi(tmp_path / ".pi" / "agent"),
+    ]
+    where = program_folders.find_program_folders()
+    commands = list(recorder_command._build_import_commands(where, files, tmp_path / "no-copies", set()))
+    assert [words[:3] for _, words in commands] == [[str(file) for file in files]]
+    answer = recorder_command._answer_import_request(where, {"files": [str(file) for file in files]}, set())
+    assert answer == {"imported": 3, "trouble": ""}

@@ -28,6 +28,15 @@ def test_each_program_is_looked_for_where_it_writes(tmp_path: Path) -> None:
     assert found["claude-code"].first == 1767323041.0
 
 
+def test_the_program_that_wrote_a_file_is_known_by_its_folder(tmp_path: Path) -> None:
+    folders = history_finding.history_folders(history_finding.HistoryPlaces(tmp_path, {}))
+    written.codex(tmp_path / ".codex")
+    written.claude(tmp_path / ".claude")
+    for found in history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {})):
+        assert history_finding.find_kind_by_folder(folders, found.path) == found.kind
+    assert history_finding.find_kind_by_folder(folders, tmp_path / "export.jsonl") == ""
+
+
 def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
     path = written.claude(tmp_path / ".claude")
     child = written.lines(path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session())

@@ -40,6 +40,7 @@ from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
 from helix_desktop.workbench.session_import import SessionWriter
+from helix_desktop.workbench.session_preparation import SessionPreparation
 from tests.conftest import Expect
 from tests.histories import written
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
@@ -589,7 +590,7 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     gone = await find(workspace, ["claude-code"])
     assert set((await workspace.delete_conversations_for_good(gone)).conversations) == {first.id, "fork"}
     written.lines(path, written.claude_session())
-    recorder = HistoryImport(workspace, Words(), copies=tmp_path / "copies")
+    recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
     assert (await recorder.import_files([path, other])).imported == []
     assert [row.id for row in await workspace.journal.list_conversations()] == [stays.id]
     assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]
