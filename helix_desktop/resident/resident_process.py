@@ -185,7 +185,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     schedules.reread_schedules()
     resident = Resident(where, GatewayKeeper([*command, "gateway"]), schedules)
     keeping = OwnedTasks("resident")
-    for number in _ending_signals():
+    for number in () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
     await resident.read_installed_registrations()  # Read before the resident answers requests.
     owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_resident_request)
@@ -201,10 +201,6 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
         await resident.aclose()
         claim.close()
     return True
-
-
-def _ending_signals() -> tuple[signal.Signals, ...]:
-    return () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 async def _wait_until_answered(address: str) -> None:

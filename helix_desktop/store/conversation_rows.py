@@ -82,7 +82,13 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
         case facts.ConversationStarted() as begun:
             return _row_after_start(row, begun)
         case facts.ConversationChanged() as changed:
-            return _row_after_change(row, changed)
+            return replace(
+                row,
+                title=row.title if changed.title is None else changed.title,
+                pinned=row.pinned if changed.pinned is None else changed.pinned,
+                archived=row.archived if changed.archived is None else changed.archived,
+                trashed=row.trashed if changed.trashed is None else changed.trashed,
+            )
         case facts.UserSaid(by="") as said if not row.begins:
             words = split_off_agent_additions(said.parts)[0]
             return replace(row, begins=" ".join(words[:1000].split())[:_BEGINS])
@@ -97,13 +103,3 @@ def _row_after_start(row: StoredConversation, begun: facts.ConversationStarted) 
         return replace(row, parent=begun.parent, parent_call=begun.parent_call)
     row = replace(row, forked_from=begun.forked_from, forked_at=begun.forked_at)
     return replace(row, pinned=False, archived=False, trashed=False)
-
-
-def _row_after_change(row: StoredConversation, changed: facts.ConversationChanged) -> StoredConversation:
-    return replace(
-        row,
-        title=row.title if changed.title is None else changed.title,
-        pinned=row.pinned if changed.pinned is None else changed.pinned,
-        archived=row.archived if changed.archived is None else changed.archived,
-        trashed=row.trashed if changed.trashed is None else changed.trashed,
-    )
