@@ -112,6 +112,7 @@ def test_a_window_made_with_large_text_fits_again_with_usual_text(
     theme.set_zoom(1.0)
     timeline = window.pages.timeline
     inside = timeline._lower.parentWidget()  # The timeline itself may be narrower: it scrolls.
+    assert inside is not None
     sides = (window.pages.inspector, inside, timeline.panel, window.pages.cache.viewer)
     assert [side.minimumWidth() for side in sides] == [220, 260, 260, 300]
 
