@@ -431,7 +431,7 @@ def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
         return False
     before = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
     is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
-    sent = state.record.ledger.last_request_tokens(chosen.model, state.seq)
+    sent = state.record.ledger.last_billed_reply(chosen.model, state.seq)[1]
     cost = context_usage.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
     pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
     away, life = situation.now - branch.step_times[-1], markers.cache_lifetime(state)

@@ -102,7 +102,7 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     model = chosen.model if chosen else ""
     reserve, is_estimate = (
         reserved_tokens(state, policy),
-        not state.record.ledger.seq_of_last_billed_reply(model, state.seq),
+        not state.record.ledger.last_billed_reply(model, state.seq)[0],
     )
     return WindowMeter(parts, sum(parts.values()), size, reserve, factor_now, model, is_estimate)
 
@@ -178,7 +178,7 @@ def estimate_next_message_cost(state: Moment, policy: Policy, *, before: int = 0
     until = _last_request_time(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
     per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
     forever = bool(cached) and not chosen.cache_seconds
-    answered = ledger.seq_of_last_billed_reply(chosen.model, state.seq)
+    answered = ledger.last_billed_reply(chosen.model, state.seq)[0]
     kept = sum(compute_cost(usage, chosen) for _, usage in keep_alive_times_and_usages_since(state, answered))
     prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
     return NextMessageCost(*prices, reply, until, per_token, kept, forever)
@@ -187,7 +187,7 @@ def estimate_next_message_cost(state: Moment, policy: Policy, *, before: int = 0
 def count_cached_tokens(state: Moment, model: str) -> int:
     """Return the tokens at the start of the next request that a model read in its last one."""
     ledger = state.record.ledger
-    billed, answered = ledger.last_request_tokens(model, state.seq), ledger.seq_of_last_billed_reply(model, state.seq)
+    answered, billed = ledger.last_billed_reply(model, state.seq)
     if not answered or will_request_head_change(state):
         return 0
     recorded = state.record.settings_at(state.seq)
@@ -240,7 +240,7 @@ def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
 
 
 def _last_request_time(state: Moment, model: str) -> float:
-    answered = state.record.ledger.seq_of_last_billed_reply(model, state.seq)
+    answered = state.record.ledger.last_billed_reply(model, state.seq)[0]
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
     return max([recorded.time - seconds, *(time for time, _ in keep_alive_times_and_usages_since(state, answered))])

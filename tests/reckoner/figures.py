@@ -117,7 +117,8 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
         full = bool(limit) and round(count * f) > limit
         if full:
             rest = round((limit // 10) / f) + max(0, count - last_count)
-            count = rest if round(rest * f) <= limit else c_
+            full = round(rest * f) <= limit  # else no summary makes enough room
+            count = rest if full else c_
         found[m] = Usual(count, full, last_count)
         summarised_away, last_whole, last_count = w - count, w, count
     return found

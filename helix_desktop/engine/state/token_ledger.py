@@ -94,10 +94,12 @@ class SummaryBaseline:
         usual, before = whole - self._left_out, self._in_cache
         asked = written = 0
         if limit and round(usual * factor) > limit:
-            written = limit // SUMMARY_PARTS
-            least = round(written / factor) + max(0, usual - before)
-            asked = round(before * factor)
-            usual, before = least if round(least * factor) <= limit else shown, 0
+            summary = limit // SUMMARY_PARTS
+            least = round(summary / factor) + max(0, usual - before)
+            if round(least * factor) <= limit:
+                asked, written, usual, before = round(before * factor), summary, least, 0
+            else:  # A summary does not make enough room: what is new is shortened, as it is here.
+                usual = shown
         self._whole, self._left_out, self._in_cache = whole, whole - usual, usual
         without = round(usual * factor)
         old = round(without * min(before, usual) / usual) if usual else 0
@@ -182,16 +184,8 @@ class TokenLedger:
         """Return the number of steps up to `seq`."""
         return self.sums["steps"][bisect_right(self.requests, seq)]
 
-    def last_request_tokens(self, model: str, seq: int) -> int:
-        """Return the tokens of a model's last reported request, which may still be cached."""
-        return self._last_report(model, seq)[1]
-
-    def seq_of_last_billed_reply(self, model: str, seq: int) -> int:
-        """Return a model's last reply with reported tokens, or 0."""
-        return self._last_report(model, seq)[0]
-
-    def _last_report(self, model: str, seq: int) -> tuple[int, int]:
-        """Return a model's last reply with reported tokens, and these."""
+    def last_billed_reply(self, model: str, seq: int) -> tuple[int, int]:
+        """Return a model's last reply with reported tokens, or 0, and these tokens, which may still be cached."""
         reports = self.reports.get(model)
         row = bisect_right(reports.seqs, seq) if reports else 0
         if reports is None or not row or self._was_recorded_elsewhere(reports.seqs[row - 1], seq):

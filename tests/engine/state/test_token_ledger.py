@@ -154,17 +154,13 @@ def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> 
     ledger, now = talk.state.record.ledger, talk.state.seq
     assert savings(talk) == Savings(0, 0, 0, 0, 0.0, 0.0, paid_before=2.0)
     assert ledger.savings_until(before).steps == 0
-    assert (
-        ledger.last_request_tokens("m", now),
-        ledger.seq_of_last_billed_reply("m", now),
-        ledger.billing_factor("m", now),
-    ) == (0, 0, 1.0)
+    assert (*ledger.last_billed_reply("m", now), ledger.billing_factor("m", now)) == (0, 0, 1.0)
     assert (ledger.request_tokens(4), ledger.count_steps(now)) == (110, 2)
     talk.add(ModelReplied((), "m", Stop.END, Usage(300, 100)))
     own = savings(talk)
     assert (own.steps, own.sent, own.cache_read) == (1, 300, 100)
     assert own.without > 300
-    assert ledger.last_request_tokens("m", talk.state.seq) == 300
+    assert ledger.last_billed_reply("m", talk.state.seq)[1] == 300
 
 
 def test_a_fork_begins_at_nought_and_goes_on_with_what_was_learned() -> None:
@@ -225,8 +221,8 @@ def test_a_moment_counts_money_with_the_main_models_price() -> None:
 def test_a_report_of_one_token_is_one() -> None:
     talk = told(*STEPS[:3])
     seq = talk.add(reply(0, 1))
-    assert talk.state.record.ledger.last_request_tokens("m", seq) == 1
-    assert talk.state.record.ledger.seq_of_last_billed_reply("other", seq) == 0
+    assert talk.state.record.ledger.last_billed_reply("m", seq)[1] == 1
+    assert talk.state.record.ledger.last_billed_reply("other", seq)[0] == 0
 
 
 def test_what_a_second_import_says_reaches_back_to_the_first_at_most() -> None:
@@ -243,7 +239,7 @@ def test_the_first_fact_of_an_import_is_another_programs() -> None:
     first = talk.add(reply(10, 150))
     ledger, seq = talk.state.record.ledger, talk.state.seq
     behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first))
-    assert (ledger.last_request_tokens("m", seq), ledger.last_request_tokens("m", behind)) == (150, 0)
+    assert (ledger.last_billed_reply("m", seq)[1], ledger.last_billed_reply("m", behind)[1]) == (150, 0)
 
 
 def window(tokens: int) -> ModelSet:
@@ -276,6 +272,16 @@ def test_what_could_not_have_been_sent_is_never_called_saved() -> None:
     assert savings(talk).saved_share == 0
     long = folded_outputs(20_000, 200)
     assert savings(long).without <= 200 * 20_000 * 1.2
+
+
+def test_no_summary_is_written_for_one_message_that_is_longer_than_the_window() -> None:
+    """Nothing that comes before it would make room, so the usual way out shortens it, too, and pays for no summary."""
+    talk = told(SystemSet("s", 100), window(2_400), UserSaid((Text("u", 6),)), reply(16, 110))
+    talk.fold("f", PartRef(talk.add(UserSaid((Text("long", 1_430_000),)))), kind=FoldKind.EXCERPT, tokens=496)
+    talk.add(reply(6, 630, cached=110))
+    figures = savings(talk, RelativePrices(0.1, 1.25, 5), 1e6)
+    assert figures.without == figures.sent == 110 + 630
+    assert figures.paid_without == pytest.approx(110 * 1.25 + 110 * 0.1 + 520 * 1.25 + (16 + 6) * 5)
 
 
 def test_the_summary_is_paid_for() -> None:
