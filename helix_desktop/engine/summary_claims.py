@@ -28,6 +28,7 @@ MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differen
 ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.35, 0.7, 3
 SHORTENED = 7  # A prefix of at least this many letters counts as the whole word.
 LEAST_WORDS = 2  # An order in a part of a sentence must share at least this many words.
+SURE_WORDS = 3  # An order of five words or more must, as two words often meet by chance.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -73,7 +74,10 @@ _ORDERED = re.compile(
     r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never)|mandatory|supposed to|wants?|(?:is|are) (?:not )?wanted|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
     re.IGNORECASE,
 )
-_STATE = re.compile(r"\b(?:yet|so far|nor did|noch nicht|ha(?:s|ve)(?: \w+)? been)\b")
+_STATE = re.compile(
+    r"\b(?:yet|so far|nor did|noch nicht|ha(?:s|ve)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen)\b",
+    re.IGNORECASE,
+)
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
 _LETTERS = re.compile(r"[^\W\d_]+|\d+")
 _COMMON = re.compile(  # Words that say little about what an order is about.
@@ -245,7 +249,7 @@ class _KnownWords:
         return any(len(wanted & _stems_of(piece)) >= enough for piece in near)
 
     def _was_said(self, wanted: set[str], least: int = 0) -> bool:
-        enough = max(ORDER_SHARE * len(wanted), least)
+        enough = max(ORDER_SHARE * len(wanted), min(SURE_WORDS, len(wanted) - 2), least)
         return any(len(wanted & said) >= enough for said in self._said)
 
 

@@ -34,6 +34,25 @@ def test_honest_handovers_are_hardly_marked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("summary", "found"),
+    [
+        ("The user wants a reproduction script in CHANGELOG.rst.", True),  # Only two words were said, and by chance.
+        ("The user wants the totals rounded in `report.rst`, with a script.", False),
+        ("These are what has to be worked off next.", False),  # What is left to do is no order.
+        ("Nothing has to be set up first; the file still has to be opened.", False),
+        ("No change of the style is to be seen.", False),
+    ],
+)
+def test_an_order_shares_more_than_two_words_with_the_user(summary: str, found: bool) -> None:
+    sources = [
+        DetailSource(1, "user", "Write a script that shows the rounded totals."),
+        DetailSource(1, "user", "Put it into report.rst."),
+        DetailSource(2, "output", "CHANGELOG.rst reproduction style"),
+    ]
+    assert bool(find_unsupported_claims(summary, sources)) is found
+
+
+@pytest.mark.parametrize(
     "summary",
     [
         "It wrote 1,204,311 rows, or 1.2 million.",
