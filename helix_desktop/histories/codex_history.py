@@ -57,6 +57,7 @@ def read_codex_recordings(
             tuple(writing.made),
             KIND,
             text_at(about, "id") or path.stem,
+            title=text_at(about, "helix_title"),  # Codex has no titles, and a copy needs one of its own.
             folder=text_at(about, "cwd"),
             version=text_at(about, "cli_version"),
             compactions=tuple(writing.compactions),

@@ -33,7 +33,7 @@ def build_codex_lines(session: RecordedSession, new_id: str, begun: float) -> It
     """Yield the lines of the rollout with the id `new_id`."""
     items = list(list_session_items(session))
     about: Item = {"id": new_id, "session_id": new_id, "timestamp": format_iso_time(begun), "cwd": session.folder}
-    about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec"}
+    about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec", "helix_title": session.title}
     first = items[0] if items else None
     if isinstance(first, RecordedMessage) and first.role == "system" and not first.beside:
         about["base_instructions"] = {"text": first.text}

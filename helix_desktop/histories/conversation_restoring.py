@@ -198,6 +198,9 @@ def _build_from_original_lines(
     whole = _replace_session_id(b"".join(cut), form.id_fields, origin.session, session_id)
     if request.agent == "claude":
         whole += json.dumps(claude_writer.build_title_line(title, session_id)).encode() + b"\n"
+    elif request.agent == "codex":
+        named = b'"helix_title":%b,' % json.dumps(title).encode()
+        whole = re.sub(rb'"payload":\s*\{', lambda found: found[0] + named, whole, count=1)
     texts = tuple(texts_in_context(ours))
     version = found.version or origin.version
     return RestoredSession(
