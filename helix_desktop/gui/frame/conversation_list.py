@@ -248,7 +248,9 @@ class ConversationRowPainter(RowPainter):
         title, usual = row.title or tr("New conversation"), painter.layoutDirection()
         if is_right_to_left(title):
             painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
-        shown = QFontMetrics(painter.font()).elidedText(title, Qt.TextElideMode.ElideRight, box.width())
+        # What tells a copy from its original stands at the end, as in "Read the report (restored)".
+        elided = Qt.TextElideMode.ElideMiddle if title.endswith(")") else Qt.TextElideMode.ElideRight
+        shown = QFontMetrics(painter.font()).elidedText(title, elided, box.width())
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
         painter.setLayoutDirection(usual)
 
