@@ -78,7 +78,9 @@ def build_folded_body(
     if kept:
         kept.built = made
     shown = protocol.merge_added_messages(made.units)
-    if own and (usual := _first_client_mark([messages[at] for at in own])) is not None:
+    # Marks are like the client's first, as a longer-lived one must not follow a shorter one.
+    client_marks = (anthropic_gateway.last_cache_mark(messages[at].units[0]) for at in own)
+    if (usual := next((mark for mark in client_marks if mark), None)) is not None:
         rest = {key: value for key, value in body.items() if key != "messages"}
         shown[:first] = map(anthropic_gateway.without_cache_marks, shown[:first])
         _set_cache_marks(rest, shown, usual, sum(made.inner_mark_counts[-1:]), kept or PreviousBody())
@@ -223,9 +225,3 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
         marked.append((bare, with_mark))
         units[at] = with_mark
     kept.marked_units = marked
-
-
-def _first_client_mark(client: Sequence[Wired]) -> Json | None:
-    """Return the client's first cache mark, as a longer-lived mark must not follow a shorter one."""
-    marks = (anthropic_gateway.last_cache_mark(message.units[0]) for message in client)
-    return next((mark for mark in marks if mark), None)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import importlib
 import json
 import logging
 import signal
@@ -41,13 +42,6 @@ def read_or_create_token(where: ProgramFolders) -> str:
     return made
 
 
-def _import_gateway_workspaces() -> "type[GatewayWorkspaces]":
-    """Import most of the program once the port answers, so that requests wait and do not fail."""
-    from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
-
-    return GatewayWorkspaces
-
-
 async def serve_gateway(
     where: ProgramFolders,
     sock: socket.socket,
@@ -62,7 +56,9 @@ async def serve_gateway(
 
     async def ensure_workspaces() -> "GatewayWorkspaces":
         if not made:
-            kind = await asyncio.to_thread(_import_gateway_workspaces)
+            # Import most of the program once the port answers: requests wait and do not fail.
+            name = "helix_desktop.gateway.gateway_workspaces"
+            kind = (await asyncio.to_thread(importlib.import_module, name)).GatewayWorkspaces
             made[:] = made or [kind(where, usual_workspace, serve, gateway.ask_agent_model)]
         return made[0]
 

@@ -279,7 +279,9 @@ class _MessageReader:
         first = len(self.values)
         if self._most is not None and first >= self._most:
             return
-        self.instructions += [value if _is_instruction_or_tools(value) else _SAID for value in values]
+        for value in values:
+            is_said = object_at(value).get("role") not in _SYSTEM and "tools" not in object_at(value)
+            self.instructions.append(_SAID if is_said else value)
         self.values += [ValueInBytes(self.places, at) for at in range(first, first + len(values))]
         self._open += values
         if self._wire in UNREAD_WIRES:
@@ -357,10 +359,6 @@ def _find_marked_values(places: ValueOffsets, known: int = 0, before: Iterable[i
     content, begins, ends = places
     marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
     return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks)))
-
-
-def _is_instruction_or_tools(unit: Json) -> bool:
-    return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
 def _parse_rest_and_insert_messages(protocol: str, places: ValueOffsets, messages: list[Json]) -> dict[str, Json]:

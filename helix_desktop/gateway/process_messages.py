@@ -10,7 +10,7 @@ import itertools
 import logging
 import typing
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from enum import EnumType
 from typing import Any
 
@@ -20,6 +20,7 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Usage
 from helix_desktop.engine.prompt_cache_marks import count_equal_first_blocks
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
@@ -31,10 +32,7 @@ _CLASSES_BY_NAME: Mapping[str, type] = {
         Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Tool, Usage, Wired,
     )
 }  # fmt: skip
-
-
 MOST_HELD_VALUES = 64  # The maximum number of names whose last value is kept.
-
 _ANSWERS = frozenset({"answer", "failed", "sent"})
 log = logging.getLogger(__name__)
 
@@ -65,28 +63,22 @@ class LastSentValues:
             self._held.popitem(last=False)
 
 
+@dataclass(slots=True, eq=False)
 class ProcessQuestions:
     """Questions and answers between two processes, a line each; either may ask."""
 
-    def __init__(
-        self,
-        name: str,
-        send: Callable[[tuple[str, int, Any]], Awaitable[None]],
-        answer: Callable[[str, Sequence[Any]], Awaitable[Any]],
-        failure: type[HelixError],
-    ) -> None:
-        self._send = send
-        self._answer = answer
-        self._failure = failure
-        self._numbers = itertools.count(1)
-        self._pending: dict[int, asyncio.Future[Any]] = {}
-        self.tasks = OwnedTasks(name)
+    tasks: OwnedTasks
+    send: Callable[[tuple[str, int, Any]], Awaitable[None]]
+    answer: Callable[[str, Sequence[Any]], Awaitable[Any]]
+    failure: type[HelixError]
+    _numbers: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1))
+    _pending: dict[int, asyncio.Future[Any]] = dataclasses.field(default_factory=dict)
 
     async def ask(self, kind: str, value: Any) -> Any:
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[number] = future
-        await self._send((kind, number, value))
+        await self.send((kind, number, value))
         return await future
 
     def handle_message(self, kind: str, number: int, value: Any) -> None:
@@ -94,18 +86,19 @@ class ProcessQuestions:
             self.tasks.spawn_task(self._answer_question(kind, number, value), name=kind)
         elif (future := self._pending.pop(number, None)) is not None and not future.done():
             if kind == "failed":
-                future.set_exception(self._failure(value))
+                future.set_exception(self.failure(value))
             else:
                 future.set_result(value)
 
     async def _answer_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
         try:
-            await self._send(("answer", number, await self._answer(kind, value)))
+            await self.send(("answer", number, await self.answer(kind, value)))
         except HelixError as error:
-            await self._send(("failed", number, error.what))
+            await self.send(("failed", number, error.what))
         except Exception as error:
             log.exception("a question of another process failed")
-            await self._send(("failed", number, f"a mistake in Helix Desktop ({type(error).__name__})"))
+            what = f"a mistake in Helix Desktop ({type(error).__name__})"
+            await self.send(("failed", number, what))
 
     def fail_all_questions(self, error: HelixError) -> None:
         for future in self._pending.values():

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop import running_instance
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
@@ -35,7 +36,7 @@ class RemoteAgentConversations:
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
         self._talk = ProcessQuestions(
-            "engine elsewhere", self._send_line, lambda _kind, question: self._ask(*question), HelixError
+            OwnedTasks("engine elsewhere"), self._send_line, lambda _kind, question: self._ask(*question), HelixError
         )
         self.is_ended = False
         self._talk.tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
@@ -129,7 +130,7 @@ class _GatewayProcessServer:
         self._console = console
         self._room = LocalAgentConversations(bench, self._ask_gateway_process)
         self._last_values = LastSentValues()
-        self._talk = ProcessQuestions("engine for a gateway", self._send_line, self._run_call, ModelFailed)
+        self._talk = ProcessQuestions(OwnedTasks("engine for a gateway"), self._send_line, self._run_call, ModelFailed)
         self._writing = asyncio.Lock()
 
     def handle_line(self, content: bytes) -> None:

@@ -49,16 +49,24 @@ class UnreadRequestRecorder:
     room: AgentConversations
     tasks: OwnedTasks
     reading: asyncio.Task[tuple[ParsedRequest, Ticket, dict[str, Json]]]
+    is_short: bool = False
+
+    async def wait_until_read(self) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        """Return what was read and recorded. If the agent hangs up, that goes on."""
+        return await asyncio.shield(self.reading)
 
     async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[tuple[str, str, str, bool]]:
-        return await self.room.answer_hidden_calls((await self.reading)[1], *reply)
+        return await self.room.answer_hidden_calls((await self.wait_until_read())[1], *reply)
 
     async def record_agent_reply(self, _: Ticket, *reply: Any) -> None:
-        """Record a reply without delaying its end. The next request is recorded after it."""
-        self.tasks.spawn_task(self._record_reply(*reply), name="record a reply")
+        """Record a reply before the next request. If its own is long, its end does not wait."""
 
-    async def _record_reply(self, *reply: Any) -> None:
-        await self.room.record_agent_reply((await self.reading)[1], *reply)
+        async def record_once_read() -> None:
+            await self.room.record_agent_reply((await self.reading)[1], *reply)
+
+        recording = self.tasks.spawn_task(record_once_read(), name="record a reply")
+        if self.is_short:
+            await asyncio.shield(recording)
 
 
 @dataclass(slots=True)
@@ -87,7 +95,7 @@ class ReplyRelay:
                 return
             try:
                 if self.request.body.read_rest and isinstance(self.conversations, UnreadRequestRecorder):
-                    self.request, _, self.body = await self.conversations.reading
+                    self.request, _, self.body = await self.conversations.wait_until_read()
                 pieces = await run_in_thread_if_large(
                     len(self.request.body.places.content), self._build_request_after_recall, answer
                 )

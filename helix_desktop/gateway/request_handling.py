@@ -24,18 +24,21 @@ from helix_desktop.gateway.conversations_port import AgentConversations, Sent, T
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import build_own_refusal, read_refusal
 from helix_desktop.gateway.reply_relay import ReplyRelay, UnreadRequestRecorder
-from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
+from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.json_values import text_at
-from helix_desktop.protocols.gateway_message import Json, Tool
+from helix_desktop.protocols.gateway_message import Json, PieceKind, Tool
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 
 log = logging.getLogger(__name__)
 
 RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
-SENDING_SECONDS = 0.3  # A request forwarded unread is read this much later, to avoid delaying it.
+SENDING_SECONDS = 0.3  # A request forwarded unread is read this much later, to not delay it,
+SHORT_SENDING_SECONDS = 0.03  # and a short one this much.
+# No fold is due in a first request of so many messages, and characters in them and outputs.
+FEW_MESSAGES, FEW_CHARACTERS, FEW_CHARACTERS_OF_OUTPUTS = 8, 32_000, 4_000
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 REFUSED_WITHOUT = (
     "(What you took out of the context was left out of this request. Nothing was lost. "
@@ -47,11 +50,19 @@ TOO_LONG_PHRASES = (
 )  # fmt: skip
 
 
-async def _is_long_unknown_history(request: ParsedRequest, room: AgentConversations) -> bool:
-    """Whether nothing can be folded: a long history with no beginning that a conversation knows."""
-    is_long = request.body.read_rest and len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
+async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:
+    """Whether nothing can be folded: no conversation knows the beginning of a long or short request."""
+    messages = request.messages_after_instructions
+    if request.body.read_rest:
+        may = len(messages) > LONG_HISTORY_MESSAGES + 1
+    else:
+        may = len(messages) <= FEW_MESSAGES and len(request.body.places.content) <= LARGE_BODY_BYTES
+        pieces = [piece for message in messages for piece in message.pieces] if may else []
+        outputs = sum(len(piece.text) for piece in pieces if piece.kind is PieceKind.RESULT)
+        may = may and outputs <= FEW_CHARACTERS_OF_OUTPUTS
+        may = may and sum(len(piece.text) for piece in pieces) <= FEW_CHARACTERS
     with suppress(HelixError):
-        return bool(is_long) and not await room.count_known_messages(request.arrival)
+        return may and not await room.count_known_messages(request.arrival)
     return False
 
 
@@ -85,10 +96,10 @@ class AgentRequestHandler:
     async def handle_request(self, request: ParsedRequest, room: AgentConversations) -> None:
         name = request.arrival.session or request.arrival.chain[0]
         before, behind, sent = self.behind.get(name), None, None
-        if await _is_long_unknown_history(request, room):
+        if (request.body.read_rest or before is None) and await _may_go_on_unread(request, room):
             tasks = self.behind[name] = OwnedTasks("requests that went on unread")
             reading = tasks.spawn_task(self._record_after_forwarding(request, room, before), name="read and record")
-            behind = UnreadRequestRecorder(room, tasks, reading)
+            behind = UnreadRequestRecorder(room, tasks, reading, is_short=not request.body.read_rest)
             sent = Sent(UNREAD_TICKET, (), recallable=False)
         else:
             request, sent = await self._read_and_record(request, room, before)
@@ -109,7 +120,7 @@ class AgentRequestHandler:
         response = await self.sending.send_to_provider(content, reads_reply=tools)
         if response.status_code >= 400:
             if behind is not None:
-                request, ticket, _ = await behind.reading
+                request, ticket, _ = await behind.wait_until_read()
                 sent = replace(sent, ticket=ticket)
             retried = await self._retry_after_refusal(
                 request, sent, response, room, tools=tools, changed=content is not None
@@ -152,7 +163,7 @@ class AgentRequestHandler:
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
     ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
         """Read and record a request that was forwarded, even if its agent hung up. Also returns what was sent."""
-        await asyncio.sleep(SENDING_SECONDS)
+        await asyncio.sleep(SENDING_SECONDS if request.body.read_rest else SHORT_SENDING_SECONDS)
         request, sent = await self._read_and_record(request, room, before)
         if sent is None:
             return request, UNREAD_TICKET, request.body.value

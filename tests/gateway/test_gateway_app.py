@@ -74,8 +74,19 @@ async def running(tmp_path: Path, script: Script = lambda _: [Says("fine")], **o
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:
                 yield Running(app, client, provider, "token")
         finally:
-            await app._providers.aclose()
+            await _shut_down(app)
             await opened.aclose()
+
+
+async def _shut_down(app: GatewayApp) -> None:
+    """As the server does, before the workspaces close."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.shutdown"}
+
+    async def send(_: object) -> None: ...
+
+    await app({"type": "lifespan"}, receive, send)
 
 
 async def test_the_window_is_told_what_each_agent_does(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.process_messages import (
     MOST_HELD_VALUES,
@@ -25,8 +26,8 @@ class _TwoEnds:
     """Two talks whose lines reach each other, as bytes."""
 
     def __init__(self) -> None:
-        self.left = ProcessQuestions("left", self._to_right, self._answer, ModelFailed)
-        self.right = ProcessQuestions("right", self._to_left, self._answer, HelixError)
+        self.left = ProcessQuestions(OwnedTasks("left"), self._to_right, self._answer, ModelFailed)
+        self.right = ProcessQuestions(OwnedTasks("right"), self._to_left, self._answer, HelixError)
 
     async def _to_right(self, line: tuple[str, int, Any]) -> None:
         self.right.handle_message(*decode_line(encode_line(line)))

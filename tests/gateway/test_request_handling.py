@@ -7,7 +7,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,29 @@ import pytest
 
 from helix_desktop import concurrency, program_folders
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned
+from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, SystemSet, Text, ToolCall, ToolReturned, Usage
 from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.folded_request import NO_RESULT
 from helix_desktop.gateway.gateway_app import ProviderHttpClients, SideReplyRecorder
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
-from helix_desktop.gateway.local_conversations import known_messages_from_facts
+from helix_desktop.gateway.local_conversations import LocalAgentConversations, known_messages_from_facts
 from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.reply_relay import UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder
-from helix_desktop.gateway.request_handling import TOO_LONG_PHRASES, UNREAD_TICKET, AgentRequestHandler
+from helix_desktop.gateway.request_handling import (
+    FEW_CHARACTERS,
+    FEW_CHARACTERS_OF_OUTPUTS,
+    FEW_MESSAGES,
+    TOO_LONG_PHRASES,
+    UNREAD_TICKET,
+    AgentRequestHandler,
+)
 from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Part, Says
+from helix_desktop.protocols.gateway_message import Piece, PieceKind
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
@@ -195,6 +204,52 @@ def test_a_long_history_that_is_refused_changed_is_asked_as_it_came(
     assert [count for count, _ in recorded_conversations(tmp_path)] == [2 * FIRST_VALUES + 1 + (status == 422)]
 
 
+class HeldRecording:
+    """Requests are recorded only when `go_on` is set. `begun`: one would be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on, self.begun, real = threading.Event(), threading.Event(), LocalAgentConversations.receive_request
+
+        async def receive_request(room: LocalAgentConversations, *request: Any, **options: Any) -> Sent:
+            self.begun.set()
+            await asyncio.to_thread(self.go_on.wait, 100)
+            return await real(room, *request, **options)
+
+        monkeypatch.setattr(LocalAgentConversations, "receive_request", receive_request)
+
+
+@contextmanager
+def first_reply(url: str, protocol: str = "anthropic") -> Iterator[httpx.Response]:
+    """The reply to the first request of the session "s", as it comes."""
+    agent = Agent(protocol, url)
+    agent.say("look around")
+    headers = {"x-api-key": "k", "x-claude-code-session-id": "s"}
+    with httpx.stream("POST", url + agent.path, json=agent.body(), headers=headers, timeout=60) as reply:
+        yield reply
+
+
+@pytest.mark.parametrize("protocol", WIRES)
+def test_the_first_request_of_a_session_is_answered_before_it_is_recorded_and_its_reply_ends_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    recording = HeldRecording(monkeypatch)
+    with (
+        Provider(lambda _: [Said("fine")]) as provider,
+        running(tmp_path, provider.url) as url,
+        first_reply(url, protocol) as reply,
+        concurrency.create_thread_pool("rest", threads=1) as rest,
+    ):
+        pieces = reply.iter_raw(1)
+        assert next(pieces)
+        assert recording.begun.wait(60)
+        ending = rest.submit(b"".join, pieces)
+        with pytest.raises(TimeoutError):  # Whoever has the whole reply finds it in the journal.
+            ending.result(0.5)
+        recording.go_on.set()
+        assert ending.result(60)
+    assert recorded_conversations(tmp_path) == [(2, ["fine"])]
+
+
 def test_a_history_whose_beginning_is_known_is_read_first(tmp_path: Path) -> None:
     with Provider(lambda _: [Said("an answer")]) as provider:
         with running(tmp_path, provider.url) as url:
@@ -228,6 +283,11 @@ SHORT = Says("what was done so far")
 FINE = [Said("fine")]
 
 
+def result_of(call: Json, text: str) -> Json:
+    block = {"type": "tool_result", "tool_use_id": call["content"][0]["id"], "content": text}
+    return {"role": "user", "content": [block]}
+
+
 def refused(status: int, why: str = "no") -> Raw:
     return Raw(json.dumps({"error": {"message": why}}).encode(), status=status)
 
@@ -242,13 +302,14 @@ class Room:
 
     entries: tuple[Entry, ...] = ()
     shorter: tuple[Entry, ...] | None = None
-    known: int = 0
+    known: int = 1
     fails: bool = False
     taken_out: tuple[Changed, ...] = ()
     told: list[str] = field(default_factory=list)
+    counted: int = 0
 
     async def count_known_messages(self, _arrival: Arrival) -> int:
-        self.told.append("count")
+        self.counted += 1
         return self.known
 
     async def receive_request(self, arrival: Arrival, _messages: Sequence[object]) -> Sent:
@@ -261,6 +322,10 @@ class Room:
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
         self.told.append("fold")
         return None if self.shorter is None else Sent(ticket, self.shorter, recallable=False)
+
+    async def answer_hidden_calls(self, ticket: Ticket, *_reply: object) -> list[tuple[str, str, str, bool]]:
+        self.told.append(f"calls in {ticket.conversation}")
+        return []
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, _shown: str) -> None:
         self.told.append(f"reply in {ticket.conversation}: {replied.pieces[0].text if replied else None}")
@@ -290,9 +355,9 @@ def _kind_of_body(asked: Asked, own: bytes) -> str:
 
 
 def understood(
-    messages: Sequence[Json], *, folds: bool = True, session: str = ""
+    messages: Sequence[Json], *, folds: bool = True, session: str = "", tools: Sequence[Json] = TOOLS
 ) -> tuple[IncomingRequest, ParsedRequest]:
-    content = json.dumps({"model": "m", "max_tokens": 9, "tools": TOOLS, "messages": messages}).encode()
+    content = json.dumps({"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}).encode()
     headers = {"x-claude-code-session-id": session} if session else {}
     incoming = IncomingRequest("POST", parse_route("/v1/messages"), "", (), headers, content, GatewayRegistration("t"))
     request = parse_incoming_request(incoming, BodyParser(), folds=folds)
@@ -538,15 +603,39 @@ async def test_a_long_history_goes_on_unread_if_none_of_it_is_known(known: int, 
     body = replace(request.body, messages=made[: LONG_HISTORY_MESSAGES + 1 + more])
     assert len(body.messages) == LONG_HISTORY_MESSAGES + 1 + more
     room: Any = Room(known=known)
-    assert await request_handling._is_long_unknown_history(replace(request, body=body), room) is (
-        more == 1 and known == 0
-    )
-    assert room.told == ["count"] * more
-    assert (
-        await request_handling._is_long_unknown_history(replace(request, body=replace(body, read_rest=None)), room)
-        is False
-    )
-    assert room.told == ["count"] * more
+    assert await request_handling._may_go_on_unread(replace(request, body=body), room) is (more == 1 and known == 0)
+    assert room.counted == more
+    assert not await request_handling._may_go_on_unread(replace(request, body=replace(body, read_rest=None)), room)
+    assert room.counted == more
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize(
+    ("messages", "may"),
+    [
+        ([QUESTION], True),
+        ([QUESTION] * FEW_MESSAGES, True),
+        ([QUESTION] * (FEW_MESSAGES + 1), False),
+        ([{"role": "user", "content": "x" * FEW_CHARACTERS}], True),
+        ([{"role": "user", "content": "x" * FEW_CHARACTERS}, QUESTION], False),
+        ([QUESTION, CALL, result_of(CALL, "x" * FEW_CHARACTERS_OF_OUTPUTS)], True),
+        ([QUESTION, CALL, result_of(CALL, "x" * (FEW_CHARACTERS_OF_OUTPUTS + 1))], False),
+    ],
+)
+async def test_a_short_request_goes_on_unread_if_none_of_it_is_known(
+    messages: Sequence[Json], may: bool, known: int
+) -> None:
+    _, request = understood(messages)
+    room: Any = Room(known=known)
+    assert await request_handling._may_go_on_unread(request, room) is (may and known == 0)
+    assert room.counted == may
+
+
+async def test_a_short_request_in_a_large_body_is_read_first() -> None:
+    tools = [{**TOOLS[0], "description": "x" * LARGE_BODY_BYTES}]
+    _, request = understood([QUESTION], tools=tools)
+    room: Any = Room(known=0)
+    assert not await request_handling._may_go_on_unread(request, room)
 
 
 def test_the_tools_of_recall_are_added_with_their_schemas() -> None:
@@ -561,11 +650,11 @@ async def test_a_long_history_is_recorded_behind_under_the_name_of_its_session(
     exchanged: Exchanged, monkeypatch: pytest.MonkeyPatch, session: str
 ) -> None:
     monkeypatch.setattr(request_handling, "SENDING_SECONDS", 0.0)
-    room = Room()
+    room = Room(known=0)
     outcome = await exchanged([FINE], room, (QUESTION, ANSWER) * FIRST_VALUES, session=session)
     assert outcome.behind == [session or outcome.request.arrival.chain[0]]
     assert (outcome.kinds(), outcome.seen[0]) == (["tools"], 200)
-    assert room.told == ["count", "receive", "reply in talk: fine"]
+    assert room.told == ["receive", "reply in talk: fine"]
     assert [(name, len(body["messages"])) for name, body in outcome.sent] == [("talk", 2 * FIRST_VALUES)]
 
 
@@ -606,6 +695,31 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     ]
     await before.aclose()
     await now.aclose()
+
+
+@pytest.mark.parametrize("hides_call", [True, False])
+async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwhile(hides_call: bool) -> None:
+    _, request = understood([QUESTION])
+    room: Any = Room()
+    tasks, exchange, is_read = OwnedTasks("unread"), OwnedTasks("exchange"), asyncio.Event()
+
+    async def read() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        await is_read.wait()
+        room.told.append("read")
+        return request, Ticket("talk", 1, "", 0, "anthropic"), {}
+
+    recorder = UnreadRequestRecorder(room, tasks, tasks.spawn_task(read(), name="read"), is_short=True)
+    replied = Replied((Piece(PieceKind.TEXT, "fine"),), "m", Stop.END, Usage())
+    answering = recorder.answer_hidden_calls(UNREAD_TICKET, replied, ())
+    recording = recorder.record_agent_reply(UNREAD_TICKET, replied, "")
+    waiting = exchange.spawn_task(answering if hides_call else recording, name="reply")
+    (recording if hides_call else answering).close()
+    await asyncio.sleep(0)
+    assert await exchange.aclose() == ()
+    assert waiting.cancelled()
+    is_read.set()
+    await tasks.wait_for_all_tasks()
+    assert room.told == ["read", *([] if hides_call else ["reply in talk: fine"])]
 
 
 # --- Requests beside a conversation, and those of which something was taken out
