@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
 
@@ -46,22 +47,20 @@ class SearchFilters:
 
 def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
     """Split a query into words and filters. An invalid date stays a word."""
-    found: dict[str, str] = {}
-    times: dict[str, float] = {}
+    found: dict[str, Any] = {}
 
     def keep_filter(match: re.Match[str]) -> str:
         name, value = match[1].lower(), match[2].strip('"')
         if name not in ("before", "after"):
             found[name] = value.casefold()
         elif time := _time_of_date(value):
-            times[name] = time
+            found[name] = time
         else:
             return match[0]
         return " "
 
     rest = _FILTER.sub(keep_filter, query)
-    tool, file, by, agent = (found.get(name, "") for name in ("tool", "file", "by", "agent"))
-    return rest.strip(), SearchFilters(tool, file, by, agent, times.get("before", 0.0), times.get("after", 0.0))
+    return rest.strip(), SearchFilters(**found)
 
 
 def _time_of_date(value: str) -> float:

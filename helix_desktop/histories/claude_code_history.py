@@ -164,9 +164,8 @@ class _ClaudeCodeMessages(HistoryMessages):
     places: dict[str, int] = field(default_factory=dict)  # Each message's position, by its line's id.
     boundary: Mapping[str, object] | None = None
     of: dict[str, str] = field(default_factory=dict)  # Each reply's message id, by its line's id.
-    received: dict[int, float] = field(
-        default_factory=dict
-    )  # When Anthropic received a reply's request, by the reply's position.
+    # When Anthropic received a reply's request, by the reply's position.
+    received: dict[int, float] = field(default_factory=dict)
 
     def correct_message_times(self) -> None:
         """Correct the times of rewritten lines: no message is later than a request that contains it."""

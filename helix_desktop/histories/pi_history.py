@@ -65,9 +65,8 @@ def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
 
 @dataclass(slots=True)
 class _PiMessages(history_rows.HistoryMessages):
-    places: dict[str, int] = field(
-        default_factory=dict
-    )  # By entry id: the position of its message, or of the next one.
+    # By entry id: the position of its message, or of the next one.
+    places: dict[str, int] = field(default_factory=dict)
 
     def read_row(self, value: Mapping[str, object]) -> None:
         self.places[text_at(value, "id")] = len(self.made)

@@ -19,18 +19,15 @@ from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import search_words
 
-NEAR = {
-    -2: 0.1,
-    -1: 0.2,
-    1: 0.8,
-    2: 0.1,
-}  # The weight of a neighbouring fact that was found, too. The answer counts most.
+# The weight of neighbouring facts that were found, too. The answer counts most.
+NEAR = {-2: 0.1, -1: 0.2, 1: 0.8, 2: 0.1}
 # Other matches in a conversation raise a match's rank by this weight, up to this many of them.
 COMPANION_WEIGHT, MOST_COMPANIONS = 0.3, 8
 FITTING = 2.0  # The gain for a message in the conversation that fits the words best as a whole.
 LINE, LINES = 500, 30  # Characters read on each side of a word in a line, and lines read of a text.
 BY_FREQUENCY = 0.6  # The exponent of the rank by frequency, which favours short texts too much.
 IN_LINE = 10.0  # The gain for all words in one line; for a part of them, its square counts.
+AS_WRITTEN = 1.0  # The gain for an entry with its words in upper and lower case as in the query.
 FOLLOWING, BESIDE = 0.7, 8  # The gain for a word that follows its predecessor within this many characters.
 LEAST_SHARE = 0.5  # If a place has every word, places with less than this share of them are no results.
 OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
@@ -75,6 +72,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
         * _rank_by_frequency(folded[at], found[at], words, mean) ** BY_FREQUENCY
         * share**BY_SHARE
         * (1 + IN_LINE * (line / whole) ** 2)
+        * (1 + AS_WRITTEN * _share_as_written(place.text, found[at], words) if place.number else 1)
         * (OLDER if at in older else 1)
         * (HISTORY if at in copies else _worth_of_origin(place))
         for at, (place, share, (line, _)) in enumerate(zip(places, shares, lines, strict=True))
@@ -94,10 +92,8 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
 
 def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
     """Keep only the oldest conversation's copy of a message in forks. IDs sort by time."""
-    oldest: dict[tuple[float, int], str] = {}
-    for place in places:
-        oldest.setdefault((place.time, place.hit.seq), place.hit.conversation)
-        oldest[place.time, place.hit.seq] = min(oldest[place.time, place.hit.seq], place.hit.conversation)
+    newest_first = sorted(places, key=lambda place: place.hit.conversation, reverse=True)
+    oldest = {(place.time, place.hit.seq): place.hit.conversation for place in newest_first}
     return [place for place in places if place.number or oldest[place.time, place.hit.seq] == place.hit.conversation]
 
 
@@ -115,6 +111,14 @@ def _rank_by_frequency(text: str, stems: Stems, words: Mapping[str, float], mean
     whole_words = ((word.casefold(), weight) for word, weight in words.items())
     counts += [(weight, text.count(word)) for word, weight in whole_words if word not in stem_weights]
     return sum(weight * count / (count + length) for weight, count in counts)
+
+
+def _share_as_written(text: str, stems: Stems, words: Mapping[str, float]) -> float:
+    """Return the share of the text's words that it has in upper and lower case as in the query."""
+    there = {word: weight for word, weight in words.items() if stem_of_word(word) in stems}
+    escaped = ((re.escape(word), weight) for word, weight in there.items() if word in text)
+    same = (weight for word, weight in escaped if re.search(rf"{word}(?<!\w{word})(?!\w)", text))
+    return sum(same) / (sum(there.values()) or 1)
 
 
 def _find_best_line(text: str, stems: Stems, rarity: Mapping[str, float]) -> tuple[float, int]:

@@ -176,9 +176,9 @@ def find_first_term(text: str, terms: Sequence[str]) -> int:
     """Return the position of the first term that occurs in `text`, or 0 if none does."""
     low = text.lower()
     for term in terms:
-        words = _WORDS.findall(term.lower().rstrip("*"))
-        longest = sorted(words, key=len, reverse=True)
-        for needle in (term.lower().rstrip("*"), *longest, *map(stem_of_word, longest)):
+        whole = term.lower().rstrip("*")
+        longest = sorted(_WORDS.findall(whole), key=len, reverse=True)
+        for needle in (whole, *longest, *map(stem_of_word, longest)):
             if (at := low.find(needle)) >= 0:
                 return at
     return 0

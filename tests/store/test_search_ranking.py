@@ -71,3 +71,13 @@ async def test_words_in_the_order_they_were_asked_for_come_first_and_their_line_
     await workspace.index.wait_until_indexed()
     first = (await workspace.index.search_index("except Exception"))[0]
     assert (first.about.source, first.snippet, first.line) == ("2.py", "except Exception as wrong:", 83)
+
+
+async def test_words_in_upper_and_lower_case_as_asked_come_before_other_words_with_the_same_letters(
+    workspace: StoredWorkspace,
+) -> None:
+    for name, line in (("class.py", "Value of a Field"), ("call.py", "value of a field")):
+        text = f"{LINES}{line}\n{LINES}".encode()
+        await workspace.cache.store_content(text, EntryOrigin("read_file", name))
+    assert (await _search(workspace, "Value Field"))[0].source == "class.py"
+    assert (await _search(workspace, "value field"))[0].source == "call.py"
