@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
+from helix_desktop.gateway.registration import CONVERSATIONS_FILE, WRAP_ADDRESSES, RegisteredConversations
 from helix_desktop.processes.starter import open_web_page
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
+NEWEST_FACTS = 200  # Among so many of an agent's conversation is one that names its session.
 YOUNG = 50_000  # The number of new objects that start a garbage collection. With 700, imports are a seventh slower.
 
 
@@ -39,7 +41,8 @@ def add_mcp_command(nouns: Subparsers) -> None:
     mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
     mcp.add_argument("--http", type=_parse_port, metavar="PORT", help="listen on this local port instead of using stdio; 0 picks a free port")  # fmt: skip
     mcp.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
-    mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
+    for internal in ("--token", "--session", "--addresses"):
+        mcp.add_argument(internal, default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
     options: Options = {
         "--client claude-code|codex|gemini|opencode|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
@@ -67,6 +70,11 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
+    else:  # Which agent starts this. The addresses contain tokens, too.
+        for name, variable in (("session", "CLAUDE_CODE_SESSION_ID"), ("addresses", WRAP_ADDRESSES)):
+            if value := os.environ.get(variable):
+                setattr(arguments, name, value)
+                arguments.argv = [*arguments.argv, f"--{name}={value}"]
     return workspace_access.run_on_workspace(arguments)
 
 
@@ -77,7 +85,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
     from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 
-    server = cache_mcp_server.build_cache_server(build_served_workspace(workspace, arguments.places))
+    server = cache_mcp_server.build_cache_server(build_served_workspace(workspace, arguments.places, arguments))
     if arguments.http is None:
         await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
         return 0
@@ -91,7 +99,9 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
     return 0
 
 
-def build_served_workspace(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ServedWorkspace:
+def build_served_workspace(
+    workspace: StoredWorkspace, where: program_folders.ProgramFolders, started_by: argparse.Namespace
+) -> ServedWorkspace:
     from helix_desktop import token_counting
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.tools.regex_search import grep_entry_lines
@@ -113,23 +123,37 @@ def build_served_workspace(workspace: StoredWorkspace, where: program_folders.Pr
         grep_entry_lines,
         partial(_compact_with_fast_model, workspace, where),
         run_task_command,
-        partial(_use_agent_session, workspace, where),
+        partial(_use_agent_session, workspace, where, started_by),
     )
 
 
 @asynccontextmanager
 async def _use_agent_session(
-    workspace: StoredWorkspace, where: program_folders.ProgramFolders, client: str
+    workspace: StoredWorkspace, where: program_folders.ProgramFolders, started_by: argparse.Namespace, client: str
 ) -> AsyncIterator[Session]:
-    """`client`: what the agent in whose terminal the user is calls itself, such as codex-mcp-client."""
+    """`client`: what the agent in whose terminal the user is calls itself, such as codex-mcp-client.
+    `started_by`: the addresses that `wrap` gave to this agent alone, or the session it had then.
+    """
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, where) as bench:
         rows = [row for row in bench.list_conversations() if row.agent and not row.parent and not row.trashed]
         own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
-        if (newest := next(iter(own or rows), None)) is None:
-            raise NotFound("No agent has worked in this workspace.", remedy="Start an agent with helix-desktop wrap.")
-        yield await bench.open_session(newest.id)
+        if urls := started_by.addresses.split():  # After `/clear`, the session has another name.
+            known = RegisteredConversations(where.run / CONVERSATIONS_FILE)
+            started = [known.find_conversations(url.rpartition("/")[2]) for url in urls]
+            own = rows = [row for row in rows if any(row.id in each for each in started)]
+        for row in own if started_by.session and not urls else ():
+            last = (await workspace.journal.find_conversation(row.id)).last_seq
+            newest = await workspace.journal.read_facts(row.id, max(0, last - NEWEST_FACTS))
+            if any(isinstance(one.fact, Received) and one.fact.session == started_by.session for one in newest):
+                own = [row]
+                break
+        if (chosen := next(iter(own or rows), None)) is None:
+            raise NotFound(
+                "This agent has not worked in this workspace.", remedy="Start an agent with helix-desktop wrap."
+            )
+        yield await bench.open_session(chosen.id)
 
 
 async def _compact_with_fast_model(

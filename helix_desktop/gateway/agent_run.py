@@ -13,7 +13,7 @@ from typing import Any
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
-from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.registration import WRAP_ADDRESSES, GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object
 from helix_desktop.processes.running_command import open_terminal_process
@@ -71,7 +71,8 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             # The agent must reach the gateway directly, not through a proxy.
             direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
             names = ",".join(filter(None, direct))
-            environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
+            own = {WRAP_ADDRESSES: " ".join(urls.values()), "NO_PROXY": names, "no_proxy": names}
+            environment = {**os.environ, **launch.environment, **own}
             process = open_terminal_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
             raise NotFound(f"{agent.program} cannot be started. Install the program again.") from None

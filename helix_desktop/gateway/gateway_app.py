@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -387,7 +387,9 @@ def _provider_address(incoming: IncomingRequest) -> str:
 
 def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, system: str, limit: int) -> BodyPieces:
     body = dict(last.body)
-    units = [] if system else _units_of_body(wire, body)
+    units: Json = [] if system else body.get(MESSAGE_FIELDS[wire.NAME])
+    if not isinstance(units, list):
+        units = [unit for each in wire.parse_messages(body) for unit in each.units]
     if system:
         for name in _HEAD_FIELDS:
             body.pop(name, None)
@@ -400,11 +402,6 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, syste
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
     body = wire.with_messages(body, wire.merge_added_messages(together))
     return [orjson.dumps(body)] if system else last.request.body.encode_changed_body(body)
-
-
-def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
-    found = body.get(MESSAGE_FIELDS[wire.NAME])
-    return found if isinstance(found, list) else [unit for each in wire.parse_messages(body) for unit in each.units]
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:

@@ -19,8 +19,6 @@ USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
 RELEASE_SECONDS = 1.5  # The gateway stays out of a workspace for this long after another process asks for it.
-
-
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService | None]]
 
 

@@ -63,9 +63,8 @@ def parse_route(raw_path: str) -> RequestRoute:
     if path.endswith("/responses"):
         return RequestRoute(path, responses_gateway.NAME, **before)
     if (model := _GEMINI.search(path)) is not None:
-        kind = model[2]
-        streams = kind == "streamGenerateContent"
-        return RequestRoute(path, gemini_gateway.NAME, kind == "countTokens", model[1], streams, **before)
+        streams, counts = (model[2] == kind for kind in ("streamGenerateContent", "countTokens"))
+        return RequestRoute(path, gemini_gateway.NAME, counts, model[1], streams, **before)
     return RequestRoute(path, **before)
 
 

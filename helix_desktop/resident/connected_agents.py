@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from helix_desktop.gateway.agent_settings import AgentSettingsChange
     from helix_desktop.gateway.known_agents import KnownAgent
+    from helix_desktop.gateway.registration import GatewayRegistration
     from helix_desktop.program_folders import ProgramFolders
     from helix_desktop.resident.resident_client import HeldRegistration
 
@@ -90,24 +91,22 @@ class ConnectedAgents:
 
     def _find_or_create_gateway_registration(self) -> HeldRegistration | None:
         """Return what reaches a running gateway, even one that another program started, or None."""
+        for held in (self._switched_on, self._watching):
+            if held is not None and held.is_held:
+                return held
+        try:
+            self._watching = self._register_window(starts=False)
+        except HelixError:
+            self._watching = None
+        return self._watching
+
+    def _register_window(self, *others: GatewayRegistration, starts: bool) -> HeldRegistration:
         from helix_desktop.gateway import agent_run
         from helix_desktop.gateway.registration import GatewayRegistration
         from helix_desktop.resident.resident_client import HeldRegistration
 
-        for held in (self._switched_on, self._watching):
-            if held is not None and held.is_held:
-                return held
-        looking = HeldRegistration(
-            self._where,
-            agent_run.command_of_this_program(self._where),
-            GatewayRegistration("", sees_all=True),
-            starts=False,
-        )
-        try:
-            self._watching = looking.__enter__()
-        except HelixError:
-            self._watching = None
-        return self._watching
+        command, own = agent_run.command_of_this_program(self._where), GatewayRegistration("", sees_all=True)
+        return HeldRegistration(self._where, command, own, *others, starts=starts).__enter__()
 
     def _build_agent_row(
         self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]
@@ -133,20 +132,16 @@ class ConnectedAgents:
         await asyncio.to_thread(self._start_resident_gateway if on else self._stop_resident_gateway)
 
     def _start_resident_gateway(self) -> None:
-        from helix_desktop.gateway import agent_run, gateway_server
-        from helix_desktop.gateway.registration import GatewayRegistration
-        from helix_desktop.resident.resident_client import HeldRegistration
+        from helix_desktop.gateway import gateway_server, registration
 
         if self._switched_on is None or not self._switched_on.is_held:
-            own = GatewayRegistration("", sees_all=True)
-            others = GatewayRegistration(gateway_server.read_or_create_token(self._where))
-            held = HeldRegistration(self._where, agent_run.command_of_this_program(self._where), own, others)
-            self._switched_on = held.__enter__()
+            others = registration.GatewayRegistration(gateway_server.read_or_create_token(self._where))
+            self._switched_on = self._register_window(others, starts=True)
 
     def _stop_resident_gateway(self) -> None:
         held, self._switched_on = self._switched_on, None
         if held is not None:
-            held.__exit__(None, None, None)
+            held.__exit__()
 
     async def diff_of_planned_configuration(self, name: str) -> str:
         return (await asyncio.to_thread(self._plan_configuration_change, name)).as_unified_diff()
@@ -164,10 +159,8 @@ class ConnectedAgents:
         return agent_connecting.prepare_agent_connection(agent, self._where)
 
     def _connect_or_disconnect_agent(self, name: str) -> None:
-        from helix_desktop.gateway import agent_settings, known_agents
         from helix_desktop.resident import agent_connecting
 
-        connected = agent_settings.is_agent_connected(known_agents.find_known_agent(name), self._where.config)
-        (agent_connecting.disconnect_agent if connected else agent_connecting.connect_agent)(
-            self._plan_configuration_change(name), self._where
-        )
+        change = self._plan_configuration_change(name)
+        connects = change.registration is not None
+        (agent_connecting.connect_agent if connects else agent_connecting.disconnect_agent)(change, self._where)

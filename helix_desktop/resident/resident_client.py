@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -65,14 +64,11 @@ class HeldRegistration(CollectingConsole):
         concurrency.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
         self._known.wait(START_SECONDS + 10)
         if not self.addresses:
-            self._end_registration_and_release_ports()
+            self.__exit__()
             raise HelixError(self.complaint or "The gateway could not be started.")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end_registration_and_release_ports()
-
-    def _end_registration_and_release_ports(self) -> None:
+    def __exit__(self, *_: object) -> None:
         def cancel_holding() -> None:
             if self._holding is not None:
                 self._holding.cancel()
@@ -99,7 +95,7 @@ class HeldRegistration(CollectingConsole):
     async def _hold_registration(self) -> None:
         self._holding = asyncio.current_task()
         while True:
-            wire = await _connect_to_resident(self._where, self._command if self._starts else ())
+            wire = await connect_to_resident(self._where, self._command if self._starts else ())
             if wire is None:
                 return
             told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
@@ -130,11 +126,12 @@ class HeldRegistration(CollectingConsole):
         return self.addresses[0]
 
 
-async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection:
-    """Connect to the resident. Start one if none runs or the last one has just ended."""
+async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection | None:
+    """Connect to the resident. If none runs, start it with `command`, or return None without one."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
-        if (wire := await running_instance.connect_to_owner(where.run, RESIDENT_NAME)) is not None:
+        wire = await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
+        if wire is not None or not command:
             return wire
         if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
             await asyncio.sleep(PAUSE_SECONDS)
@@ -154,18 +151,9 @@ def _start_resident(command: Sequence[str]) -> None:
     concurrency.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 
-async def _connect_to_resident(
-    where: ProgramFolders, command: Sequence[str]
-) -> running_instance.FrameConnection | None:
-    """Connect to the resident. If none runs, start it with `command`, or return None without one."""
-    if command:
-        return await connect_to_resident(where, command)
-    return await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
-
-
 async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the resident's answer, or None if none runs and no `command` says how to start one."""
-    if (wire := await _connect_to_resident(where, command)) is None:
+    if (wire := await connect_to_resident(where, command)) is None:
         return None
     heard = CollectingConsole()
     if await running_instance.run_at_owner(wire, list(arguments), heard):

@@ -96,6 +96,7 @@ def test_a_wrap_that_ends_ends_the_agent_with_all_that_it_started_and_leaves_not
         assert wrap.stdout is not None
         told = json.loads(wrap.stdout.readline())
         assert "127.0.0.1" in told["env"]["NO_PROXY"].split(",")
+        assert told["env"]["HELIX_WRAP_ADDRESSES"] == told["env"]["ANTHROPIC_BASE_URL"]
         others = status(tmp_path / "home")
         wrap.send_signal(number)
         assert wrap.wait(30) == (128 + number if number != signal.SIGKILL else -number)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import mcp
 import mcp_types as types
 
 from helix_desktop import program_folders
+from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
 from tests.gateway.running import TOOL, Agent, running
@@ -48,7 +51,10 @@ async def _typed_in_gemini_cli(client: mcp.Client, line: str) -> str:
 
 @asynccontextmanager
 async def _agent_with_outputs(
-    home: Path, outputs: Sequence[str], script: Callable[[Asked], Sequence[Block]] | None = None
+    home: Path,
+    outputs: Sequence[str],
+    script: Callable[[Asked], Sequence[Block]] | None = None,
+    others: Sequence[GatewayRegistration] = (),
 ) -> AsyncIterator[tuple[Agent, mcp.Client, Provider]]:
     """An agent that has read these outputs, and the MCP server beside it."""
 
@@ -62,7 +68,13 @@ async def _agent_with_outputs(
     server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", named])
     with (
         Provider(script or call_for_each) as provider,
-        running(home, provider.url, serves=True, workspace=named) as url,
+        running(
+            home,
+            provider.url,
+            serves=True,
+            workspace=named,
+            others=[replace(one, upstream=provider.url, workspace=named) for one in others],
+        ) as url,
     ):
         headers = {"user-agent": "claude-cli/2.1.331"}
         agent, left = Agent("anthropic", url, session="a session", headers=headers), iter(outputs)
@@ -153,6 +165,46 @@ async def test_words_mean_the_conversation_of_the_agent_in_whose_terminal_they_w
             info = types.Implementation(name=name, version="1")
             async with mcp.Client(client.server, client_info=info, cache=None) as own:
                 assert f"Conversation: {title}" in await _typed(own, "context")
+
+
+async def _context_by_environment(server: object, **environment: str) -> str:
+    """What is told to a Claude Code that started the server in this environment."""
+    assert isinstance(server, mcp.StdioServerParameters)
+    info = types.Implementation(name="claude-code", version="1")
+    started = server.model_copy(update={"env": {**os.environ, **environment}})
+    async with mcp.Client(started, client_info=info, cache=None) as own:
+        return await _told(own, "context")
+
+
+async def test_of_two_claude_codes_each_is_told_of_its_own_session(tmp_path: Path) -> None:
+    async with _agent_with_outputs(tmp_path, STEPS[:1]) as (agent, client, _):
+        other = Agent("anthropic", agent.url, session="another", headers=agent.headers)
+        other.say("Paint the fence.")
+        other.ask()
+        titles = {"a session": "Look around.", "another": "Paint the fence.", "unknown": "Paint the fence."}
+        for session, title in titles.items():
+            told = await _context_by_environment(client.server, CLAUDE_CODE_SESSION_ID=session)
+            assert f"Conversation: {title}" in told
+
+
+async def test_of_two_wrapped_agents_each_is_told_of_its_newest_conversation_also_after_clear(
+    tmp_path: Path, expect: Expect
+) -> None:
+    expect("context refused")
+    others = [GatewayRegistration(name) for name in ("one", "two", "three")]
+    async with _agent_with_outputs(tmp_path, [], others=others) as (agent, client, _):
+        urls = {one.token: agent.url.replace(agent.url.rpartition("/")[2], one.token) for one in others}
+        for name, words in (("one", "Mow the lawn."), ("one", "Water the roses."), ("two", "Paint the fence.")):
+            asking = Agent("anthropic", urls[name], session=words, headers=agent.headers)
+            asking.say(words)
+            asking.ask()
+        for name, title in (("one", "Water the roses."), ("two", "Paint the fence.")):
+            told = await _context_by_environment(
+                client.server, HELIX_WRAP_ADDRESSES=urls[name], CLAUDE_CODE_SESSION_ID="Mow the lawn."
+            )
+            assert f"Conversation: {title}" in told
+        told = await _context_by_environment(client.server, HELIX_WRAP_ADDRESSES=urls["three"])
+        assert "could not do what I asked for" in told  # It has sent nothing yet, and others' are not its own.
 
 
 async def test_an_agents_terminal_shows_the_context_and_keeps_recalls_and_undoes(
