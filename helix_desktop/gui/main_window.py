@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from PySide6.QtCore import QEvent, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import context_usage, session_events
@@ -460,10 +461,11 @@ class MainWindow(WindowFrame):
         for workspace, name in [*after, *places][:1]:
             self.go_to_place(WindowPlace("conversation", workspace, name))
 
-    def list_open_workspaces(self) -> Sequence[Workbench]:
-        """Returns the open workspaces, the current one first."""
-        benches = [watched.bench for watched in self._activity_by_workspace.values()]
-        return sorted(benches, key=lambda bench: bench is not self.current_workbench)
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Letters typed at a tab, a tile or the tour's card go into the message, too."""
+        super().keyPressEvent(event)
+        if not event.isAccepted() and self.chat.isVisible():
+            self.chat.keyPressEvent(event)
 
     @property
     def current_activity(self) -> WorkspaceActivity:

@@ -247,7 +247,7 @@ def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int]
 def search_everywhere(window: MainWindow, words: str) -> None:
     """Searches all workspaces for the palette: the current one, the open ones, the closed ones."""
     shown: list[PaletteItem] = []
-    opened = window.list_open_workspaces()
+    opened = sorted(window.workbenches.opened_workbenches(), key=lambda bench: bench is not window.current_workbench)
     closed = [row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)]
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:

@@ -773,6 +773,10 @@ class FakeDesk(StandIn):
         self.behind: set[str] = set()
         self.left_out: Sequence[str] = ()
         self.damaged: Sequence[str] = ()
+        self.opened: list[FakeWorkbench] = []
+
+    def opened_workbenches(self) -> Sequence[FakeWorkbench]:
+        return self.opened
 
     def list_workspaces(self, *, trashed: bool = False) -> Sequence[FakeWorkbench]:
         return list((self.trashed if trashed else self.benches).values())
@@ -780,6 +784,8 @@ class FakeDesk(StandIn):
     async def open_workspace(self, workspace: str) -> FakeWorkbench:
         if workspace not in self.benches:
             raise NotFound(f"There is no workspace {workspace}.")
+        if self.benches[workspace] not in self.opened:
+            self.opened.append(self.benches[workspace])
         return self.benches[workspace]
 
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:

@@ -58,6 +58,7 @@ class FakeSetup:
         self.asked_again = 0
         self.checked: list[str] = []
         self.well_known: Sequence[ProviderChoice] = (ANTHROPIC,)
+        self.offered: tuple[ModelChoice, ...] = (SONNET,)
 
     def allow_asking_keyring_again(self) -> None:
         self.asked_again += 1
@@ -81,7 +82,7 @@ class FakeSetup:
             raise ProviderKeyRefused(
                 f"{provider.title} does not accept this key.", remedy="Look whether all of it was copied."
             )
-        return ProviderTestResult((SONNET,), SONNET.name)
+        return ProviderTestResult(self.offered, SONNET.name if self.offered else "")
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         if key and keep == "keyring" and not self.keyring:

@@ -194,6 +194,31 @@ def test_the_dialog_grows_with_what_it_says_of_the_key(front: DialogsAndNotifica
     assert not [area for area in dialog.findChildren(QScrollArea) if area.verticalScrollBar().maximum()]
 
 
+def test_a_server_that_lists_no_models_is_not_connected_and_is_named(
+    front: DialogsAndNotifications, window: MainWindow, setup: FakeSetup
+) -> None:
+    """The dialog closed, and the list of models had only the demo, without a word why."""
+    setup.offered = ()
+    front.models.open_connect_dialog()
+    panel = window.findChildren(ConnectModelDialog)[0].panel
+    panel._key.setText("good")
+    panel.test_key_and_add_provider()
+    assert panel._status_label.text() == "Anthropic answered but lists no models. Check the address."
+    assert (panel._key.text(), setup.added) == ("good", [])
+
+
+def test_a_refused_key_leaves_the_keyboard_at_the_key_not_at_the_demo(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
+    front.models.open_connect_dialog()
+    panel = window.findChildren(ConnectModelDialog)[0].panel
+    panel._key.setText("bad")
+    panel._test.setFocus()
+    panel._test.click()
+    assert "does not accept this key" in panel._status_label.text()
+    assert panel.focusWidget() is panel._key
+
+
 def _says_that_a_message_waits(dialog: ConnectModelDialog) -> bool:
     return any("Your message will be sent" in label.text() for label in dialog.findChildren(QLabel))
 

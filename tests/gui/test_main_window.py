@@ -520,6 +520,30 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(wind
     assert window.current_workbench is desk.benches["parser"]
 
 
+def test_a_workspace_that_an_import_opened_is_searched_as_one_that_is_open_here(
+    window: MainWindow, desk: FakeDesk
+) -> None:
+    desk.opened.append(desk.benches["infra"])
+    desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
+    window.palette_box.open_palette("Shard")
+    message_sending.search_everywhere(window, "Shard")
+    finds = [find for find in window.palette_box._model.items if find.kind != "action"]
+    assert not any(find.text.startswith("Not searched") for find in finds)
+    assert any(find.kind == "entry" and find.note.startswith("infra · ") for find in finds)
+
+
+def test_letters_typed_at_a_tab_or_a_tile_go_into_the_message(window: MainWindow) -> None:
+    tabs = [each for each in window.top.findChildren(QAbstractButton) if each.isVisible()]
+    for number, button in enumerate([*tabs, *window.rail.findChildren(QAbstractButton)]):
+        button.setFocus()
+        QTest.keyClicks(button, "word")
+        assert window.chat.composer.text.toPlainText() == "word" * (number + 1)
+    window.switch_to_page("changes")
+    QTest.keyClicks(tabs[0], "word")
+    assert window.chat.composer.text.toPlainText() == "word" * (number + 1)
+    window.chat.composer.text.clear()
+
+
 def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: MainWindow, desk: FakeDesk) -> None:
     asked: list[str] = []
 

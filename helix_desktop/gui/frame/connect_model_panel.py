@@ -138,12 +138,18 @@ class ConnectModelPanel(QWidget):
             self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
             return
         self._show_connect_status(tr("Contacting {service}…", service=provider.title))
+        if self.focusWidget() is self._test:
+            self._key.setFocus()  # A button that is disabled would pass the focus on to the demo.
         self._test.setEnabled(False)
 
         def add_tested_provider(tested: model_setup_port.ProviderTestResult) -> None:
             self._test.setEnabled(True)
-            self._show_connect_status(_describe_working_connection(len(tested.models), keyed=bool(key)))
-            self._add_provider(provider, key, tested.best)
+            if tested.models:
+                self._show_connect_status(_describe_working_connection(len(tested.models), keyed=bool(key)))
+                self._add_provider(provider, key, tested.best)
+            else:
+                words = tr("{service} answered but lists no models. Check the address.", service=provider.title)
+                self._show_connect_status(words, look="danger")
 
         work = self._setup.test_provider(provider, key)
         self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
