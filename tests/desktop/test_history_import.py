@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,25 @@ async def test_what_a_session_has_written_since_comes_with_the_next_import(
         file.writelines(json.dumps(value) + "\n" for value in values[6:])
     grown = await histories.import_history_groups(await histories.find_history_groups(), lambda *_: None)
     assert (first.new_count, grown.new_count, grown.grown_count) == (1, 0, 1)
+    await desk.aclose()
+
+
+async def test_as_many_conversations_are_said_to_be_imported_as_were_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session of Claude Code has a sub-agent in a file of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
+    recorded = Path(__file__).parent.parent / "histories" / "fixtures" / "claude-code" / "2.1.197"
+    shutil.copytree(recorded, tmp_path / ".claude" / "projects")
+    where = program_folders.find_program_folders(tmp_path / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file))
+    histories = HistoryImporter(desk)
+    groups = await histories.find_history_groups()
+    assert len(groups) == 1
+    assert (await histories.import_history_groups(groups, lambda *_: None)).new_count == 1
     await desk.aclose()
 
 
