@@ -46,7 +46,7 @@ async def replay_conversations(
         options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
         total = len(policies) * len(files)
         found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
-    return [_policy_outcome_from_json(name, result) for name, result in found["policies"].items()]
+    return _policy_outcomes_from_json(found["policies"])
 
 
 async def _run_replay_process(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
@@ -83,6 +83,11 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
     return await asyncio.to_thread(lambda: list(export_openai_lines(facts, contents.get)))
 
 
-def _policy_outcome_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:
-    total = found["total"]
-    return PolicyOutcome(name, total["effective"], total["none"]["billed"], total["peak"], total["retention_plain"])
+def _policy_outcomes_from_json(found: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:
+    totals = {name: result["total"] for name, result in found.items()}
+    # A paste longer than the window is sent whole by no preset, so without folding it costs no more than its excerpt.
+    most = totals["none"]["effective"] if "none" in totals else None
+    return [
+        PolicyOutcome(name, each["effective"], most or each["none"]["billed"], each["peak"], each["retention_plain"])
+        for name, each in totals.items()
+    ]

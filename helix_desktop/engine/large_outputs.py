@@ -204,8 +204,7 @@ class LargeOutputShortener:
         self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]
     ) -> None:
         """Add to `done` what the fast model kept. If it fails, the preview stays."""
-        client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
-        if client is None:
+        if (client := self._model_that_compacts()) is None:
             return
         question = output_excerpts.compaction_question(one.call, keep, COMPACTED)
         material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
@@ -216,6 +215,9 @@ class LargeOutputShortener:
             return
         if text:
             done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTED * 2 else text[: COMPACTED * 6]
+
+    def _model_that_compacts(self) -> ModelClient | None:
+        return self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
 
     def _cut_for_model_window(self, text: str, keep: str, client: ModelClient) -> str:
         """Return what fits into the model's window: the beginning, passages with the words of `keep`, and the end."""
@@ -239,7 +241,8 @@ class LargeOutputShortener:
         shown = output_excerpts.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened at the agent's request" if asked else "")
         fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
-        return replace(fold, batch=batch, asked=asked)
+        writer = self._model_that_compacts() if asked else None
+        return replace(fold, batch=batch, asked=asked, model=writer.model_name if writer else "")
 
     def _build_fold_of_part(
         self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str

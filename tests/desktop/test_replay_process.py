@@ -42,6 +42,19 @@ async def test_a_conversation_is_played_through_each_policy(
         await replay_process.replay_conversations(bench, [tour.id], ["unknown"], 32_000, lambda _d, _t: None)
 
 
+def test_no_preset_saves_what_could_not_be_sent_without_folding_either() -> None:
+    """After a paste longer than the window, "No folding" cost 1 % of sending everything."""
+
+    def told(effective: int) -> dict[str, object]:
+        total = {"effective": effective, "none": {"billed": 1_000_000}, "peak": 0.1, "retention_plain": 1.0}
+        return {"total": total}
+
+    layered, none = replay_process._policy_outcomes_from_json({"layered": told(8_000), "none": told(10_000)})
+    assert (layered.cost_share, none.cost_share) == (0.8, 1.0)
+    (alone,) = replay_process._policy_outcomes_from_json({"layered": told(8_000)})
+    assert alone.cost_share == 0.008
+
+
 async def test_the_last_conversations_are_played_together(desks: object, tmp_path: Path) -> None:
     create_tour_folder(tmp_path / "sample")
     bench = await desks().create_workspace("Sample", tmp_path / "sample")  # type: ignore[operator]

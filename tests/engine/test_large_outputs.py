@@ -130,8 +130,8 @@ async def test_ahead_compacts_with_the_words_of_the_call_and_asks_the_main_model
     await kept.batch([words(6_000), words(6_000, "other")], keeps=["the failing tests", ""])
     one, two = kept.folds(FoldKind.EXCERPT)
     assert "two tests fail: a and b" in one.text
-    assert one.asked == "the failing tests"
-    assert two.asked == ""
+    assert (one.asked, one.model) == ("the failing tests", kept.writers["fast"].model_name)
+    assert (two.asked, two.model) == ("", "")
     assert "preview" in two.text
     assert kept.writers["main"].requests == []
     assert [r.purpose for r in kept.writers["fast"].requests] == ["compaction"]

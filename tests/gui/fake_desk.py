@@ -509,9 +509,10 @@ class FakeAcpAgents:
         self.name = "Gemini CLI"
         self.chosen: list[tuple[str, str]] = []
         self.choices = {"mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})}
+        self.names = ("Codex", "Gemini CLI")
 
     async def list_agent_names(self) -> list[str]:
-        return ["Codex", "Gemini CLI"]
+        return list(self.names)
 
     async def start_agent(self, _conversation: object) -> FakeAcpAgents:
         return self

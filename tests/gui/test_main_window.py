@@ -423,6 +423,13 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     menu.close()
 
 
+def test_where_no_other_agent_is_on_the_computer_it_is_said(window: MainWindow, bench: FakeWorkbench) -> None:
+    bench.acp.names = ()
+    window.window_actions["new-acp"].trigger()
+    said = window.findChildren(QMessageBox)[-1].text()
+    assert said.startswith("No agent that supports the Agent Client Protocol was found on this computer.")
+
+
 def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
