@@ -146,19 +146,15 @@ class _MessageBuilder:
                 return []  # Providers refuse incomplete reasoning, so it is not sent.
 
     def _ensure_last_is_user(self) -> None:
-        self._add_interrupted_results()
+        if self.waiting:  # Each interrupted call gets a result that says so.
+            self._add_parts(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
+            self.waiting.clear()
+        self._flush_held_parts()
         self._remove_lone_reasoning()
         if not self.written:
             self._add_parts(Role.USER, [Text(BEGIN)])
         elif self.written[-1][0] is Role.ASSISTANT:
             self._add_parts(Role.USER, [Text(CONTINUE if self.is_complete else GO_ON)])
-
-    def _add_interrupted_results(self) -> None:
-        """Give each interrupted call a result that says that it was interrupted."""
-        if self.waiting:
-            self._add_parts(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
-            self.waiting.clear()
-        self._flush_held_parts()
 
     def _flush_held_parts(self) -> None:
         if self.held:

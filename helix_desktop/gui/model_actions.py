@@ -133,25 +133,23 @@ def _show_agent_option_menu(window: MainWindow, session: Session, foreign: Forei
     """Shows a submenu for each option, unless another conversation is shown by then."""
     if window.current_session is not session:
         return
+
+    def set_agent_option(identity: str, value: str) -> None:
+        window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
+
     menu = build_popup_menu(window.top.model)
     for choice in foreign.choices.values():
         below = menu.addMenu(
             f"{_agent_menu_label(choice.name)}: {_agent_menu_label(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            act = partial(_set_agent_option, window, session, foreign, choice.id, value)
+            act = partial(set_agent_option, choice.id, value)
             add_menu_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
         menu.addAction(tr("{agent} has no options to choose from", agent=_agent_menu_label(foreign.name))).setEnabled(
             False
         )
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
-
-
-def _set_agent_option(
-    window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str
-) -> None:
-    window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
 
 
 def _agent_menu_label(foreign: str) -> str:

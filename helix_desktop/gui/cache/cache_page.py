@@ -169,7 +169,10 @@ class CachePage(QWidget):
         if self._shown.catalogue is None:
             return
         if not text:
-            self._show_entries_instead_of_hits()
+            if self._clear_search_hits() and self.viewer.row is not None:
+                finding = self._shown.catalogue.index.find_entry_row(self.viewer.row.stored.digest)
+                self._shown.run_then_if_shown(finding, self._select_shown_entry)
+            self._figures_timer.start()
         elif _HASH.fullmatch(text):
             if self._clear_search_hits():
                 self._figures_timer.start()
@@ -214,12 +217,6 @@ class CachePage(QWidget):
         self.model.show_search_hits(None)
         self.table.clear_current_row()
         return True
-
-    def _show_entries_instead_of_hits(self) -> None:
-        if self._clear_search_hits() and self.viewer.row is not None and self._shown.catalogue is not None:
-            finding = self._shown.catalogue.index.find_entry_row(self.viewer.row.stored.digest)
-            self._shown.run_then_if_shown(finding, self._select_shown_entry)
-        self._figures_timer.start()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
         """Selects the shown entry in the full table, unless the user has selected a row."""

@@ -49,7 +49,10 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._access = program.command_file_access(bench)
         self._opened = list(self._access.opened)
         self._add_home_folder_section()
-        self._add_hidden_files_section()
+        self.add_heading(tr("Files that agents don't see"))
+        about = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
+        declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
+        self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
     def _add_home_folder_section(self) -> None:
         self.add_heading(tr("Your home folder"))
@@ -62,12 +65,6 @@ class PermissionsPage(WorkspaceSettingsPage):
         title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
         readable = FieldDeclaration("readable", title, about, folders, long=True)
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
-
-    def _add_hidden_files_section(self) -> None:
-        self.add_heading(tr("Files that agents don't see"))
-        about = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
-        declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
-        self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
     def _save_access_to_home_path(self, name: str, value: Value) -> None:
         self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.question_dialogs import ask_folder
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench, Workbenches
@@ -26,9 +26,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
     ) -> None:
         super().__init__(doing, tr("Join a shared workspace"), parent)
         self._desk, self._name_for, self._joined = desk, name_for, joined
-        self.key = self._build_text_field(tr("Key of the shared workspace"), "helix1-…")
+        self.key = build_line_edit(tr("Key of the shared workspace"), "helix1-…", self)
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
-        self.folder = self._build_text_field(tr("Folder to work in on this computer"))
+        self.folder = build_line_edit(tr("Folder to work in on this computer"), "", self)
         self.choose = build_push_button(tr("Choose a folder…"), self, self._choose_join_folder)
         self.join = build_push_button(tr("Join"), self, self._join_workspace, "primary")
         self.join.setDefault(True)

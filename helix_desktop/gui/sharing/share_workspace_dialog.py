@@ -7,7 +7,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.sharing import sharing_sentences
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import format_count, tr
@@ -53,9 +53,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
             "On another computer, open “Search everything”, choose “Join a shared workspace…”, and enter this address and the key. Whoever has "
             "the key and can reach the database can read this workspace, so send the key only through a channel you trust."
         )
-        self.line = self._build_text_field(tr("Address for another computer"))
+        self.line = build_line_edit(tr("Address for another computer"), "", self)
         self.line.setReadOnly(True)
-        key = self._build_text_field(tr("Key of the shared workspace"))
+        key = build_line_edit(tr("Key of the shared workspace"), "", self)
         key.setText("helix1-" + "•" * 24)
         key.setReadOnly(True)
         return [

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from PySide6.QtWidgets import QLineEdit, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -21,7 +21,7 @@ class SharingFormDialog(TransientDialog):
     def __init__(self, doing: BackgroundRunner, title: str, parent: QWidget) -> None:
         super().__init__(title, parent, 560)
         self._doing = doing
-        self.address = self._build_text_field(tr("Address of the shared store"), EXAMPLE_ADDRESS)
+        self.address = build_line_edit(tr("Address of the shared store"), EXAMPLE_ADDRESS, self)
         self.status_label = build_plain_label()
         self.status_label.hide()
 
@@ -31,9 +31,6 @@ class SharingFormDialog(TransientDialog):
         """Lays out the form. `left` and `right` are buttons at the bottom."""
         buttons = build_row(*left, 1, *right)
         build_column(*widgets, self.status_label, 1, buttons, owner=self, margins=(20, 20, 20, 16), spacing=12)
-
-    def _build_text_field(self, name: str, example: str = "") -> QLineEdit:
-        return build_line_edit(name, example, self)
 
     def _build_widget_row(self, *widgets: QWidget) -> QWidget:
         row = QWidget(self)
