@@ -147,6 +147,9 @@ class StepPlot(QWidget):
     def scale(self) -> PlotScale:
         return PlotScale(self._plot_area, self._first, self._last, self._top_tokens)
 
+    def _nearest_point(self, x: float) -> int:
+        return min(max(round(self.scale.point_at(x)), 0), self._point_count - 1)
+
     # --- Drawing the plot
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -243,7 +246,7 @@ class StepPlot(QWidget):
                 self._moved = True
                 self._zoom_to_point_range(self._first + by, self._last + by)
                 self._dragged_from = x
-        self._hover = min(max(round(self.scale.point_at(x)), 0), self._point_count - 1)
+        self._hover = self._nearest_point(x)
         self.update()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
