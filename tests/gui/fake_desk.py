@@ -509,7 +509,7 @@ class FakeAcpAgents:
         self.name = "Gemini CLI"
         self.chosen: list[tuple[str, str]] = []
         self.choices = {"mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})}
-        self.names = ("Codex", "Gemini CLI")
+        self.names: tuple[str, ...] = ("Codex", "Gemini CLI")
 
     async def list_agent_names(self) -> list[str]:
         return list(self.names)
