@@ -143,9 +143,9 @@ class HistoryImporter:
 
     def _build_import_outcome(self) -> history_import_port.ImportOutcome:
         results = self._results
-        # A sub-agent's conversation comes with its parent's file, and is not one of those that were listed.
-        brought = [(one, name) for name, result in results.items() for one in result.imported if not one.parent]
-        _, *show = max(((one.last, name, one.id) for one, name in brought), default=(0.0, "", ""))
+        # A sub-agent's conversation comes with its parent's file. It was not listed.
+        brought = [(one, at) for at, each in results.items() for one in each.imported if not one.parent]
+        _, *show = max(((one.last, at, one.id) for one, at in brought), default=(0.0, "", ""))
         return history_import_port.ImportOutcome(
             sum(one.state in ("new", "fork", "back") for one, _ in brought),
             sum(one.state == "more" for one, _ in brought),

@@ -203,7 +203,7 @@ def test_a_server_that_lists_no_models_is_not_connected_and_is_named(
     panel = window.findChildren(ConnectModelDialog)[0].panel
     panel._key.setText("good")
     panel.test_key_and_add_provider()
-    assert panel._status_label.text() == "Anthropic answered but lists no models. Check the address."
+    assert panel._status_label.text() == "Anthropic lists no models. Check the address."
     assert (panel._key.text(), setup.added) == ("good", [])
 
 

@@ -148,7 +148,7 @@ class ConnectModelPanel(QWidget):
                 self._show_connect_status(_describe_working_connection(len(tested.models), keyed=bool(key)))
                 self._add_provider(provider, key, tested.best)
             else:
-                words = tr("{service} answered but lists no models. Check the address.", service=provider.title)
+                words = tr("{service} lists no models. Check the address.", service=provider.title)
                 self._show_connect_status(words, look="danger")
 
         work = self._setup.test_provider(provider, key)
