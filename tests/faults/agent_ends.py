@@ -86,8 +86,8 @@ class FailingProvider:
         if fault == "late":
             time.sleep(2)
         if fault == "cut":
-            # Behind half an answer Gemini CLI ends without a gateway, too: it is cut off before any of it.
-            return CutOff([Says(CUT_TEXT * 20)], -1 if left_out == "cut" else chance.choice((1, 200, 400)))
+            # Behind half an answer Gemini CLI never asks again, also behind a recall: it is cut off before any of it.
+            return CutOff([Says(CUT_TEXT * 20)], -1 if ENDS.get(agent) == "cut" else chance.choice((1, 200, 400)))
         return int(fault) if fault.isdecimal() else self.work.script(asked)
 
     @staticmethod
