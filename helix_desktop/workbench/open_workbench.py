@@ -651,7 +651,7 @@ class Workbench:
         proposed = dict(self.workspace.settings.proposed) if accept else {}
         if "roots" in proposed:
             folders = map(str, proposed["roots"])
-        proposed["roots"] = await asyncio.to_thread(lambda: [one for one in folders if Path(one).is_dir()])
+            proposed["roots"] = await asyncio.to_thread(lambda: [one for one in folders if Path(one).is_dir()])
         await self.change_settings({**proposed, "proposed": None})
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:

@@ -483,6 +483,17 @@ async def test_what_an_import_brings_counts_once_it_is_allowed(desks: Desks, fol
     assert copy.read_imported_proposals() == ""
 
 
+async def test_what_an_import_brings_can_be_discarded(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("Pairs", folder)
+    await bench.change_settings({"permissions.mode": "allow all"})
+    await bench.workspace.export_to_file(tmp_path / "pairs.helix")
+    copy = await desk.open_workspace((await desk.import_workspace(tmp_path / "pairs.helix", "Copy")).id)
+    await copy.decide_imported_proposals(accept=False)
+    assert (copy.permission_mode, copy.allowed_folders) == ("ask", ())
+    assert copy.read_imported_proposals() == ""
+
+
 async def test_an_emptied_trash_takes_conversations_with_their_content(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
     gone, stays = await bench.start_conversation(), await bench.start_conversation()
