@@ -86,6 +86,9 @@ class SharedStoreUnreachable(StoreFailed):
 class WrittenByNewerVersion(StoreFailed):
     """Written by a newer version of the program."""
 
+    def __init__(self, what: str, *, remedy: str = "Update Helix Desktop. Nothing was changed.") -> None:
+        super().__init__(what, remedy=remedy)
+
 
 class ModelFailed(HelixError):
     """The model failed, or the connection to it."""

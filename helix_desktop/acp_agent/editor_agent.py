@@ -26,6 +26,7 @@ from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.json_values import list_at, object_at, value_at
 from helix_desktop.workbench import Workbench
 
 PAGE = 100  # One answer to session/list contains at most this many conversations.
@@ -75,11 +76,9 @@ class EditorAgent:
 
     def _remember_abilities_and_check_folders(self, method: str, params: Any) -> None:
         """Checks folders and remembers the client's abilities, some of which the SDK does not know yet."""
-        given = params if isinstance(params, dict) else {}
         if method == "initialize":
-            self._abilities = ClientAbilities.parse_initialize(given)
-        more = given.get("additionalDirectories")
-        for folder in (given.get("cwd"), *(more if isinstance(more, list) else ())):
+            self._abilities = ClientAbilities.parse_initialize(object_at(params))
+        for folder in (value_at(params, "cwd"), *list_at(params, "additionalDirectories")):
             if isinstance(folder, str):
                 self._check_folder_is_in_workspace(folder)
 

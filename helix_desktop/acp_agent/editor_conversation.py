@@ -29,6 +29,7 @@ from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.json_values import text_at, value_at
 from helix_desktop.workbench import Workbench
 
 READ_SECONDS = 2.0  # An editor that takes longer to send a file's text is not asked for files again.
@@ -219,8 +220,7 @@ class EditorConversation:
             session_id=self.id, tool_call=_build_question_card(question), options=options
         )
         answer = await self._client.send_request("session/request_permission", serialize_params(request))
-        outcome = answer.get("outcome") if isinstance(answer, dict) else None
-        chosen = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
+        chosen = text_at(answer, "outcome", "optionId")
         if chosen not in allowing:
             return PermissionAnswer(allowed=False)
         scope, _, chosen_rule = chosen.partition(":")
@@ -250,7 +250,7 @@ class EditorConversation:
             return None
         except (RequestError, ConnectionError):
             return None
-        text = found.get("content") if isinstance(found, dict) else None
+        text = value_at(found, "content")
         return text if isinstance(text, str) else None
 
 

@@ -8,7 +8,7 @@ workspace's new process.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.json_values import list_at, object_at, value_at
 
 LONGEST_MESSAGE = 64 << 20  # Longer messages from the editor, in bytes, are dropped.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
@@ -142,8 +143,7 @@ class WorkspaceSwitch:
             line.send_message(message)
 
     async def _find_or_open_pipe(self, message: Message) -> WorkspacePipe:
-        given = message.get("params")
-        params = given if isinstance(given, dict) else {}
+        params = object_at(message, "params")
         if (found := self._lines_by_session.get(str(params.get("sessionId")))) is not None:
             return found
         if not params.get("cwd") and message["method"] != "session/list":
@@ -195,11 +195,10 @@ class WorkspaceSwitch:
             await self._send(message)
         elif message.get("id") != "greeting":
             request = pipe.waiting.pop(_key_of_id(message.get("id")), None)
-            result, params = message.get("result"), (request or {}).get("params")
-            listed = result.get("sessions", ()) if isinstance(result, Mapping) else ()
-            for each in (result, params if "result" in message else None, *listed):
-                if isinstance(each, Mapping) and isinstance(each.get("sessionId"), str):
-                    self._lines_by_session[each["sessionId"]] = pipe
+            asked = value_at(request, "params") if "result" in message else None
+            for each in (message.get("result"), asked, *list_at(message, "result", "sessions")):
+                if isinstance(session := value_at(each, "sessionId"), str):
+                    self._lines_by_session[session] = pipe
             await self._send(message)
 
     async def _send(self, message: Message) -> None:
@@ -222,13 +221,10 @@ def decode_message(line: bytes) -> Message:
         found = json.loads(line) if len(line) <= LONGEST_MESSAGE else None
     except (ValueError, RecursionError) as error:
         raise InvalidInput("This line is not valid JSON.") from error
-    if (
-        not isinstance(found, dict)
-        or not isinstance(found.get("method", ""), str)
-        or not ({"method", "id"} & set(found))
-    ):
+    fields = object_at(found)
+    if not isinstance(fields.get("method", ""), str) or not {"method", "id"} & set(fields):
         raise InvalidInput("This line is not a message, or is too long.")
-    return found
+    return fields
 
 
 def encode_message(message: Message) -> bytes:

@@ -118,7 +118,7 @@ class AgentConnection:
                 f" Sign in with the agent's own program first: {self._ways_to_sign_in}." if error.code == -32000 else ""
             )
             raise AgentRefused(f"{self._name} reported an error: {words}.{hint}") from error
-        return answer if isinstance(answer, dict) else {}
+        return object_at(answer)
 
     async def notify_agent(self, method: str, params: dict[str, Any]) -> None:
         with suppress(ConnectionError):
@@ -150,7 +150,7 @@ class AgentConnection:
 
     async def _answer_agent(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:  # noqa: FBT001 -- the SDK calls it so
         try:
-            return None if is_notification else await self._handle(method, params if isinstance(params, dict) else {})
+            return None if is_notification else await self._handle(method, object_at(params))
         except (HelixError, OSError, ValueError) as error:
             # -32002 means a missing file. Without this code, Qwen Code would not create a new file.
             raise RequestError(-32002 if isinstance(error, NotFound) else -32603, str(error)) from error

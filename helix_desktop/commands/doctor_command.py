@@ -5,11 +5,11 @@ import asyncio
 from dataclasses import asdict
 from pathlib import Path
 
-from helix_desktop import installation_checks, program_folders
+from helix_desktop import program_folders
 from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
-from helix_desktop.installation_checks import DoctorFinding
+from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState, run_checks_with_diagnostics
 
 MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
@@ -21,14 +21,12 @@ def add_doctor_command(nouns: Subparsers) -> None:
 
 def run_doctor_command(arguments: argparse.Namespace) -> int:
     """Checks the installation. The exit code is 1 if something is wrong, and 0 if there are only notes."""
-    findings, text = installation_checks.run_checks_with_diagnostics(
-        program_folders.find_program_folders(arguments.home)
-    )
+    findings, text = run_checks_with_diagnostics(program_folders.find_program_folders(arguments.home))
     with Terminal(target=arguments.output) as console:
         if arguments.output:
             asyncio.run(console.write_output(text.encode()))
     asyncio.run(_print_findings(arguments, findings, Terminal()))  # The report must be written before this.
-    return int(any(finding.state is installation_checks.DoctorFindingState.BAD for finding in findings))
+    return int(any(finding.state is DoctorFindingState.BAD for finding in findings))
 
 
 async def _print_findings(

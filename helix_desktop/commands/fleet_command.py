@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import JSON, Subparsers, add_options, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
@@ -27,29 +27,26 @@ def add_fleet_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("fleet", help="show what the workers are doing, or stop them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", None)
-    stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until you run `fleet start`", _stop_tasks)
-    stop.add_argument("tasks", nargs="*", metavar="TASK", help="the task's ID, or the first part of it")
-    stop.add_argument("--all", action="store_true", help="stop all tasks until you run `fleet start`")
+    until_start = "stop all tasks until you run `fleet start`"
+    options: Options = {"[TASK...]": "the task's ID, or the first part of it", "--all": until_start}
+    _add_fleet_verb(verbs, "stop", f"cancel tasks, or {until_start}", _stop_tasks, options)
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _let_tasks_start_again)
-    drain = _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers)
-    drain.add_argument(
-        "workers",
-        nargs="*",
-        metavar="WORKER",
-        help="names of workers, as `fleet status` shows them (default: all workers)",
-    )
-    budget = _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget)
-    budget.add_argument("dollars", type=float, metavar="DOLLARS", help="the limit in dollars; 0 means no limit")
-    budget.add_argument("--agent", default="", metavar="A", help="limit only this agent's tasks")
-    budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store")  # fmt: skip
+    options = {"[WORKER...]": "names of workers, as `fleet status` shows them (default: all workers)"}
+    _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers, options)
+    options = {
+        "DOLLARS": {"type": float, "help": "the limit in dollars; 0 means no limit"},
+        "--agent A": "limit only this agent's tasks",
+        "--per day|workspace|fleet": {"default": "workspace", "help": "what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store"},
+    }  # fmt: skip
+    _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget, options)
 
 
-def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct | None) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    one.add_argument("--workspace", "-w", default="", metavar="W", help="only this workspace (default: all workspaces)")
-    add_options(one, JSON)
-    one.set_defaults(run=_run_fleet_command, work=partial(_act_in_workspace_and_print, act), counts=False)
-    return one
+def _add_fleet_verb(
+    verbs: Subparsers, name: str, sentence: str, act: FleetAct | None, options: Options | None = None
+) -> None:
+    options = {"--workspace, -w W": "only this workspace (default: all workspaces)", **(options or {})}
+    work = partial(_act_in_workspace_and_print, act)
+    add_subcommand(verbs, name, sentence, _run_fleet_command, options, work=work, counts=False)
 
 
 def _run_fleet_command(arguments: argparse.Namespace) -> int:

@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, WRAP_ADDRESSES, RegisteredConversations
 from helix_desktop.processes.starter import open_web_page
+from helix_desktop.program_folders import ProgramFolders, find_program_folders
 
 if TYPE_CHECKING:
     from helix_desktop.engine.digest import Digest
@@ -100,7 +100,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 
 
 def build_served_workspace(
-    workspace: StoredWorkspace, where: program_folders.ProgramFolders, started_by: argparse.Namespace
+    workspace: StoredWorkspace, where: ProgramFolders, started_by: argparse.Namespace
 ) -> ServedWorkspace:
     from helix_desktop import token_counting
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
@@ -129,7 +129,7 @@ def build_served_workspace(
 
 @asynccontextmanager
 async def _use_agent_session(
-    workspace: StoredWorkspace, where: program_folders.ProgramFolders, started_by: argparse.Namespace, client: str
+    workspace: StoredWorkspace, where: ProgramFolders, started_by: argparse.Namespace, client: str
 ) -> AsyncIterator[Session]:
     """`client`: what the agent in whose terminal the user is calls itself, such as codex-mcp-client.
     `started_by`: the addresses that `wrap` gave to this agent alone, or the session it had then.
@@ -156,9 +156,7 @@ async def _use_agent_session(
         yield await bench.open_session(chosen.id)
 
 
-async def _compact_with_fast_model(
-    workspace: StoredWorkspace, where: program_folders.ProgramFolders, digest: Digest, keep: str
-) -> str:
+async def _compact_with_fast_model(workspace: StoredWorkspace, where: ProgramFolders, digest: Digest, keep: str) -> str:
     from helix_desktop import workbench
     from helix_desktop.engine import content_recall
 
@@ -202,7 +200,7 @@ def install_in_client_settings(arguments: argparse.Namespace) -> int:
 
     if arguments.write and not arguments.client:
         raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
-    where = program_folders.find_program_folders(arguments.home)
+    where = find_program_folders(arguments.home)
     known = workspace_access.find_chosen_workspace(arguments, workspace_access.open_all_workspaces(where))
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = conversation_relay.mcp_server_command(known.id, where.data)

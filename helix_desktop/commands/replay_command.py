@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -154,20 +155,14 @@ def _parse_policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[
 
 
 def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1
-    if not least <= share <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
-    return share
+    with suppress(ValueError):
+        if least <= (share := float(text)) <= most:
+            return share
+    raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
 
 
 def _parse_tokens(text: str, *, least: int, most: int) -> int:
-    try:
-        tokens = int(text.replace("_", "").replace(",", ""))
-    except ValueError:
-        tokens = -1
-    if not least <= tokens <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens from {least} to {most}")
-    return tokens
+    with suppress(ValueError):
+        if least <= (tokens := int(text.replace("_", "").replace(",", ""))) <= most:
+            return tokens
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens from {least} to {most}")

@@ -109,6 +109,4 @@ def _plain_text_of_fact(fact: Fact) -> str:
             return ("\n" if said else "") + "".join(f"· {call.name} {call.arguments[:100]}\n" for call in calls)
         case Folded(kind=kind, tokens_before=before, tokens=after):
             return f"· {kind.value}: {before:,} → {after:,} tokens\n"
-        case TurnEnded():
-            return ""
     return ""

@@ -10,7 +10,7 @@ from helix_desktop import concurrency
 from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.importing import history_import_port
+from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome, ImportProgressCallback
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories import history_facts, history_finding, history_reading
 from helix_desktop.histories.history_finding import FoundHistories
@@ -47,12 +47,12 @@ class HistoryImporter:
         found = await asyncio.to_thread(lambda: list(history_finding.find_histories(places)))
         return sorted(found, key=lambda group: -group.last)
 
-    async def describe_history(self, group: FoundHistories) -> history_import_port.HistoryDetails:
+    async def describe_history(self, group: FoundHistories) -> HistoryDetails:
         return await asyncio.to_thread(_describe_history_file, group.path, group.folder, group.size)
 
     async def import_history_groups(
-        self, groups: Sequence[FoundHistories], report: history_import_port.ImportProgressCallback
-    ) -> history_import_port.ImportOutcome:
+        self, groups: Sequence[FoundHistories], report: ImportProgressCallback
+    ) -> ImportOutcome:
         if not self._stopped:  # After a stop, this call continues the same import.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
@@ -141,12 +141,12 @@ class HistoryImporter:
         except ActionRefused:  # The program's own folder, such as a copy that an agent worked in.
             return await self._workbench_of_folder(None)
 
-    def _build_import_outcome(self) -> history_import_port.ImportOutcome:
+    def _build_import_outcome(self) -> ImportOutcome:
         results = self._results
         # A sub-agent's conversation comes with its parent's file. It was not listed.
         brought = [(one, at) for at, each in results.items() for one in each.imported if not one.parent]
         _, *show = max(((one.last, at, one.id) for one, at in brought), default=(0.0, "", ""))
-        return history_import_port.ImportOutcome(
+        return ImportOutcome(
             sum(one.state in ("new", "fork", "back") for one, _ in brought),
             sum(one.state == "more" for one, _ in brought),
             sum(result.unchanged_count for result in results.values()),
@@ -158,21 +158,19 @@ class HistoryImporter:
         )
 
 
-def _describe_history_file(path: Path, folder: str, size: int) -> history_import_port.HistoryDetails:
+def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:
     """Describes a file. If it does not say what was paid, the cost is computed from the prices that are shipped."""
     if size > MAX_DESCRIBED:
-        return history_import_port.HistoryDetails(path.stem)
+        return HistoryDetails(path.stem)
     try:
         sessions = [*history_reading.read_history_file(path).recordings]
     except HelixError as error:
-        return history_import_port.HistoryDetails(path.stem, reason=error.what)
+        return HistoryDetails(path.stem, reason=error.what)
     sessions = [session for session in sessions if session.folder == folder] or sessions
     messages = [message for session in sessions for message in session.messages]
     cost = sum(compute_cost(said.usage, shipped_prices(said.model)) for said in messages if said.role == "assistant")
     last = max((message.time for message in messages), default=0.0)
-    return history_import_port.HistoryDetails(
-        history_facts.title_of_recording(sessions[0]), len(messages), cost, last=last
-    )
+    return HistoryDetails(history_facts.title_of_recording(sessions[0]), len(messages), cost, last=last)
 
 
 def _make_name_unique(name: str, taken: Sequence[str]) -> str:

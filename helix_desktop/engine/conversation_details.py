@@ -439,8 +439,8 @@ SHARE_BY_KIND: Mapping[str, float] = {  # Each kind's share of the tokens, so th
     "written": 0.15, "works": 0.1, "artifact": 0.1,
 }  # fmt: skip
 
-# How tokens that are left over are shared between the kinds of details.
-# Lessons and reports get no share of them: they are long prose, and every step sends the whole document.
+# How tokens that are left over are shared between the kinds of details. Lessons and reports
+# get no share of them: they are long prose, and every step sends the whole document.
 LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 

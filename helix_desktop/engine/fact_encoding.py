@@ -81,8 +81,7 @@ def decode_fact(text: str, *, is_foreign: bool = False) -> Fact:
         raise JournalCorrupt("A record in the journal cannot be read.") from error
     if is_newer:
         raise WrittenByNewerVersion(
-            f"This journal contains a record ({kind}, version {version}) from a newer version of Helix Desktop.",
-            remedy="Update Helix Desktop. Nothing was changed.",
+            f"This journal contains a record ({kind}, version {version}) from a newer version of Helix Desktop."
         )
     try:
         while version < known:

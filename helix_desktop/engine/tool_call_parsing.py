@@ -9,6 +9,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import PartRef, ToolCall
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import text_at
 
 # With these two tools, a model searches for further tools and calls them.
 FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
@@ -58,9 +59,8 @@ def unwrap_call(call: ToolCall) -> ToolCall:
         inner = parse_arguments(inner) if inner.strip() else {}
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL or not isinstance(inner, dict):
         return call
-    keep = (values or {}).get("keep", "")
-    keep = keep if isinstance(keep, str) else ""
-    return replace(call, name=name, arguments=json.dumps(inner, ensure_ascii=False), keep=keep, via=CALL_TOOL)
+    arguments, keep = json.dumps(inner, ensure_ascii=False), text_at(values, "keep")
+    return replace(call, name=name, arguments=arguments, keep=keep, via=CALL_TOOL)
 
 
 def restore_call_as_made(call: ToolCall) -> ToolCall:

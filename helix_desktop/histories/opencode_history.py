@@ -1,8 +1,8 @@
 """Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the JSON files before it (`storage/`).
 
-Tested with 1.18.33, and with 1.1.65 for the JSON files. A message has parts; a tool's part has both the
-call and its result. A result that opencode cleared is only marked as cleared. A compaction is a part of
-a message, and the reply to that message, which is marked `summary`, is the summary.
+Tested with 1.18.33, and with 1.1.65 for the JSON files. A message has parts; a tool's part has both
+the call and its result. A result that opencode cleared is only marked as cleared. A compaction is a
+part of a message, and the reply to that message, which is marked `summary`, is the summary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
-from helix_desktop.json_values import first_text, number_at, object_at, parse_json_or_none, text_at
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
@@ -205,9 +204,7 @@ def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[record
     if status not in ("completed", "error"):
         return
     times, about = object_at(state, "time"), object_at(state, "metadata")
-    files = [
-        found for one in json_values.objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None
-    ]
+    files = [found for one in objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None]
     yield recorded_session.RecordedMessage(
         "tool",
         first_text(state, "output", "error"),

@@ -53,8 +53,8 @@ def build_session_from_facts(
     *,
     is_folded: bool = False,
 ) -> recorded_session.RecordedSession:
-    """Build the session with its compactions. `folder`: its working folder. `origin`: that of the whole
-    conversation. `is_folded`: results have the texts of folds that were made here, too.
+    """Build the session with its compactions. `folder`: its working folder. `origin`: that of the
+    whole conversation. `is_folded`: results have the texts of folds that were made here, too.
     """
     shown = _shortened_results_by_seq(recorded_facts) if origin.kind else {}
     for fold in build_state(recorded_facts).live_folds if is_folded else ():

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from helix_desktop.commented_json import blank_comments
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import list_at, object_at, text_at
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
 START_SECONDS, CALL_SECONDS = 60.0, 600.0
@@ -150,10 +151,10 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
     """Parse a server in a workspace's settings. A table written by hand may be of any pasted form."""
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
-    values: dict[str, Any] = {key: _get_text_value(table, key) for key in ("kind", "command", "folder", "url", "bound")}
+    values: dict[str, Any] = {key: text_at(table, key) for key in ("kind", "command", "folder", "url", "bound")}
     values |= {key: _get_text_list(table, key) for key in _LISTS}
     values |= {key: _get_text_table(table, key) for key in ("env", "headers")}
-    values["other"] = json.loads(other) if (other := _get_text_value(table, "other")) else {}
+    values["other"] = json.loads(other) if (other := text_at(table, "other")) else {}
     values["enabled"] = table.get("enabled", True) is True
     values["start_seconds"] = float(table.get("start_seconds", START_SECONDS))
     values["call_seconds"] = float(table.get("call_seconds", CALL_SECONDS))
@@ -248,7 +249,7 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
         command=command,
         args=args,
         env=_get_text_table(table, "env"),
-        folder=_get_text_value(table, "cwd"),
+        folder=text_at(table, "cwd"),
         url="" if command else url,
         headers=_get_text_table(table, "headers"),
         enabled=table.get("disabled") is not True and table.get("enabled") is not False,
@@ -408,16 +409,9 @@ def _value_of_reference(
     return environment.get(match[2], match[3] or "") if match[1] in (None, "env") else match.group()
 
 
-def _get_text_value(table: Mapping[str, Any], key: str) -> str:
-    value = table.get(key, "")
-    return value if isinstance(value, str) else ""
-
-
 def _get_text_list(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = table.get(key)
-    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
+    return tuple(map(str, list_at(table, key)))
 
 
 def _get_text_table(table: Mapping[str, Any], key: str) -> dict[str, str]:
-    value = table.get(key)
-    return {str(name): str(each) for name, each in value.items()} if isinstance(value, Mapping) else {}
+    return {str(name): str(each) for name, each in object_at(table, key).items()}

@@ -14,7 +14,7 @@ from typing import Any
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import parse_json_or_none
+from helix_desktop.json_values import list_at, object_at, objects_at, parse_json_or_none, text_at
 from helix_desktop.project.hook_dependencies import read_files_named_in_command
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
@@ -99,16 +99,9 @@ def _unusable_hook(name: str, path: Path, text: str, why: str, reading: ProjectR
 def _build_hook_items_of_event(
     event: str, groups: Any, path: Path, folder: Path, reading: ProjectReading
 ) -> Iterator[ProjectItem]:
-    number = 0
-    for group in groups if isinstance(groups, list) else ():
-        if not isinstance(group, dict):
-            continue
-        matcher = group.get("matcher", "")
-        for each in group.get("hooks", ()) if isinstance(group.get("hooks"), list) else ():
-            number += 1
-            yield _build_hook_item(
-                event, number, matcher if isinstance(matcher, str) else "", each, path, folder, reading
-            )
+    hooks = [(text_at(group, "matcher"), each) for group in objects_at(groups) for each in list_at(group, "hooks")]
+    for number, (matcher, each) in enumerate(hooks, 1):
+        yield _build_hook_item(event, number, matcher, each, path, folder, reading)
 
 
 def _build_hook_item(
@@ -207,16 +200,15 @@ def parse_hook_answer(event: str, exit_code: int | None, standard_output: str, s
         return HookAnswer(blocks=standard_error.strip() or NO_REASON)
     if exit_code != 0:
         return HookAnswer(note=f"it ended with exit code {exit_code}. {standard_error.strip()[:300]}".strip())
-    found = _parse_printed_object(standard_output)
-    if found is None:
+    found = parse_json_or_none(standard_output) if standard_output.lstrip().startswith("{") else None
+    if not isinstance(found, dict):
         says = standard_output.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
         return HookAnswer(says=says)
     return _build_answer_from_decision(event, found)
 
 
 def _build_answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
-    inner = found.get("hookSpecificOutput")
-    inner = inner if isinstance(inner, dict) else {}
+    inner = object_at(found, "hookSpecificOutput")
     decision = inner.get("permissionDecision") or found.get("decision") or ""
     why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or NO_REASON
     says = str(inner.get("additionalContext") or "")
@@ -230,8 +222,3 @@ def _build_answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAns
     if "updatedInput" in inner:
         notes.append("it tried to change a call's arguments, which is not supported.")
     return HookAnswer(says=says, note=" ".join(notes))
-
-
-def _parse_printed_object(standard_output: str) -> dict[str, Any] | None:
-    found = parse_json_or_none(standard_output) if standard_output.lstrip().startswith("{") else None
-    return found if isinstance(found, dict) else None

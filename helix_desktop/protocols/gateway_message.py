@@ -160,12 +160,14 @@ def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") 
     return Tool(text_at(value, "name") or default_name, text_at(value, "description"), format_json_value(schema))
 
 
-def piece_of_image_url(url: str, path: Path) -> Piece | None:
-    """Return the image in a `data:` address, or None for other addresses."""
-    if not url.startswith("data:") or ";base64," not in url:
-        return None
-    media, _, data = url[5:].partition(";base64,")
-    return Piece(PieceKind.IMAGE, data, path, media_type=media)
+def piece_of_part(part: Mapping[str, Json], image_url: str, path: Path) -> Piece:
+    """Return the text of a part, or the image if its address is a `data:` address."""
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+    media, encoding, data = image_url.removeprefix("data:").partition(";base64,")
+    if image_url.startswith("data:") and encoding:
+        return Piece(PieceKind.IMAGE, data, path, media_type=media)
+    return unknown_piece(part, path)
 
 
 def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:

@@ -70,7 +70,6 @@ class RecalledPage:
     asked: Asked
     text: str
     holds: Uses
-    named: bool
     round: int = 0  # Recalls with the same number belong to the same request.
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
@@ -233,7 +232,7 @@ class MissedReferences:
                 for page in self._remember_vain_page(self._choose_pages_of_entry(one, frozenset(), words), held, 0)
             ]
             chosen += [
-                replace(page, named=False, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
+                replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
                 for number, page in enumerate([*vain, *self._choose_pages_in_order(entry, held)], 1)
             ]
         return chosen
@@ -252,7 +251,7 @@ class MissedReferences:
         if not words:
             return self._choose_pages_in_order(entry, missed)
         said = text_passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
-        found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said), named=True)
+        found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said))
         left = missed - found.holds
         rest = self._choose_pages_in_order(entry, left) if left else []
         return [found, *(replace(page, round=page.round + 1) for page in rest)]
@@ -270,7 +269,7 @@ class MissedReferences:
         if name not in self._pages:
             self._pages[name] = list(_cut_into_pages(self._tokens, entry.text.split("\n")))
         return [
-            RecalledPage(name, (("lines", lines),) if lines else (), said, self.references_in(said), named=True)
+            RecalledPage(name, (("lines", lines),) if lines else (), said, self.references_in(said))
             for lines, said in self._pages[name]
         ]
 
@@ -349,7 +348,7 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
 
 def _build_search(words: str, seeks: Uses, round_number: int, tool: ToolName) -> RecalledPage:
     asked = "query" if tool is ToolName.SEARCH_CACHE else "find"
-    return RecalledPage("", ((asked, words),), "", frozenset(), named=False, round=round_number, tool=tool, seeks=seeks)
+    return RecalledPage("", ((asked, words),), "", frozenset(), round=round_number, tool=tool, seeks=seeks)
 
 
 def _last_needed_index(pages: Sequence[RecalledPage], missed: Uses) -> int:

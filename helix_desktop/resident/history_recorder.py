@@ -1,9 +1,9 @@
 """Records the histories of this computer's agents: copies changes at once, and another process imports them.
 
-One thread watches the agents' history folders and copies changes (`pending_copies.py`). Another passes the
-copies to `recorder --run`, which imports them and ends after a while without changes, so at rest no engine
-is in memory. On Linux nothing runs then: the kernel wakes the first thread. Copies that are left are imported
-after the next start. Agents' settings and logins are never read.
+One thread watches the agents' history folders and copies changes (`pending_copies.py`). Another
+passes the copies to `recorder --run`, which imports them and ends after a while without changes,
+so at rest no engine is in memory. On Linux nothing runs then: the kernel wakes the first thread.
+Copies that are left are imported after the next start. Agents' settings and logins are never read.
 """
 
 import json

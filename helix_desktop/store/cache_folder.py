@@ -63,8 +63,7 @@ class CacheFolder:
             self.level.write_batch([(cache_records.VERSION_KEY, str(cache_records.VERSION).encode())])
         elif int(known) > cache_records.VERSION:
             raise WrittenByNewerVersion(
-                f"This cache was written by a newer version of Helix Desktop (format version {int(known)}).",
-                remedy="Update Helix Desktop. Nothing was changed.",
+                f"This cache was written by a newer version of Helix Desktop (format version {int(known)})."
             )
 
     def _delete_unfinished_and_find_free_number(self) -> int:

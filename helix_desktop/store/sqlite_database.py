@@ -60,8 +60,7 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
                 )
         if known > version:
             raise WrittenByNewerVersion(
-                f"This {name} was written by a newer version of Helix Desktop (format version {known}).",
-                remedy="Update Helix Desktop. Nothing was changed.",
+                f"This {name} was written by a newer version of Helix Desktop (format version {known})."
             )
     except StoreFailed:
         connection.close()

@@ -184,9 +184,7 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
         raise InvalidInput(f"{path} is not a workspace export.", remedy="Choose a file that was created with Export.")
     if manifest.get("version") != VERSION:
-        raise WrittenByNewerVersion(
-            f"{path} was exported by a newer version of Helix Desktop.", remedy="Update Helix Desktop."
-        )
+        raise WrittenByNewerVersion(f"{path} was exported by a newer version of Helix Desktop.")
     return manifest
 
 

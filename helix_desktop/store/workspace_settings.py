@@ -193,10 +193,7 @@ def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
             _sentence_without_place(str(error)), where=str(path), remedy="Fix the file and open the workspace again."
         ) from error
     if _is_whole_number(document.get("version")) and document["version"] > VERSION:
-        raise WrittenByNewerVersion(
-            f"{path} was written by a newer version of Helix Desktop ({document['version']}).",
-            remedy="Update Helix Desktop. Nothing was changed.",
-        )
+        raise WrittenByNewerVersion(f"{path} was written by a newer version of Helix Desktop ({document['version']}).")
     warnings = _check_known_keys(document, text, path)
     return _settings_from_document(document, warnings)
 

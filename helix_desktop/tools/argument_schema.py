@@ -11,6 +11,7 @@ from typing import Any
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict_json
 from helix_desktop.errors import InvalidInput
+from helix_desktop.json_values import list_at, object_at, text_at, without_fields
 
 KEEP = "keep"
 KEEP_SENTENCE = "What you need of it if the output is long"  # The system prompt explains this in more detail.
@@ -97,9 +98,7 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
 
 def correct_arguments_of_server_tool(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Correct obvious mistakes in a call of a foreign tool. The tool judges everything else."""
-    properties, required = schema.get("properties"), schema.get("required")
-    known = properties if isinstance(properties, dict) else {}
-    needed = required if isinstance(required, list) else ()
+    known, needed = object_at(schema, "properties"), list_at(schema, "required")
     return {
         name: _correct_foreign_value(value, known.get(name))
         for name, value in values.items()
@@ -150,9 +149,7 @@ def _parse_value_in_text(value: str, wanted_type: str) -> Any:
 
 def keep_argument_name(schema: Mapping[str, Any]) -> str:
     """Return the name of the `keep` argument, changed if the tool has an argument of that name."""
-    own = schema.get("properties", {})
-    own = own if isinstance(own, dict) else {}
-    name = KEEP
+    own, name = object_at(schema, "properties"), KEEP
     while name in own:
         name = f"{name}_of_output" if name == KEEP else f"{name}_"
     return name
@@ -160,8 +157,7 @@ def keep_argument_name(schema: Mapping[str, Any]) -> str:
 
 def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
     """Return the tool as the model sees it, with the `keep` argument."""
-    own = schema.get("properties", {})
-    properties = {**(own if isinstance(own, dict) else {}), keep_argument_name(schema): KEEP_SCHEMA}
+    properties = {**object_at(schema, "properties"), keep_argument_name(schema): KEEP_SCHEMA}
     return build_spec(name, description, {**schema, "type": "object", "properties": properties})
 
 
@@ -172,9 +168,7 @@ def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSp
 def split_off_keep_argument(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Split the arguments into the tool's own and what the call asked to keep of a long output."""
     name = keep_argument_name(schema)
-    keep = values.get(name, "")
-    rest = {key: value for key, value in values.items() if key != name}
-    return rest, keep.strip()[:2_000] if isinstance(keep, str) else ""
+    return without_fields(values, name), text_at(values, name).strip()[:2_000]
 
 
 KEEP_SCHEMA = {"type": "string", "description": KEEP_SENTENCE}

@@ -21,11 +21,11 @@ from sys import maxsize
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import autorun_files, git_settings, workspace_roots
+from helix_desktop.tools import autorun_files, git_settings
 from helix_desktop.tools.changes.folder_walk import grant_access_to_path, restore_folder_modes
 from helix_desktop.tools.hidden_files import is_hidden_only_by_place, matches_hidden_patterns
 from helix_desktop.tools.sandbox_home import is_within_folder
-from helix_desktop.tools.workspace_roots import WorkspaceRoots
+from helix_desktop.tools.workspace_roots import WorkspaceRoots, normalise_spelling, read_whole_file, restore_entry
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
@@ -92,7 +92,8 @@ class AutorunGuard:
     of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
     items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
-    _hidden: list[str] = field(default_factory=list)
+    # The real paths of hidden files and of closed folders around them, as of the last scan.
+    hidden_files: list[str] = field(default_factory=list)
     # Held while we have opened closed folders. Another scan would mistake them for open ones.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -109,10 +110,6 @@ class AutorunGuard:
     def is_file_hidden(self, path_in_root: str) -> bool:
         """Whether a file, given by its path in its root, is hidden from agents."""
         return matches_hidden_patterns(path_in_root, self._patterns)
-
-    def list_hidden_files(self) -> list[str]:
-        """Return the real paths of hidden files and of closed folders around them, as of the last scan."""
-        return self._hidden
 
     def paths_to_hold_in_place(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
         """Return git's folders, and files that no command needs to change. Those in `shown` are not hidden."""
@@ -169,11 +166,11 @@ class AutorunGuard:
 
     def remember_scan(self, scan: "_AutorunScan") -> None:
         self.folders, self.of_git, self.items, self._whole = scan.folders, scan.of_git, scan.items, scan.whole
-        self._hidden = scan.list_hidden_paths()
+        self.hidden_files = scan.list_hidden_paths()
 
     def _read_large_file(self, path: str, limit: int) -> bytes | None:
         with suppress(HelixError, OSError):
-            return workspace_roots.read_whole_file(self.roots, self.roots.resolve_path(path), limit)
+            return read_whole_file(self.roots, self.roots.resolve_path(path), limit)
         return None
 
     def _write_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
@@ -185,7 +182,7 @@ class AutorunGuard:
             try:
                 with suppress(OSError):
                     grant_access_to_path(str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened)
-                workspace_roots.restore_entry(self.roots, place, content, item.mode if item else 0o644, link)
+                restore_entry(self.roots, place, content, item.mode if item else 0o644, link)
             finally:
                 restore_folder_modes(opened)
 
@@ -326,9 +323,7 @@ class _AutorunScan:
         if stat.S_ISREG(found.st_mode):
             self._open_closed_entry(path, os.R_OK)
         try:
-            content = workspace_roots.read_whole_file(
-                self.guard.roots, self.guard.roots.resolve_path(path), _MOST_HASHED
-            )
+            content = read_whole_file(self.guard.roots, self.guard.roots.resolve_path(path), _MOST_HASHED)
         except (HelixError, OSError):
             return AutorunFile(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode)
         if len(content) > autorun_files.MOST_BYTES:
@@ -487,7 +482,7 @@ def _classify_folder_entries(
             links.append(name)
         if hides(path) and entry.is_file():
             hidden.append(name)
-        if workspace_roots.normalise_spelling(name) == ".git":
+        if normalise_spelling(name) == ".git":
             notable.append(name)
         elif entry.is_dir(follow_symlinks=False):
             folders.append(name)

@@ -93,7 +93,7 @@ class WorkspaceCommands:
         environment = sandbox.build_environment(self.environment, network=network, free=free, opened=opened)
         held: HeldPaths = ((), ())
         if self.guard is not None:
-            held = self.guard.paths_to_hold_in_place(set(self.guard.list_hidden_files()).difference(opened.hidden))
+            held = self.guard.paths_to_hold_in_place(set(self.guard.hidden_files).difference(opened.hidden))
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
         launch = ProcessLaunch(
             CommandAuthor.MODEL,
@@ -119,7 +119,7 @@ class WorkspaceCommands:
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
         """Return what is open to a command by settings or request, without hidden files."""
         opened = self.opened()
-        hidden = self.guard.list_hidden_files() if self.guard is not None else []
+        hidden = self.guard.hidden_files if self.guard is not None else []
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
         return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
 
@@ -206,7 +206,7 @@ async def _parse_command_needs(
     for name in (name for name in names if name not in openings):
         place = use.roots.with_nothing_hidden.resolve_path(name)
         path = await asyncio.to_thread(os.path.realpath, place.full_path)
-        hidden = commands.guard.list_hidden_files()  # This names a closed folder instead of the files in it.
+        hidden = commands.guard.hidden_files  # This names a closed folder instead of the files in it.
         there = [each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)]
         if not there:
             raise InvalidInput(

@@ -14,11 +14,11 @@ from itertools import takewhile
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.command_lines import command_analysis
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, UnknownPrograms, find_started_programs
 from helix_desktop.tools.command_lines.program_finder import StartedProgram, WrittenCommand, program_base_name
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
+from helix_desktop.tools.workspace_roots import normalise_spelling
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")
@@ -342,8 +342,5 @@ def _path_fits(rule: PermissionRule, path: str, *, any_spelling: bool) -> bool:
         return True
     if not any_spelling:
         return bool(path) and fnmatch.fnmatchcase(path, rule.path)
-    pattern = workspace_roots.normalise_spelling(rule.path)
-    return any(
-        fnmatch.fnmatchcase(workspace_roots.normalise_spelling(path), one)
-        for one in (pattern, pattern.removeprefix("**/"))
-    )
+    pattern = normalise_spelling(rule.path)
+    return any(fnmatch.fnmatchcase(normalise_spelling(path), one) for one in (pattern, pattern.removeprefix("**/")))

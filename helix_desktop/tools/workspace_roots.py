@@ -52,7 +52,6 @@ class FolderEntry:
     name: str
     kind: str
     size: int = 0
-    changed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +297,7 @@ def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry
         return FolderEntry(name, "other")
     kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
     kind = next((word for test, word in kinds if test(status.st_mode)), "other")
-    return FolderEntry(name, kind, status.st_size if kind == "file" else 0, status.st_mtime_ns)
+    return FolderEntry(name, kind, status.st_size if kind == "file" else 0)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.histories.session_export import digests_needed_for_export
 from helix_desktop.histories.session_from_facts import list_active_compactions
-from helix_desktop.mcp_server import client_configuration
+from helix_desktop.mcp_server.client_configuration import add_snippet_if_missing, build_client_snippet
 from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -94,12 +94,10 @@ class ConversationRelay:
             )
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
         client, name = "claude-code" if agent == "claude" else agent, f"helix-{self.workspace.id}"
-        found = client_configuration.build_client_snippet(
-            client, command, name, folder=folder, home=places.home, environ=places.variables
-        )
+        found = build_client_snippet(client, command, name, folder=folder, home=places.home, environ=places.variables)
         if agent == "claude":  # It waits for such a server, whose tools the folds name, before its first request.
             found = replace(found, entry={**found.entry, "alwaysLoad": True})
-        if client_configuration.add_snippet_if_missing(found):
+        if add_snippet_if_missing(found):
             return f"The MCP server {name} was added to {found.file}."
         return f"The MCP server {name} is already in {found.file}."
 

@@ -19,6 +19,7 @@ from helix_desktop.engine.session_setup import HookOutcome, StandingNote, TaskSp
 from helix_desktop.engine.tool_call_parsing import parse_arguments
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import object_at
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
@@ -222,7 +223,7 @@ class HookRunner:
 
     def _openings_for_hook(self, guard: AutorunGuard) -> CommandOpenings:
         """Return what a command of the model sees without asking for more."""
-        return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
+        return replace(self.kit.commands.opened(), hidden=tuple(guard.hidden_files))
 
     async def _start_users_hook(
         self, hook: ProjectHook, hook_variables: dict[str, str], _watched: CommandCheck, stdin: int
@@ -252,12 +253,10 @@ async def _refuse_every_action(_: ToolAction) -> None:
 
 
 def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
-    values = payload.get("tool_input")
-    values = values if isinstance(values, dict) else {}
     return {
         "CLAUDE_PROJECT_DIR": str(hook.folder),
         "CLAUDE_TOOL_NAME": str(payload.get("tool_name", "")),
-        "CLAUDE_TOOL_FILE_PATH": str(values.get("file_path", "")).replace("\0", ""),
+        "CLAUDE_TOOL_FILE_PATH": str(object_at(payload, "tool_input").get("file_path", "")).replace("\0", ""),
     }
 
 

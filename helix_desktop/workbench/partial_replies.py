@@ -1,7 +1,7 @@
 """Saves what a model is writing every second, so that a kill during an answer loses no more.
 
-Each streaming reply has a small file, which is deleted once the reply is a fact. A file that is found when a
-conversation is opened is from a program that was killed, and becomes a fact then.
+Each streaming reply has a small file, which is deleted once the reply is a fact. A file that is
+found when a conversation is opened is from a program that was killed, and becomes a fact then.
 """
 
 import asyncio

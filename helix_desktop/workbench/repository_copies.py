@@ -31,8 +31,8 @@ from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tools import built_in_tool
 from helix_desktop.tools import repository_copying as copying
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, object_schema
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
@@ -51,8 +51,8 @@ _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN:
 
 @dataclass(frozen=True, slots=True)
 class FolderCopy:
-    """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`: the copy
-    that it was made from, if any; `start`: the checkpoint of its first state.
+    """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`:
+    the copy that it was made from, if any; `start`: the checkpoint of its first state.
     """
 
     id: str
@@ -205,14 +205,12 @@ class RepositoryCopies:
         shown = ", ".join(map(printable_path, names[:most])) + (", …" if len(names) > most else "")
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
-    def build_apply_tool(self) -> built_in_tool.BuiltInTool:
+    def build_apply_tool(self) -> BuiltInTool:
         about = "Bring what a sub-agent changed in its copy into your folders."
-        schema = built_in_tool.object_schema("agent")
-        return built_in_tool.BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
+        schema = object_schema("agent")
+        return BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
 
-    async def _apply_agent_copy(
-        self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
-    ) -> built_in_tool.ToolOutput:
+    async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
         copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = self._bench.conversation_row(copy.id) if copy is not None else None
@@ -232,7 +230,7 @@ class RepositoryCopies:
                     remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
                 )
         said = await self._restore_planned_steps(checkpoints, steps, session)
-        return built_in_tool.ToolOutput(" ".join(said), source=row.title)
+        return ToolOutput(" ".join(said), source=row.title)
 
     async def read_status_of_copies(self) -> dict[str, CopyStatus]:
         """Return the status of each copy, with files that other copies have changed as well."""

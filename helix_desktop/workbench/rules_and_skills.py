@@ -15,8 +15,7 @@ from helix_desktop.engine.tool_call_parsing import PATH_KEYS, parse_arguments
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project import project_files
-from helix_desktop.project.project_files import ProjectItems
+from helix_desktop.project.project_files import ProjectItems, read_project_files
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import built_in_tool, hidden_files, tools_on_demand
@@ -85,9 +84,7 @@ class WorkspaceRulesAndSkills:
             WorkspaceRoots.from_folders([Path(root) for root in settings.roots]),
             is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, patterns),
         )
-        return project_files.read_project_files(
-            settings.roots, settings.trusted, settings.off, touched, roots.is_hidden_path
-        )
+        return read_project_files(settings.roots, settings.trusted, settings.off, touched, roots.is_hidden_path)
 
     async def reread_project_folders(self) -> ProjectItems:
         """Read the folders in a thread, and call the listeners if something has changed."""

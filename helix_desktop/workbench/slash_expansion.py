@@ -9,8 +9,8 @@ from helix_desktop.engine.facts import Attachment, Text, ToolCall, UserPart
 from helix_desktop.engine.ports import CallOutcome, ContentCache, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.project import slash_commands
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.slash_commands import CommandPrompt, build_command_prompt
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
@@ -51,7 +51,7 @@ class SlashCommands:
         name, newline, rest = said.partition("\n")
         arguments = f"{rest}{' ' if rest else ''}{arguments}" if newline else arguments
         if (item := brought.find_item("command", name)) is not None:
-            prompt = slash_commands.build_command_prompt(item, arguments)
+            prompt = build_command_prompt(item, arguments)
             return (*await self._fill_command_prompt(name, prompt, session), *parts[1:])
         if brought.find_item("skill", name) is not None:
             words = f'Use the skill "{name}" (call_tool, use_skill). {arguments}'.strip()
@@ -64,9 +64,7 @@ class SlashCommands:
                 return (Text(f"[Prompt {offered.name} of the server {offered.server}]\n{said}"), *parts[1:])
         return parts
 
-    async def _fill_command_prompt(
-        self, name: str, prompt: slash_commands.CommandPrompt, session: Session
-    ) -> list[UserPart]:
+    async def _fill_command_prompt(self, name: str, prompt: CommandPrompt, session: Session) -> list[UserPart]:
         async def run_prompt_tool(tool: ToolName, **values: str) -> CallOutcome:
             return await session.run_user_call(name, ToolCall("slash", tool, json.dumps(values)))
 

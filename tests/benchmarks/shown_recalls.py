@@ -20,6 +20,7 @@ from helix_desktop.engine import content_recall, context_policy
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import Request
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode
@@ -46,7 +47,9 @@ class ShownRecallsPlayer(SessionPlayer):
     after: list[ShownRecall]
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
-        needed = {page.entry: page.seeks for page in pages if page.entry and page.named and page.holds}
+        needed = {
+            page.entry: page.seeks for page in pages if page.entry and page.tool is ToolName.RECALL and page.holds
+        }
         for entry, seeks in needed.items():
             here = self._conversation
             whole = content_recall.most_tokens_recalled_whole(here.state, here.policy)

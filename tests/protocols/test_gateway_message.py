@@ -20,7 +20,7 @@ from helix_desktop.protocols.gateway_message import (
     edit_pieces,
     join_added_messages,
     parse_tool,
-    piece_of_image_url,
+    piece_of_part,
     replace_text_in_content,
     slice_text,
     text_of_content,
@@ -61,10 +61,11 @@ KEYS = ["dbdef8e191d2af4ab4fa740ffdde6f02", "fb8cbfc7c6a4fd9189072366091b9e93", 
 
 
 def test_an_image_is_read_from_a_data_address_alone() -> None:
-    found = piece_of_image_url("data:image/png;base64,AAAA", (0, "content", 1))
+    found = piece_of_part({}, "data:image/png;base64,AAAA", (0, "content", 1))
     assert found == Piece(PieceKind.IMAGE, "AAAA", (0, "content", 1), media_type="image/png")
-    assert piece_of_image_url("https://example.org/a.png", ()) is None
-    assert piece_of_image_url("data:text/plain,hello", ()) is None
+    assert piece_of_part({}, "https://example.org/a.png", ()).kind is PieceKind.OTHER
+    assert piece_of_part({}, "data:text/plain,hello", ()).kind is PieceKind.OTHER
+    assert piece_of_part({"text": "a"}, "", ()) == Piece(PieceKind.TEXT, "a")
 
 
 def test_a_content_keeps_its_form_and_its_pictures() -> None:
@@ -180,7 +181,7 @@ def test_a_change_copies_what_is_on_the_way_and_shares_the_rest() -> None:
 
 @pytest.mark.parametrize("url", ["data:image/png", "https://example.org/;base64,AAAA"])
 def test_an_address_that_only_looks_like_an_image_is_none(url: str) -> None:
-    assert piece_of_image_url(url, ()) is None
+    assert piece_of_part({}, url, ()).kind is PieceKind.OTHER
 
 
 def test_the_words_of_a_content_in_parts_are_one_and_only_words_are_replaced() -> None:

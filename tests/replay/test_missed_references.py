@@ -6,6 +6,7 @@ import time
 
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.engine.messages import Block, ContextKind, Role
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedSession
 from helix_desktop.replay.missed_references import (
     MANY,
@@ -86,9 +87,10 @@ def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary
     missed = misses.references_used_but_not_in_view(says("merge_tables"))
     reply = says("merge_tables")
     named = misses.pages_to_recall(missed, reply, [ShownEntry("aa", OUTPUT)], [], has_summary=True)
-    assert [(page.entry, page.named) for page in named] == [("aa", True)]
+    assert [(page.entry, page.tool) for page in named] == [("aa", ToolName.RECALL)]
     assert misses.pages_to_recall(missed, reply, [], [], has_summary=False) == []
-    assert [page.named for page in misses.pages_to_recall(missed, reply, [], [], has_summary=True)] == [False]
+    searched = misses.pages_to_recall(missed, reply, [], [], has_summary=True)
+    assert [page.tool for page in searched] == [ToolName.RECALL_HISTORY]
 
 
 def test_no_limit_hides_what_a_reply_needs() -> None:
@@ -236,7 +238,5 @@ def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
 
 
 def test_what_is_asked_at_once() -> None:
-    pages = [
-        RecalledPage(entry, (), "", frozenset(), named=True, round=at) for entry, at in (("a", 0), ("a", 1), ("b", 0))
-    ]
+    pages = [RecalledPage(entry, (), "", frozenset(), round=at) for entry, at in (("a", 0), ("a", 1), ("b", 0))]
     assert [[page.entry for page in together] for together in group_by_round(pages)] == [["a", "b"], ["a"]]

@@ -136,7 +136,7 @@ guard = AutorunGuard(WorkspaceRoots.from_folders([root]), lambda: hidden_files.D
 before = guard.read_autorun_state()
 subprocess.run(["/bin/bash", "-c", line], cwd=root, check=True)
 planted = guard.find_autorun_changes(before)
-hidden = [str(Path(path).relative_to(root)) for path in guard.list_hidden_files()]
+hidden = [str(Path(path).relative_to(root)) for path in guard.hidden_files]
 failed = guard.revert_autorun_changes(planted)
 left = guard.find_autorun_changes(before)
 guard.reapply_autorun_changes(planted)

@@ -78,30 +78,30 @@ def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     """Encode every path with its packed item, in pieces."""
     yield _format_header("manifest")
     for path, body in bodies:
-        yield _prefix_with_length(_encode_path(path)) + _prefix_with_length(body)
+        yield prefix_with_length(encode_path(path)) + prefix_with_length(body)
 
 
 def decode_manifest(content: bytes) -> dict[str, TreeItem]:
-    fields = _split_fields(_split_header(content, "manifest")[1])
+    fields = split_length_fields(_split_header(content, "manifest")[1])
     items = ((path, unpack_item(body)) for path, body in zip(fields, fields, strict=True))
-    return {_decode_path(path): item for path, item in items if item is not None}
+    return {decode_path(path): item for path, item in items if item is not None}
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
     """Encode changes after the state `behind`. Both together represent the state after them."""
     return (_format_header("difference") + behind.raw) + b"".join(
-        _prefix_with_length(_encode_path(path))
-        + _prefix_with_length(pack_item(before))
-        + _prefix_with_length(pack_item(after))
+        prefix_with_length(encode_path(path))
+        + prefix_with_length(pack_item(before))
+        + prefix_with_length(pack_item(after))
         for path, before, after in changes
     )
 
 
 def decode_difference(content: bytes) -> tuple[PathChange, ...]:
     version, body = _split_header(content, "difference")
-    fields = _split_fields(body[32:] if version > 1 else body)
+    fields = split_length_fields(body[32:] if version > 1 else body)
     return tuple(
-        PathChange(_decode_path(path), unpack_item(before), unpack_item(after))
+        PathChange(decode_path(path), unpack_item(before), unpack_item(after))
         for path, before, after in zip(fields, fields, fields, strict=True)
     )
 
@@ -190,26 +190,24 @@ def _split_header(content: bytes, what: str) -> tuple[int, memoryview]:
 
 
 def _newer_checkpoint_error() -> WrittenByNewerVersion:
-    return WrittenByNewerVersion(
-        "This checkpoint was written by a newer version of Helix Desktop.", remedy="Update Helix Desktop."
-    )
+    return WrittenByNewerVersion("This checkpoint was written by a newer version of Helix Desktop.")
 
 
-def _prefix_with_length(field: bytes) -> bytes:
-    return _LENGTH.pack(len(field)) + field
+def prefix_with_length(field: bytes, number: struct.Struct = _LENGTH) -> bytes:
+    return number.pack(len(field)) + field
 
 
-def _split_fields(content: memoryview) -> Iterator[bytes]:
+def split_length_fields(content: memoryview, number: struct.Struct = _LENGTH) -> Iterator[bytes]:
     at = 0
     while at < len(content):
-        (length,) = _LENGTH.unpack_from(content, at)
-        at += _LENGTH.size + length
+        (length,) = number.unpack_from(content, at)
+        at += number.size + length
         yield bytes(content[at - length : at])
 
 
-def _encode_path(path: str) -> bytes:
+def encode_path(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-def _decode_path(raw: bytes) -> str:
+def decode_path(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")

@@ -41,9 +41,9 @@ def is_command_output(returned: ToolReturned, tool: str) -> bool:
 def find_command_outputs_to_limit(
     batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int, head: int = 0
 ) -> list[int]:
-    """Return the indexes of the outputs for which the limit for commands holds. In a short conversation, it
-    holds for none, because the conversation may end before shortening pays. `head`: the tokens of system prompt
-    and tools, which do not make a conversation long.
+    """Return the indexes of the outputs for which the limit for commands holds. In a short
+    conversation, it holds for none, because the conversation may end before shortening pays.
+    `head`: the tokens of system prompt and tools, which do not make a conversation long.
     """
     short = min(SHORT_CONTEXT, window // 4)
     if used - (head if head >= short else 0) < short:

@@ -16,6 +16,7 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.widgets import build_combo_box, build_plain_label, build_surface
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
+from helix_desktop.json_values import list_at, object_at
 
 
 class SchemaForm(QWidget):
@@ -30,14 +31,12 @@ class SchemaForm(QWidget):
         self._layout = QFormLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
         try:
-            declared = _get_mapping_or_empty(json.loads(schema))
+            declared = json.loads(schema)
         except ValueError:
             declared = {}
-        properties = declared.get("properties")
-        required = declared.get("required")
-        self._required = {str(name) for name in required} if isinstance(required, list) else set[str]()
-        for name, about in properties.items() if isinstance(properties, Mapping) else ():
-            self._add_schema_field(str(name), about if isinstance(about, Mapping) else {})
+        self._required = set(map(str, list_at(declared, "required")))
+        for name, about in object_at(declared, "properties").items():
+            self._add_schema_field(str(name), object_at(about))
 
     @property
     def first_field(self) -> QWidget | None:
@@ -75,7 +74,7 @@ class SchemaForm(QWidget):
                 box.addItem(words, value)
             box.setCurrentIndex(max(box.findData(default), 0))
             return box, box.currentData
-        if kind == "array" and (choices := _list_schema_choices(_get_mapping_or_empty(about.get("items")))):
+        if kind == "array" and (choices := _list_schema_choices(object_at(about, "items"))):
             return self._build_multiple_choice(choices, default if isinstance(default, list) else [])
         if kind == "boolean":
             check = QCheckBox(self)
@@ -107,7 +106,7 @@ def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """Returns choices and labels, in any of the forms that versions of the protocol define."""
     named = about.get("oneOf") or about.get("anyOf")
     if isinstance(named, list):
-        constants = [each for each in map(_get_mapping_or_empty, named) if "const" in each]
+        constants = [each for each in map(object_at, named) if "const" in each]
         return [(each["const"], str(each.get("title", each["const"]))) for each in constants]
     values, words = about.get("enum"), about.get("enumNames")
     if not isinstance(values, list):
@@ -115,10 +114,6 @@ def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
     if not isinstance(words, list) or len(words) != len(values):
         words = values
     return [(value, str(word)) for value, word in zip(values, words, strict=True)]
-
-
-def _get_mapping_or_empty(found: Any) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
 
 
 def _parse_field_number(name: str, text: str, kind: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 from PySide6.QtGui import QKeyEvent
 
 from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.json_values import text_at
 
 # Values of Qt.Key and Qt.KeyboardModifier. Importing Qt's enums would delay the start by 25 ms.
 RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E
@@ -26,8 +27,7 @@ class EarlyTyping:
         conversation = state_file.get_remembered("conversation", workspace, default="") or "new"
         self.draft_owner = (workspace, conversation)
         box = state_file.get_remembered("box", default=dict[str, object]())
-        name = box.get("name", "")
-        self.name = name if isinstance(name, str) else ""
+        self.name = text_at(box, "name")
         page = state_file.get_remembered("layout", workspace, "page", default="chat")
         self.has_box = bool(workspace) and page == "chat" and box.get("is_shown", True) is True
         self.enter_sends = not state_file.get_remembered("newline-with-enter", default=False)
@@ -37,8 +37,7 @@ class EarlyTyping:
 
     @property
     def typed_text(self) -> str:
-        words = self._saved_draft.get("text", "")
-        return words if isinstance(words, str) else ""
+        return text_at(self._saved_draft, "text")
 
     def apply_key_to_message(self, event: QKeyEvent) -> bool:
         """Returns whether the key belongs to the message. Shortcuts and cursor keys do nothing yet."""

@@ -53,22 +53,14 @@ def parse_message(unit: Json) -> Wired:
     if isinstance(content, str):
         pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
     else:
-        pieces.extend(
-            _piece_of_chat_part(object_at(part), (0, "content", at)) for at, part in enumerate(list_at(content))
-        )
+        for at, part in enumerate(map(object_at, list_at(content))):
+            url = text_at(part, "image_url", "url")
+            pieces.append(gateway_message.piece_of_part(part, url, (0, "content", at)))
     pieces.extend(
         _piece_of_chat_call(object_at(call), (0, "tool_calls", at))
         for at, call in enumerate(list_at(value, "tool_calls"))
     )
     return Wired(speaker, (unit,), tuple(pieces))
-
-
-def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
-    if isinstance(part.get("text"), str):
-        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
-    return gateway_message.piece_of_image_url(text_at(part, "image_url", "url"), path) or gateway_message.unknown_piece(
-        part, path
-    )
 
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:

@@ -79,18 +79,10 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
         content = item.get("content")
         if isinstance(content, str):
             return [Piece(PieceKind.TEXT, content, (at, "content"))]
-        return [
-            _piece_of_item_part(object_at(part), (at, "content", place)) for place, part in enumerate(list_at(content))
-        ]
+        parts = enumerate(map(object_at, list_at(content)))
+        paths = ((part, (at, "content", place)) for place, part in parts)
+        return [gateway_message.piece_of_part(part, text_at(part, "image_url"), path) for part, path in paths]
     return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
-
-
-def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
-    if isinstance(part.get("text"), str):
-        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
-    return gateway_message.piece_of_image_url(text_at(part, "image_url"), path) or gateway_message.unknown_piece(
-        part, path
-    )
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:

@@ -68,10 +68,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
         end = 4 + int.from_bytes(content[:4], "big")
         head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
         if head["entry"] > VERSION:
-            raise WrittenByNewerVersion(
-                "This entry was shared by a newer version of Helix Desktop.",
-                remedy="Update Helix Desktop. Nothing was changed.",
-            )
+            raise WrittenByNewerVersion("This entry was shared by a newer version of Helix Desktop.")
         about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
         count, size = int(head["count"]), int(head["size"])
         whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import zstandard
 
 from helix_desktop.decompression import decompress_zstd_frame
-from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.fact_encoding import CONVERSATION_ID, decode_fact, require_storable_amount, require_valid_time
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
@@ -105,21 +105,21 @@ def check_fetched_facts(lines: Sequence[StoredFact], conversation: str, after: i
 
 def _is_valid_fact_at(line: StoredFact, conversation: str, seq: int) -> bool:
     try:
-        fact_encoding.decode_fact(line.fact, is_foreign=True)
+        decode_fact(line.fact, is_foreign=True)
     except JournalCorrupt:
         return False
     return (line.conversation, line.seq) == (conversation, seq)
 
 
 def _check_conversation_id(text: str) -> str:
-    if not fact_encoding.CONVERSATION_ID.fullmatch(text):
+    if not CONVERSATION_ID.fullmatch(text):
         raise ValueError("this is not the ID of a conversation")
     return text
 
 
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     written, fact = row.split("\t", 1)
-    time = fact_encoding.require_valid_time(written)
+    time = require_valid_time(written)
     return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 
 
@@ -139,17 +139,15 @@ def decode_head(content: bytes) -> HeadContents:
         segments = tuple(
             FactSegment(
                 bytes.fromhex(name),
-                fact_encoding.require_storable_amount(first),
-                fact_encoding.require_storable_amount(last),
+                require_storable_amount(first),
+                require_storable_amount(last),
             )
             for name, first, last in body["segments"]
         )
         names = _check_conversation_id(body["conversation"]), str(body["machine"])[:200]
         chain = bytes.fromhex(body["chain"])
-        generation, is_removed = fact_encoding.require_storable_amount(body["generation"]), bool(body["gone"])
-        return HeadContents(
-            *names, fact_encoding.require_storable_amount(body["last"]), chain, segments, generation, is_removed
-        )
+        generation, is_removed = require_storable_amount(body["generation"]), bool(body["gone"])
+        return HeadContents(*names, require_storable_amount(body["last"]), chain, segments, generation, is_removed)
     except _NOT_OURS as error:
         raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 
@@ -169,7 +167,4 @@ _REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer
 
 
 def _newer_version_error() -> WrittenByNewerVersion:
-    return WrittenByNewerVersion(
-        "This conversation was shared by a newer version of Helix Desktop.",
-        remedy="Update Helix Desktop. Nothing was changed.",
-    )
+    return WrittenByNewerVersion("This conversation was shared by a newer version of Helix Desktop.")

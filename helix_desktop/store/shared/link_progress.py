@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
 
-from helix_desktop import atomic_files
+from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 
@@ -45,8 +45,7 @@ def read_link_progress(folder: Path) -> LinkProgress:
         held = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
         if int(held.pop("version")) > VERSION:
             raise WrittenByNewerVersion(
-                "The local record of the shared store was written by a newer version of Helix Desktop.",
-                remedy="Update Helix Desktop.",
+                "The local record of the shared store was written by a newer version of Helix Desktop."
             )
         noted = LinkProgress(**held)
         machine = build_machine_name(folder, noted.machine)
@@ -71,6 +70,4 @@ def build_machine_name(folder: Path, known: str = "") -> str:
 
 def write_link_progress(folder: Path, noted: LinkProgress) -> None:
     """Write the notes. They are on disk when this returns."""
-    atomic_files.write_file_atomically(
-        folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(noted)}), private=True
-    )
+    write_file_atomically(folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(noted)}), private=True)

@@ -74,10 +74,7 @@ def prepare_tables(connection: Connection) -> None:
     """Create the tables or upgrade them. Raises WrittenByNewerVersion if a newer program did."""
     version = _version_of_tables(connection)
     if version > VERSION:
-        raise WrittenByNewerVersion(
-            f"The shared store has tables from a newer version of Helix Desktop ({version}).",
-            remedy="Update Helix Desktop. Nothing was changed.",
-        )
+        raise WrittenByNewerVersion(f"The shared store has tables from a newer version of Helix Desktop ({version}).")
     if version < VERSION:
         _upgrade_tables(connection)
     create_month_partitions(connection)

@@ -6,10 +6,12 @@ It is derived. Without it, all files are read again.
 import hashlib
 import json
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop import atomic_files
+from helix_desktop.engine.changes.folder_state import decode_path, encode_path, prefix_with_length, split_length_fields
 from helix_desktop.engine.digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -32,10 +34,9 @@ class KnownFolderState:
 def write_known_state(path: Path, kept: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage) -> None:
     fields = [_describe_roots_and_rules(roots, coverage), json.dumps([kept.checkpoint.hex, *kept.chain_sizes]).encode()]
     for folder, names in kept.known.items():
-        fields.append(_encode_path_text(folder))
-        pairs = ((_encode_path_text(name), record) for name, record in names.items())
-        fields.append(b"".join(_with_field_length(name) + _with_field_length(record) for name, record in pairs))
-    body = b"".join(map(_with_field_length, fields))
+        parts = (part for name, record in names.items() for part in (encode_path(name), record))
+        fields += [encode_path(folder), _join_fields(parts)]
+    body = _join_fields(fields)
     atomic_files.write_file_atomically(path, _HEAD + hashlib.sha256(body).digest() + body)
 
 
@@ -46,16 +47,14 @@ def read_known_state(path: Path, roots: tuple[str, ...], coverage: CheckpointCov
         body = memoryview(content)[len(_HEAD) + 32 :]
         if not content.startswith(_HEAD) or hashlib.sha256(body).digest() != content[len(_HEAD) : len(_HEAD) + 32]:
             return None
-        made_for, state, *folders = _split_length_fields(body)
-        if bytes(made_for) != _describe_roots_and_rules(roots, coverage):
+        made_for, state, *folders = split_length_fields(body, _SIZE)
+        if made_for != _describe_roots_and_rules(roots, coverage):
             return None
-        checkpoint, *chain = json.loads(bytes(state))
+        checkpoint, *chain = json.loads(state)
         known = {}
         for folder, names in zip(folders[::2], folders[1::2], strict=True):
-            parts = _split_length_fields(names)
-            known[_decode_path_text(folder)] = {
-                _decode_path_text(name): bytes(record) for name, record in zip(parts[::2], parts[1::2], strict=True)
-            }
+            parts = split_length_fields(memoryview(names), _SIZE)
+            known[decode_path(folder)] = {decode_path(name): record for name, record in zip(parts, parts, strict=True)}
         return KnownFolderState(known, Digest.from_hex(checkpoint), (chain[0], chain[1], chain[2]))
     return None
 
@@ -64,22 +63,5 @@ def _describe_roots_and_rules(roots: tuple[str, ...], coverage: CheckpointCovera
     return json.dumps([roots, coverage.leave_out]).encode()
 
 
-def _with_field_length(field: bytes) -> bytes:
-    return _SIZE.pack(len(field)) + field
-
-
-def _split_length_fields(content: memoryview) -> list[memoryview]:
-    at, found = 0, []
-    while at < len(content):
-        (length,) = _SIZE.unpack_from(content, at)
-        at += _SIZE.size + length
-        found.append(content[at - length : at])
-    return found
-
-
-def _encode_path_text(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _decode_path_text(raw: memoryview) -> str:
-    return bytes(raw).decode("utf-8", "surrogateescape")
+def _join_fields(fields: Iterable[bytes]) -> bytes:
+    return b"".join(prefix_with_length(field, _SIZE) for field in fields)
