@@ -1,5 +1,6 @@
 """Parses search queries: words by their stems, phrases in quotes, and filters such as `tool:` and `before:`."""
 
+import functools
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -72,6 +73,7 @@ def _time_of_date(value: str) -> float:
     return 0.0
 
 
+@functools.lru_cache(4_096)  # Ranking asks for the same words in each text.
 def stem_of_word(word: str) -> str:
     """Return the stem of an English or German word. Short and other words stay unchanged."""
     low = word.casefold().rstrip("*")

@@ -115,9 +115,8 @@ def _rank_by_frequency(text: str, stems: Stems, words: Mapping[str, float], mean
 
 def _share_as_written(text: str, stems: Stems, words: Mapping[str, float]) -> float:
     """Return the share of the text's words that it has in upper and lower case as in the query."""
-    there = {word: weight for word, weight in words.items() if stem_of_word(word) in stems}
-    escaped = ((re.escape(word), weight) for word, weight in there.items() if word in text)
-    same = (weight for word, weight in escaped if re.search(rf"{word}(?<!\w{word})(?!\w)", text))
+    there = {re.escape(word): weight for word, weight in words.items() if stem_of_word(word) in stems}
+    same = (weight for word, weight in there.items() if re.search(rf"{word}(?<!\w{word})(?!\w)", text))
     return sum(same) / (sum(there.values()) or 1)
 
 
