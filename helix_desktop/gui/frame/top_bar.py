@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.choice_pill import ChoicePill
@@ -35,18 +35,13 @@ class TopBar(QWidget):
         self._stop = widgets.build_push_button(tr("Stop"), self, self.stop_wanted.emit, "link")
         self._stop.hide()
         self.model = ChoicePill(tr("Model"), self)
-        self._tabs: dict[str, QPushButton] = {}
-        self._row = build_row(self._side, owner=self, spacing=4)
-        group = QButtonGroup(self)
-        for name, words in zip(PAGES, (tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")), strict=True):
-            self._tabs[name] = self._add_page_tab(name, words)
-            group.addButton(self._tabs[name])
-        self._row.addStretch(1)
-        self._row.addWidget(self._state)
-        self._row.addWidget(self._stop)
-        self._row.addWidget(self._copy)
-        self._row.addSpacing(6)
-        self._row.addWidget(self.model)
+        titles = tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")
+        self._tabs = {name: self._build_page_tab(name, words) for name, words in zip(PAGES, titles, strict=True)}
+        group, tabs = QButtonGroup(self), self._tabs.values()
+        for tab in tabs:
+            group.addButton(tab)
+        right = self._state, self._stop, self._copy, self.model
+        self._row = build_row(self._side, *tabs, 1, *right, owner=self, spacing=4)
         self._side.hide()
         theme.changed.connect(self._apply_top_bar_sizes)
         self._apply_top_bar_sizes()
@@ -77,15 +72,21 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def fit_top_bar(self) -> None:
-        """Shortens the model's name if room is short, then hides it, because Ctrl+K finds it too."""
-        px = self._theme.zoomed_pixels
-        tight = self.width() < px(560)
-        self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
-        room = self.width() - px(24 if tight else 40) - 16 - (0 if self._side.isHidden() else 36)
-        room -= sum(tab.sizeHint().width() + 4 for tab in self._tabs.values())
+        """Shortens the model's name if room is short, then hides it, because Ctrl+K finds it too.
+
+        Tabs that do not fit even then get narrower.
+        """
+        px, tabs = self._theme.zoomed_pixels, self._tabs.values()
+        margin = px(12 if self.width() < px(560) else 20)
+        room = self.width() - 2 * margin - 16 - (0 if self._side.isHidden() else 36)
+        # A narrow tab lacks this much of its width.
+        lacks = 2 * px(7) if self._tabs["chat"].property("look") == "narrow-tab" else 0
+        room -= sum(tab.sizeHint().width() + 4 + lacks for tab in tabs)
+        for tab in tabs:
+            set_widget_look(tab, "tab" if room >= 0 else "narrow-tab")
+            tab.updateGeometry()
         self._row.setSpacing(4 if room >= 0 else 0)
-        if room < 0:
-            self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
         room -= self._state.sizeHint().width() + self._stop.sizeHint().width() if self._state.text() else 0
         self._copy.setVisible(
             bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
@@ -96,17 +97,15 @@ class TopBar(QWidget):
         )
         self.model.fit_pill_text(room - px(10))
 
-    def _add_page_tab(self, name: str, words: str) -> QPushButton:
+    def _build_page_tab(self, name: str, words: str) -> QPushButton:
         tab = widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
         tab.setCheckable(True)
         tab.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         tab.setAccessibleName(tr("{name} page", name=words))
-        self._row.addWidget(tab)
         return tab
 
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
         # The buttons may need more than this. In a narrow bar, some of them are hidden.
-        self.setMinimumWidth(self._theme.zoomed_pixels(360))
-        self._row.setContentsMargins(self._theme.zoomed_pixels(20), 0, self._theme.zoomed_pixels(20), 0)
+        self.setMinimumWidth(360)  # Whatever the size of text is: the page beside it does not get wider either.
         self._side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))

@@ -77,6 +77,26 @@ def test_the_tabs_are_whole_in_the_narrowest_bar_in_german(theme: Theme) -> None
     assert all(bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES)
 
 
+def test_with_text_twice_as_large_the_tabs_are_whole_beside_the_list_and_wide_again_later(
+    frame: WindowFrame, theme: Theme
+) -> None:
+    """In German, at 900 by 600, the last letter of the last tab was outside of the window."""
+    frame.top.page_tab("changes").setText("Änderungen")
+    frame.top.page_tab("timeline").setText("Zeitachse")
+    frame.resize(900, 600)
+    qt_works(10)
+    before = [frame.top.page_tab(page).width() for page in PAGES]
+    theme.set_zoom(2.0)
+    qt_works(10)
+    bar, last = frame.top, frame.top.page_tab("timeline")
+    assert bar.mapTo(frame, bar.rect().topRight()).x() < 900
+    assert bar.rect().contains(last.geometry())
+    assert all(bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES)
+    theme.set_zoom(1.0)
+    qt_works(10)
+    assert [frame.top.page_tab(page).width() for page in PAGES] == before
+
+
 def test_to_a_screen_reader_the_pages_are_one_choice_and_no_check_boxes(theme: Theme) -> None:
     bar = TopBar(theme)
     bar.mark_open_page("chat")
