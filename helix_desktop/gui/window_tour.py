@@ -82,13 +82,9 @@ class WindowTour(QObject):
             self._done_steps.add(self._step_number)
         done = self._step_number in self._done_steps
         offer = tr("Send “list”") if self._needs_second_exchange() else ""
-        words = (
-            step.after
-            if done
-            else tr("The latest message and answer are never folded. Send one more message first.")
-            if offer
-            else step.before
-        )
+        words = step.after if done else step.before
+        if offer and not done:
+            words = tr("The latest message and answer are never folded. Send one more message first.")
         self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
         self.coach.point_at_area(
             QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at(),
@@ -144,6 +140,8 @@ class WindowTour(QObject):
         return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(fold.fold)))
 
     def _place_of_fold_button(self) -> QRect:
+        if self._needs_second_exchange():
+            return QRect()  # First the card's own button is to be pressed.
         panel, button = self._window.context_panel, self._window.chat.composer.context_button
         return self._place_in_window(panel.fold_link if panel.isVisible() else button)
 

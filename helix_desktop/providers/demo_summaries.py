@@ -11,6 +11,7 @@ from dataclasses import field
 
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
 from helix_desktop.engine.messages import Request, Role, ToolResult
+from helix_desktop.engine.request_building import CONTINUE
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
@@ -23,6 +24,7 @@ _PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
 _WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_WRITTEN_BY_PROGRAM = re.compile(rf"\s*[\[(]|{re.escape(CONTINUE)}$")  # Texts in a user's message.
 _WORD = re.compile(r"\w{3,}")
 _LINES_LEFT_OUT = re.compile(r"^\[… [\d,]+ characters of all ([\d,]+) lines left out", re.MULTILINE)
 _NOT_OUTPUT = ("<material>", "</material>", "[… ", "[lines ")
@@ -116,7 +118,7 @@ def _todo_lines(found: _SortedMaterial) -> list[str]:
 
 
 def _sort_material(request: Request) -> _SortedMaterial:
-    """Sort everything but the question, which is the last text. Texts in brackets are the program's."""
+    """Sort everything but the question, which is the last text."""
     found = _SortedMaterial()
     parts = [(message.role, part) for message in request.messages for part in message.parts]
     for role, part in parts[:-1] if len(parts) > 1 else parts:
@@ -126,7 +128,7 @@ def _sort_material(request: Request) -> _SortedMaterial:
             found.outputs.append(part.text)
         elif isinstance(part, Text) and part.text.startswith("<material>"):
             _sort_transcript_lines(part.text, found)
-        elif isinstance(part, Text) and role is Role.USER and part.text.lstrip()[:1] not in {"[", "("}:
+        elif isinstance(part, Text) and role is Role.USER and not _WRITTEN_BY_PROGRAM.match(part.text):
             found.said.append(part.text)
     return found
 

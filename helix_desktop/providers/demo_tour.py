@@ -13,7 +13,8 @@ from helix_desktop.json_values import Json, Object, object_at, parse_object
 from helix_desktop.providers.demo_language import Say
 
 Arguments = Mapping[str, Json]
-RECORDS, WANTED, RECALLED = 6000, 4711, 1234  # The excerpt keeps one line; another one is recalled.
+# The excerpt keeps one line; another one is recalled. All would fit into the window, so what is saved can be seen.
+RECORDS, WANTED, RECALLED = 1500, 911, 1234
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
@@ -67,7 +68,7 @@ PLAN = (
 
 
 def command_with_large_output() -> str:
-    """Return a command that prints several thousand lines in this system's shell."""
+    """Return a command that prints more than a thousand lines in this system's shell."""
     if sys.platform == "win32":
         return f"for /L %i in (1,1,{RECORDS}) do @echo record %i value %i"
     return f"awk 'BEGIN {{ for (i = 1; i <= {RECORDS}; i++) printf \"record %d value %d\\n\", i, (i * 7919) % 10007 }}'"

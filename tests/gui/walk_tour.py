@@ -93,6 +93,7 @@ class Walk:
         await self.shot("answered")
 
     async def fold(self) -> None:
+        await until(lambda: not self.place)  # The meter can do nothing before the second message.
         await press(self.card, "Send")
         await until(lambda: len(self.facts(TurnEnded)) == 2)
         await until(

@@ -225,6 +225,13 @@ ERROR: bad token in line 7
 </material>"""
 
 
+async def test_what_the_program_adds_before_the_question_is_not_said_by_the_user() -> None:
+    messages = (user("Please fix parser.py."), assistant("Done."), user("Continue.", QUESTION))
+    text = words(await reply_to(*messages, purpose=Purpose.HANDOVER))
+    assert "The user wrote: “Please fix parser.py.”" in text
+    assert "Continue" not in text
+
+
 @pytest.mark.parametrize(
     "messages",
     [(*WORK, user(ToolResult("demo_00000002", "ok"), QUESTION)), (user(TRANSCRIPT, QUESTION),)],
