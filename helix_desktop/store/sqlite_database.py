@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER, FEW = 512, 16  # A statement inserts at most 512 rows. Few rows are never split.
+TOGETHER, FEW = 128, 16  # A statement inserts at most 128 rows. Few rows are never split.
 _SENSELESS = (
     "no such ", "malformed ", "table ", "Could not decode", "near ", "unknown ",
     "vtable constructor", "fts5: corrupt",
