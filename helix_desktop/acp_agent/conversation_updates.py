@@ -8,6 +8,7 @@ from typing import Any
 from acp import helpers, schema
 
 from helix_desktop.engine import content_recall, facts, session_events
+from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError
@@ -213,11 +214,3 @@ def title_of_call(call: facts.ToolCall) -> str:
     first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
     line = " ".join(f"{call.name} {first}".split())
     return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
-
-
-def wrap_in_code_fence(text: str) -> str:
-    """Wraps text in a code fence, because the editor would otherwise render it as Markdown."""
-    marks = "```"
-    while marks in text:
-        marks += "`"
-    return f"{marks}\n{text.rstrip()}\n{marks}"

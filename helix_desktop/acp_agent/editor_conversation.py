@@ -25,7 +25,7 @@ from helix_desktop.acp_agent.agent_description import SIGN_IN
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
-from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text, wrap_in_code_fence
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
@@ -257,9 +257,7 @@ class EditorConversation:
 def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
     # The reason may quote a path that an editor would read as Markdown.
     why = re.sub(r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:]))
-    preview = (
-        question.preview if question.plan else conversation_updates.wrap_in_code_fence(mark_text(question.preview))
-    )
+    preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
     return ToolCallUpdate(
         tool_call_id=question.call.id,
         title=mark_on_one_line(question.title) or conversation_updates.title_of_call(question.call),

@@ -184,6 +184,12 @@ def _is_wide(sign: str) -> bool:
     return unicodedata.east_asian_width(sign) in "WF" and not _is_invisible(sign)
 
 
+def wrap_in_code_fence(text: str, language: str = "") -> str:
+    """Wrap a text in a fence longer than any in it, so that nothing in it counts as mark-up."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
 def _is_beside_cjk(text: str, at: int) -> bool:
     around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
     return any(unicodedata.east_asian_width(sign) == "W" and sign not in _ALIKE_ALONE for sign in around)

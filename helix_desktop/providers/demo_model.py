@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.engine.messages import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import demo_summaries, demo_tour
@@ -37,13 +38,9 @@ _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 class DemoModel:
     """A ModelClient. `sleep` paces the words; `count` counts tokens for the usage."""
 
-    name: str = "demo/demo"
+    model_name: str = "demo/demo"
     sleep: Callable[[float], Awaitable[None]] | None = None
     count: Callable[[str], int] | None = None
-
-    @property
-    def model_name(self) -> str:
-        return self.name
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         said = choose_scripted_reply(request)
@@ -58,7 +55,7 @@ class DemoModel:
         for index, call in enumerate(calls):
             yield CallDelta(index, call.id, call.name, call.arguments)
         parts: tuple[ReplyPart, ...] = ((Text(said.text),) if said.text else ()) + calls
-        yield Reply(parts, Stop.CALLS if calls else Stop.END, self._estimate_usage(request, parts), self.name)
+        yield Reply(parts, Stop.CALLS if calls else Stop.END, self._estimate_usage(request, parts), self.model_name)
 
     def _estimate_usage(self, request: Request, parts: Sequence[ReplyPart]) -> Usage:
         """Return what would be billed, or nothing without a counter."""
@@ -135,10 +132,9 @@ def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
     if scene.done:
         return ScriptedReply("\n\n".join(_describe_outcome(call, result, scene.say) for call, result in scene.done))
     name, arguments = demo_tour.tool_call_for_word(word, rest)
-    if not any(tool.name == name for tool in scene.tools):
-        return ScriptedReply(
-            scene.say(WHO) + " " + scene.say("This conversation does not offer the tool {name}.", name=name)
-        )
+    if not scene.offers_tool(name):
+        missing = scene.say("This conversation does not offer the tool {name}.", name=name)
+        return ScriptedReply(f"{scene.say(WHO)} {missing}")
     return ScriptedReply("", ((name, demo_tour.add_keep_argument_if_large(arguments, word, scene)),))
 
 
@@ -151,11 +147,5 @@ def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> st
         told = "`{name}` returned {lines} line, {characters} characters."
     if not result.ok:
         told = "`{name}` failed: {lines} line." if figures["lines"] == 1 else "`{name}` failed: {lines} lines."
-    return f"{say(told, name=call.name, **figures)}\n\n{_fence_first_lines(result.text)}"
-
-
-def _fence_first_lines(text: str) -> str:
-    """Return the first lines, fenced, so that nothing in them counts as mark-up."""
-    shown = "\n".join(line[:200] for line in text.splitlines()[:8])
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    return f"{fence}text\n{shown}\n{fence}"
+    shown = "\n".join(line[:200] for line in result.text.splitlines()[:8])
+    return f"{say(told, name=call.name, **figures)}\n\n{wrap_in_code_fence(shown, 'text')}"

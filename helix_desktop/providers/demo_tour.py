@@ -59,11 +59,11 @@ class TourStation(IntEnum):
 
 
 PLAN = (
-    ("Look at the folder", TourStation.LIST),
-    ("Read some files in parallel", TourStation.READ),
-    ("Search in them", TourStation.SEARCH),
-    ("Run a command", TourStation.RUN),
-    ("Produce a large output, and recall part of it by its hash", TourStation.RECALL),
+    "Look at the folder",
+    "Read some files in parallel",
+    "Search in them",
+    "Run a command",
+    "Produce a large output, and recall part of it by its hash",
 )
 
 
@@ -121,7 +121,7 @@ def _plan_step(scene: DemoScene) -> ScriptedReply:
 def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
     """Return the plan with so many items done, and the next in the state `first`."""
     states = ["done"] * done + [first] + ["open"] * len(PLAN)
-    return {"items": [{"text": scene.say(text), "state": states[at]} for at, (text, _) in enumerate(PLAN)]}
+    return {"items": [{"text": scene.say(text), "state": states[at]} for at, text in enumerate(PLAN)]}
 
 
 def _list_step(scene: DemoScene) -> ScriptedReply:

@@ -46,8 +46,8 @@ class RecallMode(StrEnum):
 
     NONE = "none"  # The agent recalls nothing.
     NAMED = "named"  # The agent reads the pages that contain what it misses, if the view names their entry.
-    # It opens entries whose description fits its reply. It first uses `find`, and then reads page by page.
-    # The agent lacks something that only a summary mentions, so it searches first.
+    # It opens entries whose description fits its reply. It first uses `find`, and then reads
+    # page by page. The agent lacks something that only a summary mentions, so it searches first.
     SEARCHED = "searched"
 
 

@@ -9,6 +9,7 @@ import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
@@ -186,8 +187,7 @@ class JournalFile:
                 raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
             found.append(line.decode_recorded())
         if not limit or len(found) < limit:
-            with self.errors:
-                row = self._read_row(conversation)
+            row = self._read_row(conversation)
             last = row.last_seq if row else 0
             if after + len(found) < last:
                 raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
@@ -200,9 +200,8 @@ class JournalFile:
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
         """Return facts of all conversations after `watermark`, in the order they were written."""
-        with self.errors:
-            rows = self.connection.execute(f"{_LINES} id > ? ORDER BY id LIMIT ?", (watermark, limit))
-            return [StoredFact(*row) for row in rows]
+        rows = select_journal_rows(self, f"{_LINES} id > ? ORDER BY id LIMIT ?", watermark, limit)
+        return [StoredFact(*row) for row in rows]
 
     def copy_conversation(self, conversation: str, last: int, new_conversation: str) -> tuple[Recorded, ...]:
         """Copy the facts up to `last`, with numbers and times, and begin the new conversation after them."""
@@ -236,25 +235,21 @@ class JournalFile:
 
     def conversations_maybe_in_turn(self) -> tuple[str, ...]:
         """Return conversations of the last day that may be in a turn. Only their facts tell for certain."""
-        with self.errors:
-            return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
+        return tuple(str(name) for (name,) in select_journal_rows(self, _OPEN_TURNS))
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """Return all conversations, the last changed first."""
-        with self.errors:
-            rows = self.connection.execute(f"{_ROWS} ORDER BY updated DESC, id")
-            return tuple(StoredConversation.from_columns(row) for row in rows)
+        rows = select_journal_rows(self, f"{_ROWS} ORDER BY updated DESC, id")
+        return tuple(map(StoredConversation.from_columns, rows))
 
     def conversation_row(self, conversation: str) -> StoredConversation:
-        with self.errors:
-            row = self._read_row(conversation)
-        if row is None:
+        if (row := self._read_row(conversation)) is None:
             raise NotFound(f"There is no conversation {conversation} in this workspace.")
         return row
 
     def _read_row(self, conversation: str) -> StoredConversation | None:
-        found = self.connection.execute(f"{_ROWS} WHERE id = ?", (conversation,)).fetchone()
-        return StoredConversation.from_columns(found) if found else None
+        found = select_journal_rows(self, f"{_ROWS} WHERE id = ?", conversation)
+        return StoredConversation.from_columns(found[0]) if found else None
 
     def write_meter(self, conversation: str, meter: str) -> None:
         """Store a derived text about the conversation's context, for lists."""
@@ -317,8 +312,7 @@ class JournalFile:
             self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
-        with self.errors:
-            return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM facts").fetchone()[0])
+        return int(select_journal_rows(self, "SELECT coalesce(max(id), 0) FROM facts")[0][0])
 
 
 def find_journal_defects(journal: JournalFile) -> Iterator[str]:
@@ -332,9 +326,7 @@ def find_journal_defects(journal: JournalFile) -> Iterator[str]:
 
 def _find_fact_defects(journal: JournalFile) -> Iterator[str]:
     rows = {row.id: row for row in journal.conversation_rows()}
-    with journal.errors:
-        names = [row[0] for row in journal.connection.execute("SELECT DISTINCT conversation FROM facts")]
-    for name in names:
+    for (name,) in select_journal_rows(journal, "SELECT DISTINCT conversation FROM facts"):
         yield from _find_conversation_defects(journal, name, rows.pop(name, None))
     for name in rows:
         yield f"The conversation {name} has lost its facts."
@@ -360,9 +352,14 @@ def _find_conversation_defects(
         yield f"The row of conversation {conversation} is damaged."
 
 
-def _select_recorded(journal: JournalFile, statement: str, *values: float | str) -> tuple[Recorded, ...]:
+def select_journal_rows(journal: JournalFile, statement: str, *values: float | str) -> list[Any]:
+    """Return all rows that a statement selects. JournalCorrupt if the file is damaged."""
     with journal.errors:
-        return tuple(StoredFact(*row).decode_recorded() for row in journal.connection.execute(statement, values))
+        return journal.connection.execute(statement, values).fetchall()
+
+
+def _select_recorded(journal: JournalFile, statement: str, *values: float | str) -> tuple[Recorded, ...]:
+    return tuple(StoredFact(*row).decode_recorded() for row in select_journal_rows(journal, statement, *values))
 
 
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:

@@ -11,12 +11,12 @@ from helix_desktop.acp_agent.conversation_updates import (
     ClientAbilities,
     ConversationUpdates,
     title_of_call,
-    wrap_in_code_fence,
 )
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Stored, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ToolPrinted
 from helix_desktop.workbench import Workbench

@@ -25,7 +25,7 @@ OTHERS = [name for name in LANGUAGES if name != "en"]
 
 def sentences() -> Iterator[str]:
     """What the script may say: sentences, the points of its plan, what it asks to be kept."""
-    yield from (text for text, _ in demo_tour.PLAN)
+    yield from demo_tour.PLAN
     for module in (demo_model, demo_tour):
         tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.store.index_file import entries_used_by
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, select_journal_rows
 from helix_desktop.store.sqlite_database import execute_with_rows
 
 # An empty digest means that the whole conversation was released from this disk.
@@ -33,14 +33,12 @@ class ReleasedConversations:
                 self._journal.delete_conversation(conversation)
 
     def is_released(self, conversation: str) -> bool:
-        with self._journal.in_one_transaction():
-            asked = "SELECT 1 FROM released WHERE conversation = ? AND digest = x''"
-            return self._journal.connection.execute(asked, (conversation,)).fetchone() is not None
+        asked = "SELECT 1 FROM released WHERE conversation = ? AND digest = x''"
+        return bool(select_journal_rows(self._journal, asked, conversation))
 
     def list_released_entries(self) -> frozenset[Digest]:
-        with self._journal.in_one_transaction():
-            rows = self._journal.connection.execute("SELECT DISTINCT digest FROM released WHERE digest != x''")
-            return frozenset(Digest(raw) for (raw,) in rows)
+        rows = select_journal_rows(self._journal, "SELECT DISTINCT digest FROM released WHERE digest != x''")
+        return frozenset(Digest(raw) for (raw,) in rows)
 
     def remove_release_marks(self, conversation: str) -> None:
         """Remove the marks, because the conversation is back, or nowhere."""

@@ -17,7 +17,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting, sqlite_database
-from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
+from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact, select_journal_rows
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
@@ -30,6 +30,7 @@ _IN_STEP = (
     " version INTEGER NOT NULL, writer BLOB NOT NULL, head BLOB NOT NULL)"
 )
 _SAVE = sqlite_database.build_upsert("in_step", ["conversation", "seq", "chain", "version", "writer", "head"])
+_PROGRESS = "SELECT conversation, seq, chain, version, writer, head FROM in_step"
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _HEX = re.compile("[0-9a-f]{64}")
@@ -118,28 +119,17 @@ class SyncState:
         self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
 
     def read_shared_progress(self, conversation: str) -> SharedProgress:
-        with self._journal.errors:
-            row = self._journal.connection.execute(
-                "SELECT conversation, seq, chain, version, writer, head FROM in_step WHERE conversation = ?",
-                (conversation,),
-            ).fetchone()
-        return _progress_from_row(row) if row else SharedProgress(conversation)
+        rows = select_journal_rows(self._journal, f"{_PROGRESS} WHERE conversation = ?", conversation)
+        return _progress_from_row(rows[0]) if rows else SharedProgress(conversation)
 
     def read_progress_unless_removed(self, conversation: str) -> SharedProgress:
         """Return the progress, without any facts if the conversation was removed here."""
-        with self._journal.errors:
-            there = self._journal.connection.execute(
-                "SELECT 1 FROM conversations WHERE id = ?", (conversation,)
-            ).fetchone()
+        there = select_journal_rows(self._journal, "SELECT 1 FROM conversations WHERE id = ?", conversation)
         known = self.read_shared_progress(conversation)
         return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
 
     def list_progress(self) -> tuple[SharedProgress, ...]:
-        with self._journal.errors:
-            rows = self._journal.connection.execute(
-                "SELECT conversation, seq, chain, version, writer, head FROM in_step"
-            )
-            return tuple(_progress_from_row(row) for row in rows)
+        return tuple(map(_progress_from_row, select_journal_rows(self._journal, _PROGRESS)))
 
     def needed_segment_names(self) -> tuple[bytes, ...]:
         """Return the rows that this machine needs for its conversations."""
@@ -212,12 +202,10 @@ class SyncState:
 
     def count_facts_to_send(self) -> dict[str, int]:
         """Return how many facts of each conversation others lack, the one waiting longest first."""
-        with self._journal.errors:
-            return {str(name): int(count) for name, count in self._journal.connection.execute(_UNSENT)}
+        return {str(name): int(count) for name, count in select_journal_rows(self._journal, _UNSENT)}
 
     def list_removed_conversations(self) -> tuple[str, ...]:
-        with self._journal.errors:
-            return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
+        return tuple(str(name) for (name,) in select_journal_rows(self._journal, _REMOVED))
 
     def list_completely_sent(self, conversations: Iterable[str]) -> list[SharedProgress]:
         """Return those of these without facts to send."""
@@ -267,8 +255,7 @@ class SyncState:
 
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """Return another machine's facts without what was forgotten here."""
-        with self._journal.errors:
-            known = dict(self._journal.connection.execute("SELECT name, rowid FROM blanked"))
+        known = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
         return [self._blank_if_forgotten(line, known) for line in lines] if known or self._forgotten else list(lines)
 
     def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
@@ -318,9 +305,8 @@ class SyncState:
         self.mark_conversations_for_resending([known.conversation])
 
     def _read_value(self, name: str) -> str:
-        with self._journal.errors:
-            row = self._journal.connection.execute("SELECT value FROM sharing WHERE name = ?", (name,)).fetchone()
-        return str(row[0]) if row else ""
+        rows = select_journal_rows(self._journal, "SELECT value FROM sharing WHERE name = ?", name)
+        return str(rows[0][0]) if rows else ""
 
     def _write_value(self, name: str, value: str) -> str:
         with self._journal.in_one_transaction():
