@@ -285,7 +285,9 @@ def provider_fails(stage: Stage) -> None:
             one.provider.script = failing = FailingProvider(one.work, stage.seed, stage.hidden_faults)
             one.write_settings(one.provider.url)
             began = time.monotonic()
-            printed = one.finish(one.start(wrapped=one is stage), errors=False)
+            # As `wrap` sets it: otherwise Claude Code shows its model other tools at an address that is not Anthropic's.
+            process = one.start(own={"ENABLE_TOOL_SEARCH": "true"}, wrapped=one is stage)
+            printed = one.finish(process, errors=False)
             ends.append(end_of_run(stage.agent, one.home, one.place, printed))
             words = f"{one.work.done} steps, {one.work.recalls} recalls, {dict(failing.kinds)}"
             way = "wrapped" if one is stage else "direct"
