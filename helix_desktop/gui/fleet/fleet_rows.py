@@ -51,21 +51,26 @@ class FleetList(RowTree):
         self.header().setSectionResizeMode(self._widths.index(0), QHeaderView.ResizeMode.Stretch)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Shrinks columns if room is short: first the widest, then all wide ones."""
+        """Shrinks columns if room is short: first the widest, then all wide ones. If the titles do not fit even
+        then, the last columns are hidden.
+        """
         super().resizeEvent(event)
         room = self.viewport().width() - LEAST_WIDTH
-        title_width = self.header().sectionSizeHint
-        widths = [width and max(width, title_width(number)) for number, width in enumerate(self._widths)]
+        for number in range(len(self._widths)):
+            self.setColumnHidden(number, False)  # The title of a hidden column has no width.
+        titles = [width and self.header().sectionSizeHint(at) for at, width in enumerate(self._widths)]
+        widths = [width and max(width, title) for width, title in zip(self._widths, titles, strict=True)]
         widest = widths.index(max(widths))
-        others = sum(widths) - widths[widest]
-        self.setColumnHidden(widest, room - others < LEAST_WIDTH // 2)
-        titles = (title_width(at) for at in range(len(widths)) if at != widest)
-        self.setMinimumWidth(sum(titles) + LEAST_WIDTH * 2 // 3)
-        narrow = sum(width for width in widths if width <= NARROW)
-        share = min((room - narrow) / max(others - narrow, 1), 1.0)
+        left = room - sum(widths) + widths[widest]
+        widths[widest] = min(widths[widest], left) if left >= LEAST_WIDTH // 2 else 0
+        least = [min(both) if both[0] > NARROW else both[0] for both in zip(widths, titles, strict=True)]
+        for last in reversed(range(1, len(widths))):
+            if sum(least) > room:
+                least[last] = widths[last] = 0
+        share = min(max((room - sum(least)) / max(sum(widths) - sum(least), 1), 0.0), 1.0)
         for number, width in enumerate(widths):
-            shared = width if width <= NARROW else round(width * share)
-            self.setColumnWidth(number, min(width, room - others) if number == widest else shared)
+            self.setColumnHidden(number, bool(self._widths[number]) and not width)
+            self.setColumnWidth(number, least[number] + round((width - least[number]) * share))
 
     def _align_figures(self, row: QTreeWidgetItem) -> None:
         for column in self._figures:

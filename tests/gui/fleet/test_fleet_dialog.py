@@ -274,13 +274,39 @@ def test_only_what_can_act_on_what_is_chosen_is_enabled(
 def test_no_heading_is_cut_with_large_text(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
     theme.set_zoom(2.0)
     dialog, _, _, _parent = opened(theme, doing, places)
-    dialog.resize(1_380, 860)
+    dialog._task_list.setParent(None)  # The tests' screen is narrower than a usual one.
+    dialog._task_list.resize(1_340, 500)
+    dialog._task_list.show()
     qt_works(30)
     header = dialog._task_list.header()
     shown = [at for at in range(header.count()) if not header.isSectionHidden(at)]
     assert len(shown) >= 7
     assert [at for at in shown if header.sectionSize(at) < header.sectionSizeHint(at)] == []
     theme.set_zoom(1.0)
+    dialog._task_list.close()
+
+
+def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_scrolls_to_the_side(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    theme.set_zoom(3.0)
+    dialog, _, _, _parent = opened(theme, doing, places)
+    rows = dialog._task_list
+    rows.setParent(None)
+    rows.resize(860, 500)
+    rows.show()
+    qt_works(30)
+    shown = [at for at in range(rows.columnCount()) if not rows.isColumnHidden(at)]
+    assert shown[:2] == [0, 1]
+    assert rows.minimumWidth() == 0
+    assert [at for at in shown if at != 1 and rows.columnWidth(at) < rows.header().sectionSizeHint(at)] == []
+    assert sum(map(rows.columnWidth, shown)) <= rows.viewport().width()
+    assert rows.columnWidth(1) >= LEAST_WIDTH // 2
+    rows.resize(4_000, 500)
+    qt_works(30)
+    assert not any(map(rows.isColumnHidden, range(rows.columnCount())))
+    theme.set_zoom(1.0)
+    rows.close()
 
 
 def test_an_empty_page_says_once_what_to_do(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
