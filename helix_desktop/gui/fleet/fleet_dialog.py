@@ -186,7 +186,9 @@ class FleetDialog(TransientDialog):
         new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        return self._build_list_page(self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8))
+        return self._build_list_page(
+            self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8, wraps=True)
+        )
 
     def _build_conversations_page(self) -> QWidget:
         columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
@@ -211,7 +213,9 @@ class FleetDialog(TransientDialog):
         )
         self._here = build_push_button(tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here)
         self._drain = build_push_button(tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit)
-        return self._build_list_page(self._worker_list, build_row(1, self._here, self._drain, spacing=8))
+        return self._build_list_page(
+            self._worker_list, build_row((QWidget(self), 1), self._here, self._drain, spacing=8, wraps=True)
+        )
 
     def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
         page = QWidget(self)

@@ -291,6 +291,7 @@ def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_
 ) -> None:
     theme.set_zoom(3.0)
     dialog, _, _, _parent = opened(theme, doing, places)
+    assert dialog._pages.minimumSizeHint().width() <= 860
     rows = dialog._task_list
     rows.setParent(None)
     rows.resize(860, 500)
