@@ -150,6 +150,17 @@ def test_who_writes_there_stands_in_the_line_and_is_spoken(theme: Theme) -> None
     assert str(said).startswith("Claude Code: Talk")
 
 
+def test_the_end_of_a_title_that_tells_a_copy_apart_is_drawn(theme: Theme) -> None:
+    pictures = []
+    for end in ("(restored)", "(from Codex)", "at noon", "at night"):
+        shown = ConversationList(theme)
+        shown.resize(240, 300)
+        shown.lines.replace_list_lines([Row("a", f"Extract the lock manager into a module of its own {end}", NOW)])
+        pictures.append(shown.grab().toImage())
+    assert pictures[0] != pictures[1]
+    assert pictures[2] == pictures[3], "of other titles, the beginning is drawn"
+
+
 def test_only_the_lines_that_changed_are_drawn_anew(theme: Theme) -> None:
     shown = ConversationList(theme)
     rows = [Row(str(n), f"Talk {n}", NOW - n) for n in range(9)]
