@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.gui.answer_author import PROGRAM_AUTHOR, author_of_answer
 
 ARGUMENT_CHARACTERS = 200  # Longer arguments of a call are cut to this many characters. The JSON export is complete.
@@ -31,8 +32,7 @@ def export_conversation_markdown(title: str, recorded_facts: Sequence[facts.Reco
     parts = [f"# {' '.join(title.split())}\n"]
     for head, kind, text in iterate_export_sections(recorded_facts, content):
         if kind == "code":
-            fence = _fence_longer_than(text)
-            parts.append(f"**{head}**\n\n{fence}\n{text}\n{fence}\n")
+            parts.append(f"**{head}**\n\n{wrap_in_code_fence(text)}\n")
         elif kind == "fold":
             parts.append(f"---\n\n*{head}*\n")
         else:
@@ -89,11 +89,6 @@ def _sections_of_user_message(fact: facts.UserSaid, author: str, at: str) -> Ite
     if words or named or not additions:
         own = "\n\n".join(filter(None, [words, *named.values()]))
         yield f"{PROGRAM_AUTHOR if fact.by else 'You'}, {at}", "user", own
-
-
-def _fence_longer_than(text: str) -> str:
-    ticks = (len(line) - len(line.lstrip("`")) for line in text.splitlines())
-    return "`" * max(3, *(number + 1 for number in ticks))
 
 
 def _shorten_call_arguments(text: str) -> str:

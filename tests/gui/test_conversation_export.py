@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import (
@@ -34,6 +35,12 @@ def test_a_fence_is_longer_than_any_in_the_output() -> None:
     output = ToolReturned("c", story.stored("x"), 1, head="```\ninner\n```")
     text = conversation_export.export_conversation_markdown("t", [Recorded("c", 1, 0.0, output)], story.CONTENT.get)
     assert "````\n```\ninner\n```\n````" in text
+
+
+def test_a_call_without_output_is_exported_as_markdown() -> None:
+    output = ToolReturned("c", replace(story.stored("x"), size=0), 1)
+    text = conversation_export.export_conversation_markdown("t", [Recorded("c", 1, 0.0, output)], lambda _: None)
+    assert "**Tool**\n\n```\n\n```\n" in text
 
 
 def test_json_holds_every_fact_as_it_is_stored() -> None:
