@@ -29,7 +29,8 @@ BY_FREQUENCY = 0.6  # The exponent of the rank by frequency, which favours short
 IN_LINE = 10.0  # The gain for all words in one line; for a part of them, its square counts.
 AS_WRITTEN = 1.0  # The gain for an entry with its words in upper and lower case as in the query.
 FOLLOWING, BESIDE = 0.7, 8  # The gain for a word that follows its predecessor within this many characters.
-LEAST_SHARE = 0.5  # If a place has every word, places with less than this share of them are no results.
+# If a place, other than a list of details, has every word, those with less than this share are no results.
+LEAST_SHARE = 0.5
 OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
 COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists of other content.
 HANDOVER = "handover"  # The tool that `engine/fold_document_writer.py` names for its lists of details.
@@ -80,7 +81,8 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     fits = _fit_of_conversations(places, held)
     near = _add_what_is_near(places, weights)
     ranks = [near[at] * fits.get(place.hit.conversation, 1.0) for at, place in enumerate(places)]
-    least = LEAST_SHARE if any(len(each) == len(stems) for each in held) else 0.0
+    with_all = (place for place, each in zip(places, held, strict=True) if len(each) == len(stems))
+    least = LEAST_SHARE if any(place.hit.about.tool != HANDOVER for place in with_all) else 0.0
     order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
     best: dict[tuple[Digest | None, str, int], SearchHit] = {}
     for at in order:

@@ -81,3 +81,10 @@ async def test_words_in_upper_and_lower_case_as_asked_come_before_other_words_wi
         await workspace.cache.store_content(text, EntryOrigin("read_file", name))
     assert (await _search(workspace, "Value Field"))[0].source == "class.py"
     assert (await _search(workspace, "value field"))[0].source == "call.py"
+
+
+async def test_a_list_of_details_with_all_words_hides_no_output_with_one_of_them(workspace: StoredWorkspace) -> None:
+    original, details = EntryOrigin("read_file", "src/config.py"), EntryOrigin(HANDOVER, "details of a conversation")
+    await workspace.cache.store_content(f"{LINES}signature = True\n{LINES}".encode(), original)
+    await workspace.cache.store_content(f"{LINES}autodoc True\n{LINES}".encode(), details)
+    assert set(await _search(workspace, "autodoc True")) == {original, details}
