@@ -63,6 +63,9 @@ def run_git(
     done = _run_git_process(words, stdin, variables)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
+        if "tell me who you are" in said:
+            way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
+            raise ActionRefused("git does not know your name and email address.", remedy=f"{way} {remedy}")
         raise ActionRefused(f"git refused: {said[:500].rstrip('.')}.", remedy=remedy)
     return done.stdout
 

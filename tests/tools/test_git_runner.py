@@ -21,6 +21,20 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
+def test_on_a_fresh_machine_it_is_said_in_one_sentence_that_git_lacks_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve lines of git's own stood in a notification, in capitals and with stars."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for command in (("init", "-q"), ("config", "user.useConfigOnly", "true")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    with pytest.raises(ActionRefused) as caught:
+        run_git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    assert caught.value.what == "git does not know your name and email address."
+    assert "git config --global user.name" in caught.value.remedy
+    assert caught.value.remedy.endswith("Nothing was committed.")
+
+
 def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> None:
     """All that `git help --config` names, at once and included, with hooks, attributes and variables that call for them."""
     run = f"touch {tmp_path}/canary"

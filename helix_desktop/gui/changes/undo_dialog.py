@@ -43,9 +43,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         column = build_column(*plan, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
-        note = widgets.build_plain_label(
-            tr("Git's HEAD and index are not changed. You can reverse this later."), "small", self
-        )
+        note = widgets.build_plain_label(tr("Only these files are changed. You can reverse this later."), "small", self)
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
         self.undo_button = widgets.build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
