@@ -64,6 +64,7 @@ def run_git(
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
         if "tell me who you are" in said:
+            _read_user_git_settings.cache_clear()  # The next try has to see the name that is given now.
             way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
             raise ActionRefused("git does not know your name and email address.", remedy=f"{way} {remedy}")
         raise ActionRefused(f"git refused: {said[:500].rstrip('.')}.", remedy=remedy)

@@ -33,6 +33,8 @@ def test_on_a_fresh_machine_it_is_said_in_one_sentence_that_git_lacks_a_name(
     assert caught.value.what == "git does not know your name and email address."
     assert "git config --global user.name" in caught.value.remedy
     assert caught.value.remedy.endswith("Nothing was committed.")
+    (tmp_path / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.com\n")
+    run_git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
 
 
 def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> None:
