@@ -13,6 +13,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
+WRAP_ADDRESSES = "HELIX_WRAP_ADDRESSES"  # The variable in which `wrap` tells an agent its gateway addresses.
 SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, file name included.
 
 

@@ -21,9 +21,8 @@ from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_sub
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
-from helix_desktop.gateway.registration import CONVERSATIONS_FILE, WRAP_ADDRESSES, RegisteredConversations
 from helix_desktop.processes.starter import open_web_page
-from helix_desktop.program_folders import ProgramFolders, find_program_folders
+from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders, find_program_folders
 
 if TYPE_CHECKING:
     from helix_desktop.engine.digest import Digest
@@ -135,12 +134,13 @@ async def _use_agent_session(
     `started_by`: the addresses that `wrap` gave to this agent alone, or the session it had then.
     """
     from helix_desktop import workbench
+    from helix_desktop.gateway import registration
 
     async with workbench.use_workbench(workspace, where) as bench:
         rows = [row for row in bench.list_conversations() if row.agent and not row.parent and not row.trashed]
         own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
         if urls := started_by.addresses.split():  # After `/clear`, the session has another name.
-            known = RegisteredConversations(where.run / CONVERSATIONS_FILE)
+            known = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
             started = [known.find_conversations(url.rpartition("/")[2]) for url in urls]
             own = rows = [row for row in rows if any(row.id in each for each in started)]
         for row in own if started_by.session and not urls else ():

@@ -13,12 +13,12 @@ from typing import Any
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
-from helix_desktop.gateway.registration import WRAP_ADDRESSES, GatewayRegistration
+from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object
 from helix_desktop.processes.running_command import open_terminal_process
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, own_program_command
-from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders
 from helix_desktop.providers import http_transport
 
 PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))

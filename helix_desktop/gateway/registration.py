@@ -19,7 +19,6 @@ from helix_desktop.fast_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 CONVERSATIONS_FILE = "gateway-conversations.json"
-WRAP_ADDRESSES = "HELIX_WRAP_ADDRESSES"  # The variable in which `wrap` tells them to the agent.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
