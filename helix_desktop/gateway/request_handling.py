@@ -35,9 +35,9 @@ from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 log = logging.getLogger(__name__)
 
 RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
-SENDING_SECONDS = 0.3  # A request forwarded unread is read this much later, to not delay it,
-SHORT_SENDING_SECONDS = 0.03  # and a short one this much.
-# No fold is due in a first request of so many messages, and characters in them and outputs.
+# A request forwarded unread is read this much later, so as not to delay it.
+SENDING_SECONDS, SHORT_SENDING_SECONDS = 0.3, 0.03
+# A first request of at most this size makes no fold due.
 FEW_MESSAGES, FEW_CHARACTERS, FEW_CHARACTERS_OF_OUTPUTS = 8, 32_000, 4_000
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 REFUSED_WITHOUT = (
@@ -51,16 +51,17 @@ TOO_LONG_PHRASES = (
 
 
 async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:
-    """Whether nothing can be folded: no conversation knows the beginning of a long or short request."""
+    """Whether no fold can be due in a long or short request, as no conversation knows its start."""
     messages = request.messages_after_instructions
     if request.body.read_rest:
         may = len(messages) > LONG_HISTORY_MESSAGES + 1
+    elif len(messages) > FEW_MESSAGES or len(request.body.places.content) > LARGE_BODY_BYTES:
+        may = False
     else:
-        may = len(messages) <= FEW_MESSAGES and len(request.body.places.content) <= LARGE_BODY_BYTES
-        pieces = [piece for message in messages for piece in message.pieces] if may else []
+        pieces = [piece for message in messages for piece in message.pieces]
         outputs = sum(len(piece.text) for piece in pieces if piece.kind is PieceKind.RESULT)
-        may = may and outputs <= FEW_CHARACTERS_OF_OUTPUTS
-        may = may and sum(len(piece.text) for piece in pieces) <= FEW_CHARACTERS
+        characters = sum(len(piece.text) for piece in pieces)
+        may = characters <= FEW_CHARACTERS and outputs <= FEW_CHARACTERS_OF_OUTPUTS
     with suppress(HelixError):
         return may and not await room.count_known_messages(request.arrival)
     return False

@@ -359,7 +359,8 @@ def select_journal_rows(journal: JournalFile, statement: str, *values: float | s
 
 
 def _select_recorded(journal: JournalFile, statement: str, *values: float | str) -> tuple[Recorded, ...]:
-    return tuple(StoredFact(*row).decode_recorded() for row in select_journal_rows(journal, statement, *values))
+    with journal.errors:  # One fact at a time, as there may be many.
+        return tuple(StoredFact(*row).decode_recorded() for row in journal.connection.execute(statement, values))
 
 
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
