@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.markdown_chunks import LONGEST, MarkdownChunk
+from helix_desktop.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -84,10 +85,10 @@ class RuleBlock:
 
 Block = ParagraphBlock | CodeBlock | TableBlock | MathBlock | RuleBlock
 
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
-_QUOTED = re.compile(r"`([^`\n]+)`")
-_TASK = re.compile(r"\[([ xX])\][ \t]+")
-_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
+_ADDRESS = lazy_pattern(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
+_QUOTED = lazy_pattern(r"`([^`\n]+)`")
+_TASK = lazy_pattern(r"\[([ xX])\][ \t]+")
+_DEFINITION = lazy_pattern(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
 _MOST_DEFINITIONS = 100
 _WHOLE = {"code_inline": TextStyle.CODE, "math_inline": TextStyle.MATH}
 _NOT_TYPED = ["escape", "heading", "lheading", "hr", "emphasis", "strikethrough"]

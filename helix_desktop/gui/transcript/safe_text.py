@@ -10,13 +10,15 @@ import re
 import textwrap
 from html import escape
 
+from helix_desktop.lazy_pattern import lazy_pattern
+
 WIDEST_TOOLTIP = 90  # Longer lines of a tooltip are wrapped after this many characters.
-_ESCAPES = re.compile(
+_ESCAPES = lazy_pattern(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences, which set colours and move the cursor.
     r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences, which set titles, links and the clipboard.
     r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
 )
-_SUSPECT = re.compile(
+_SUSPECT = lazy_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u115f\u1160\u180e\u200b-\u200d\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffc"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
