@@ -53,9 +53,11 @@ class BodyDecompressor:
             raise UnreadableCoding(f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read")
         self._limit = limit_bytes
         self._decoded = bytearray()
-        self._first: Sink = _LimitedSink(self._append_decoded, limit_bytes).pass_on_within_limit
+        self._first: Sink = _LimitedSink(self._append_decoded, limit_bytes).pass_on_or_raise_at_limit
         for name in names:  # The coding that was applied last is decoded first.
-            self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
+            self._first = _LimitedSink(
+                _build_decoder(name, self._first), limit_bytes + _SPARE
+            ).pass_on_or_raise_at_limit
 
     def decode_piece(self, data: bytes | bytearray) -> bytes:
         """Decompresses the next piece. Raises DecodedTooLarge past the limit, UnreadableCoding for damaged data."""
@@ -140,12 +142,12 @@ def _build_decoder(name: str, sink: Sink) -> Sink:
 
 
 class _LimitedSink:
-    """Passes decoded bytes on, up to the limit, and stops decoding there."""
+    """Passes decoded bytes on. At the limit it raises, which stops the decoding."""
 
     def __init__(self, sink: Sink, limit_bytes: int) -> None:
         self._sink, self._limit, self._room = sink, limit_bytes, limit_bytes
 
-    def pass_on_within_limit(self, data: bytes) -> None:
+    def pass_on_or_raise_at_limit(self, data: bytes) -> None:
         within, self._room = data[: self._room], self._room - len(data)
         self._sink(within)
         if self._room < 0:

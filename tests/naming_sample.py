@@ -2,7 +2,8 @@
 
 The reader says from name and signature alone what a function does, and what a comment means; a judge with the code decides. The seed is
 committed before anybody looks, so that nobody can choose what is drawn: those of 25 November 2026 are 61126, 61127 and 61128. One reader
-read all three, and one judge called 91, 91 and 92 of 100 functions right. That of 26 November 2026 is 61226, beside qutebrowser's functions.
+read all three, and one judge called 91, 91 and 92 of 100 functions right. That of 26 November 2026 is 61226:
+88 of 100 functions of ours and 90 of 100 of qutebrowser, which the reader knew, were called right, and 98 of 100 comments.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class WorkspaceSwitch:
                 for each in lines:
                     await self._handle_input_line(each)
             elif len(unfinished) > LONGEST_MESSAGE:
-                unfinished = bytearray(b"{")  # With the "{", the rest of the line cannot pass for a message.
+                unfinished = bytearray(b"{")  # Drops the line: its rest is no message behind a "{".
         for line in self._lines.values():
             line.send_end_of_input()
         with suppress(TimeoutError):  # The rest ends as in a crash, which loses nothing.

@@ -183,7 +183,7 @@ def _answer_import_request(
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(original_paths_of_copies(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
-    for workspace, command in _build_import_commands(where, files, copies or where.data / "no-copies", read):
+    for workspace, command in _group_imports_by_workspace(where, files, copies or where.data / "no-copies", read):
         console = CollectingConsole()
         try:
             if _run_command_in_workspace(where, workspace, ["conversation", "import", "--json", *command], console):
@@ -197,10 +197,10 @@ def _answer_import_request(
     return {"imported": imported, "trouble": trouble}
 
 
-def _build_import_commands(
+def _group_imports_by_workspace(
     where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields what is imported together, by workspace. Missing workspaces are created."""
+    """Yields each workspace, made if missing, with the import arguments for its files."""
     without = _resolve_full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
     kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
     workspace_of_folder = cache(partial(_find_or_create_workspace_of_folder, open_all_workspaces(where)))

@@ -56,7 +56,7 @@ def add_task_command(nouns: Subparsers) -> None:
         "--most N": {"type": int, "default": 100, "help": "show at most N tasks (default: 100)"},
     }
     _add_task_verb(verbs, "list", "list tasks, newest first", _list_tasks, options)
-    _add_task_verb(verbs, "show", "show a task and its result", _show_tasks, TASKS)
+    _add_task_verb(verbs, "show", "show a task and its result", _show_named_tasks, TASKS)
     _add_task_verb(verbs, "cancel", "cancel tasks; running tasks stop before their next step", _change_tasks, TASKS)
     options = {**TASKS, "--allow WHAT...": "what else the tasks may do from now on without asking"}
     _add_task_verb(verbs, "retry", "continue tasks that failed, were cancelled or need you", _change_tasks, options)
@@ -172,7 +172,7 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTas
     return await workspace_access.print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
 
-async def _show_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _show_named_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     return await _print_tasks(arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console)
 
 

@@ -27,8 +27,10 @@ MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differen
 # source if nobody is said to have given it. More sentences would share words with most orders.
 ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.35, 0.7, 3
 SHORTENED = 7  # A prefix of at least this many letters counts as the whole word.
-LEAST_WORDS = 2  # An order in a part of a sentence must share at least this many words.
-SURE_WORDS = 3  # A longer order must share this many, as two words often occur together by chance.
+# How many words a claimed order must share with what the user wrote, in a part of a sentence
+# and in a whole one. Two words of a whole sentence often occur together by chance.
+LEAST_WORDS = 2
+SURE_WORDS = 3
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")

@@ -80,7 +80,7 @@ class ReplyRelay:
     body: dict[str, Json]
     tools: bool
     call_filter: HiddenCallFilter
-    after_first_bytes: Callable[[], object] = lambda: None  # Called at least once.
+    after_first_bytes: Callable[[], object] = lambda: None  # Called for each piece, and at the end.
     _started: float = field(default_factory=time.monotonic)
     _shown_pieces: list[Piece] = field(default_factory=list)
     _reply_values: list[Json] = field(default_factory=list)
@@ -138,7 +138,7 @@ class ReplyRelay:
         shown_before = self.call_filter.shown_count
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             try:
-                response = await self._continue_at_provider(pieces)
+                response = await self._request_next_reply(pieces)
                 if isinstance(response, provider_reply_bodies.ProviderRefusal):
                     return response
                 return await self._relay_reply(response, streams=streams)
@@ -150,7 +150,7 @@ class ReplyRelay:
             await asyncio.sleep(wait_seconds)
         raise AssertionError("the last try returns or raises")
 
-    async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | provider_reply_bodies.ProviderRefusal:
+    async def _request_next_reply(self, pieces: BodyPieces) -> httpx.Response | provider_reply_bodies.ProviderRefusal:
         """Return the reply after a recall, retrying as the provider says, as the agent knows nothing of it."""
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             response = await self.sending.send_to_provider(pieces, reads_reply=True)

@@ -152,7 +152,9 @@ class ProjectReading:
             folder = waiting.pop()
             if (real := os.path.realpath(folder)) not in entered:
                 entered.add(real)
-                self.count_file_accesses(real.count(os.sep) >> 3)  # A link may lead to a deep folder.
+                self.count_file_accesses(
+                    real.count(os.sep) >> 3
+                )  # Deep folders, to which a link may lead, take longer.
                 for path in self.list_folder(folder):
                     if (not path.is_symlink() or self.contains(path)) and path.is_dir():
                         waiting += [path] if len(path.parts) <= deepest else []

@@ -124,11 +124,11 @@ def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
     return {"items": [{"text": scene.say(text), "state": states[at]} for at, text in enumerate(PLAN)]}
 
 
-def _list_step(scene: DemoScene) -> ScriptedReply:
+def _build_file_listing_reply(scene: DemoScene) -> ScriptedReply:
     return ScriptedReply(scene.say("What is in this folder?"), ((ToolName.LIST_FILES, {}),))
 
 
-def _read_step(scene: DemoScene) -> ScriptedReply | None:
+def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
     names = _readable_listed_files(scene)[:3]
     if not names:
         return None
@@ -195,8 +195,8 @@ def _close_step(scene: DemoScene) -> ScriptedReply:
 # By station: the tool it needs (a recall can use two), and its reply's builder.
 STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | None]]] = {
     TourStation.PLAN: (ToolName.SET_TODO, _plan_step),
-    TourStation.LIST: (ToolName.LIST_FILES, _list_step),
-    TourStation.READ: (ToolName.READ_FILE, _read_step),
+    TourStation.LIST: (ToolName.LIST_FILES, _build_file_listing_reply),
+    TourStation.READ: (ToolName.READ_FILE, _build_file_reading_reply),
     TourStation.SEARCH: (ToolName.SEARCH_FILES, _search_step),
     TourStation.RUN: (ToolName.RUN_COMMAND, _run_step),
     TourStation.LARGE: (ToolName.RUN_COMMAND, _large_output_step),

@@ -70,7 +70,8 @@ class ReplayFigures:
         return self.standing / self.used if self.used else 1.0
 
     @property
-    def share_retained_outside_markers(self) -> float:
+    def share_of_names_outside_markers(self) -> float:
+        """Return how many of the identifiers used again the view shows outside markers."""
         return self.standing_plain / self.used if self.used else 1.0
 
     @property
@@ -103,7 +104,7 @@ class ReplayFigures:
             "markers": self.folds.get("marker", 0),
             "details": {name: self.details.get(name, 0) for name in COUNTED},
             "retention": round(self.retained_share, 4),
-            "retention_plain": round(self.share_retained_outside_markers, 4),
+            "retention_plain": round(self.share_of_names_outside_markers, 4),
             "median_use": round(self.median_window_share, 4),
             "waited_seconds": round(self.waited, 1),
             "longest_admission_seconds": round(self.longest_admission, 1),

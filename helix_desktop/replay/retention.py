@@ -45,7 +45,7 @@ class ReferenceRetention:
             self._counts.subtract(names)
             self._plain.subtract(said)
         for key in now.keys() - self._shown.keys():
-            names, said = self._all_and_plain_names_in_block(now[key])
+            names, said = self._all_identifiers_and_unmarked_ones(now[key])
             self._shown[key] = (now[key], names, said)
             self._counts.update(names)
             self._plain.update(said)
@@ -59,7 +59,7 @@ class ReferenceRetention:
         self.standing += sum(self._counts[name] > 0 for name in known)
         self.standing_plain += sum(self._plain[name] > 0 for name in known)
 
-    def _all_and_plain_names_in_block(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    def _all_identifiers_and_unmarked_ones(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
         """Return all identifiers, and those outside markers and lists of names."""
         text = "" if block.kind in SUMMARIES else self._text_shown_by(block)
         names = self._identifiers_in(text)

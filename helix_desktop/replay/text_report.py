@@ -77,7 +77,7 @@ def lines_of_totals_by_fit(result: PolicyResult) -> list[str]:
     totals = {name: sum_figures(group) for name, group in groups.items() if group}
     return [
         f"{one.sessions} sessions that {name}: {_format_share(one.billed_with_recalls, one.plain_billed)} of the bill for sending everything, "
-        f"plain retention {one.share_retained_outside_markers:.3f}"
+        f"plain retention {one.share_of_names_outside_markers:.3f}"
         for name, one in totals.items()
     ]
 
@@ -110,7 +110,7 @@ def report_cells(one: ReplayFigures, shown_name: str = "") -> list[str]:
         f"{one.recalls_billed:,}",
         f"{_format_share(one.sent, one.plain_sent)} / {_format_share(one.billed_with_recalls, one.plain_billed)}",
         f"{one.retained_share:.3f}",
-        f"{one.share_retained_outside_markers:.3f}",
+        f"{one.share_of_names_outside_markers:.3f}",
         f"{one.peak_window_share:.2f}",
         f"{one.median_window_share:.2f}",
         str(one.overflowed),

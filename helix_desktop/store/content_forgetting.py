@@ -39,7 +39,7 @@ class ForgetRequest:
             )
         self.digests = set(digests)
         self.bundles: set[Digest] = set()  # Live bundles of git's, whose compressed content cannot be searched.
-        self.named: list[int] = []  # Numbers of entries to keep whose description contains the text.
+        self.named: list[int] = []  # Entries that stay, but whose description loses the text.
         self.traces = TextForms(text) if text else None
 
     def occurs_in(self, text: str) -> bool:

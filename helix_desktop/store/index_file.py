@@ -260,7 +260,7 @@ class IndexFile:
             last = found[-1].number if found else 0  # More entries may have been added since the count.
             self._write_index_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
-    def recount_checkpoints(self) -> Iterator[int]:
+    def recount_checkpoint_contents(self) -> Iterator[int]:
         """Count checkpoints' contents again, in slices, after some were removed, forgotten or became normal entries."""
         entries = room = after = 0
         while after < (last := self.current_progress().rows):

@@ -25,8 +25,8 @@ NEAR = {-2: 0.1, -1: 0.2, 1: 0.8, 2: 0.1}
 COMPANION_WEIGHT, MOST_COMPANIONS = 0.3, 8
 FITTING = 2.0  # The gain for a message in the conversation that fits the words best as a whole.
 LINE, LINES = 500, 30  # Characters read on each side of a word in a line, and lines read of a text.
-BY_FREQUENCY = 0.6  # The exponent of the rank by frequency, which favours short texts too much.
-IN_LINE = 10.0  # The gain for all words in one line; for a part of them, its square counts.
+BY_FREQUENCY = 0.6  # The exponent of the rank by frequency. Below 1, as that rank favours short texts.
+IN_LINE = 10.0  # The gain if one line has all words. If it has half of them, a quarter of the gain.
 AS_WRITTEN = 1.0  # The gain for an entry with its words in upper and lower case as in the query.
 FOLLOWING, BESIDE = 0.7, 8  # The gain for a word that follows its predecessor within this many characters.
 # If a place, other than a list of details, has every word, those with less than this share are no results.

@@ -227,9 +227,9 @@ class StoredWorkspace:
 
     async def _used_entries(self) -> frozenset[Digest]:
         await self.index.wait_until_indexed()
-        return await self.index.all_used_entries() | await self._released_entries()
+        return await self.index.all_used_entries() | await self._entries_of_released_conversations()
 
-    async def _released_entries(self) -> frozenset[Digest]:
+    async def _entries_of_released_conversations(self) -> frozenset[Digest]:
         stores = self._stores
         return await stores.thread.run_work(lambda: ReleasedConversations(stores.journal).list_released_entries())
 
@@ -253,7 +253,7 @@ class StoredWorkspace:
 
     async def _remove_released_content(self, sent: int) -> None:
         """Remove released content, including what an earlier crash left."""
-        stores, released = self._stores, await self._released_entries()
+        stores, released = self._stores, await self._entries_of_released_conversations()
         await self.index.wait_until_indexed()
         unused = [digest for digest in await self.index.find_unused_entries() if digest in released]
         await stores.thread.run_work(stores.cache.remove_sent_entries, unused, sent)
@@ -299,7 +299,7 @@ class StoredWorkspace:
         until = clock.time() - days * 86_400
         removal = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
         await self._stores.thread.run_slices(removal.run_removal())
-        await self.index.recount_checkpoints()
+        await self.index.recount_checkpoint_contents()
         if removal.entries:
             await self._stores.thread.run_work(self._stores.cache.level.compact_database)
             self.cache.changed()

@@ -236,11 +236,11 @@ class WorkspaceIndex:
         await self.measure_kept_bytes()  # Indexes what was just stored, to count it.
         return await self._run_query(CacheEntryQueries.checkpoint_figures)
 
-    async def recount_checkpoints(self) -> None:
+    async def recount_checkpoint_contents(self) -> None:
         """Count the contents of checkpoints again, without those that were removed or forgotten."""
         async with self._one_rebuild:
             self._is_awaited.set()
-            await self._writer.run_slices(self._file.recount_checkpoints())
+            await self._writer.run_slices(self._file.recount_checkpoint_contents())
 
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Update known entries that were pinned, unpinned or removed."""

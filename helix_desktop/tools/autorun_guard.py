@@ -57,7 +57,7 @@ class AutorunFile:
         return self.content is None and not self.link
 
 
-AutorunState = dict[str, AutorunFile]
+AutorunFiles = dict[str, AutorunFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class AutorunGuard:
     # Held while we have opened closed folders. Another scan would mistake them for open ones.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read_autorun_state(self, since: int = maxsize) -> AutorunState:
+    def scan_autorun_files(self, since: int = maxsize) -> AutorunFiles:
         """Return all files that are run later, by path. Files changed after `since`, in nanoseconds,
         are read again: a program can write to a file mapped into memory without changing its times.
         """
@@ -137,10 +137,10 @@ class AutorunGuard:
         files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
         return [*self._whole, *(path for path in files if not autorun_files.is_only_partly_run(os.path.basename(path)))]
 
-    def find_autorun_changes(self, old: AutorunState, since: int = maxsize) -> list[AutorunChange]:
+    def find_autorun_changes(self, old: AutorunFiles, since: int = maxsize) -> list[AutorunChange]:
         """Return changes since then that can run something: links first, folders before their contents."""
         found, room = [], _MOST_BYTES_HELD
-        for path, item in self.read_autorun_state(since).items():
+        for path, item in self.scan_autorun_files(since).items():
             before = old.get(path)
             if _can_run_more(os.path.basename(path), before, item):
                 held = self._read_large_file(path, room) if item.is_content_unknown else None
@@ -198,7 +198,7 @@ def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bo
 
 class _AutorunScan:
     def __init__(self, guard: AutorunGuard, since: int) -> None:
-        self.guard, self.since, self.found = guard, since, AutorunState()
+        self.guard, self.since, self.found = guard, since, AutorunFiles()
         self.folders: dict[str, _ScannedFolder] = {}
         self.of_git: dict[str, _ScannedFolder] = {}
         self.items: dict[str, tuple[tuple[int, ...], AutorunFile]] = {}
@@ -210,7 +210,7 @@ class _AutorunScan:
         self.shut: list[str] = []  # Folders that turned out to be closed.
         self.unlistable: list[str] = []  # Folders that stay closed, but from which files can be read by name.
 
-    def scan_all_roots(self) -> AutorunState:
+    def scan_all_roots(self) -> AutorunFiles:
         shared = _read_risky_user_settings()
         try:
             for root in self.tops:

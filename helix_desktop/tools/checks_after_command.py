@@ -11,7 +11,7 @@ from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import file_text
-from helix_desktop.tools.autorun_guard import AutorunChange, AutorunGuard, AutorunState
+from helix_desktop.tools.autorun_guard import AutorunChange, AutorunFiles, AutorunGuard
 from helix_desktop.tools.built_in_tool import ToolResources
 from helix_desktop.tools.file_tools import printable_name
 
@@ -26,16 +26,16 @@ class CommandCheck:
     """
 
     guard: AutorunGuard
-    before: AutorunState
+    before: AutorunFiles
     is_in_background: bool = False
     open_question: asyncio.Task[Any] | None = None
     is_settled: bool = False
-    kept: AutorunState = field(default_factory=dict)
+    kept: AutorunFiles = field(default_factory=dict)
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
 
     @classmethod
     async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":
-        return cls(guard, await asyncio.to_thread(guard.read_autorun_state), lasting)
+        return cls(guard, await asyncio.to_thread(guard.scan_autorun_files), lasting)
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
         """Revert the command's changes, ask about them, and report the outcome (empty without changes)."""

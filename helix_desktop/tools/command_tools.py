@@ -201,7 +201,7 @@ async def _parse_command_needs(
         raise InvalidInput(f"{openings[0]} needs `network`: it is open to commands with network access only.")
     if len(names) == len(openings) or commands.guard is None:
         return CommandNeeds(openings)
-    await asyncio.to_thread(commands.guard.read_autorun_state)
+    await asyncio.to_thread(commands.guard.scan_autorun_files)
     files: list[str] = []
     for name in (name for name in names if name not in openings):
         place = use.roots.with_nothing_hidden.resolve_path(name)
@@ -225,7 +225,7 @@ async def _action_with_needs(
     new = [name for name in needs.openings if name not in commands.opened().names]
     if sandbox.kind is SandboxKind.LANDLOCK:
         if commands.guard is not None:
-            await asyncio.to_thread(commands.guard.read_autorun_state)
+            await asyncio.to_thread(commands.guard.scan_autorun_files)
         if seen := sandbox.paths_left_visible(commands.openings_for_command(needs), network=action.network):
             danger = f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, seen)}"
         action = replace(

@@ -376,7 +376,7 @@ def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_che
     staged = source.git_line("write-tree")
     try:
         source.run(*words, commit, remedy=remedy)
-    except ActionRefused:  # git changes the files before the branch, which may be locked.
+    except ActionRefused:  # Git changed the files, but could not move the branch.
         source.run("read-tree", "-m", "-u", source.git_line("write-tree"), staged)
         raise
 

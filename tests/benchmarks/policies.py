@@ -134,7 +134,7 @@ def lines(rows: Mapping[str, ReplayFigures]) -> list[str]:
     ]
     for name, one in rows.items():
         made.append(
-            f"{name:48}  {one.sent / whole.sent:6.3f}  {one.billed_with_recalls / whole.billed_with_recalls:6.3f}  {one.share_retained_outside_markers:5.3f}  "
+            f"{name:48}  {one.sent / whole.sent:6.3f}  {one.billed_with_recalls / whole.billed_with_recalls:6.3f}  {one.share_of_names_outside_markers:5.3f}  "
             f"{one.folds.get('handover', 0) + one.folds.get('observations', 0):9}  {one.peak_window_share:4.2f}  {one.median_window_share:6.2f}  "
             f"{one.overflowed:4}  {one.illegal_requests:7}  {one.details.get('lost', 0):4}  {one.recalls_failed:14}"
         )
@@ -183,7 +183,7 @@ def _row(recording: RecordedSession, ours: ReplayFigures, half: int, counting: R
     able = {
         name: one
         for name, one in peers.items()
-        if one.share_retained_outside_markers >= ours.share_retained_outside_markers and one.peak <= ours.window
+        if one.share_of_names_outside_markers >= ours.share_of_names_outside_markers and one.peak <= ours.window
     }
     cheapest = min(able, key=lambda name: able[name].billed_with_recalls, default="")
     dearer = (
@@ -192,7 +192,7 @@ def _row(recording: RecordedSession, ours: ReplayFigures, half: int, counting: R
         else "   none retains as much"
     )
     share = f"{ours.billed_with_recalls / ours.plain_billed:.3f}"
-    return f"half {half}  {Path(recording.name).name[-34:]:34}  {share}  {ours.share_retained_outside_markers:.3f}  {dearer}"
+    return f"half {half}  {Path(recording.name).name[-34:]:34}  {share}  {ours.share_of_names_outside_markers:.3f}  {dearer}"
 
 
 def _half(number: int, figures: Sequence[ReplayFigures]) -> str:
@@ -204,7 +204,7 @@ def _half(number: int, figures: Sequence[ReplayFigures]) -> str:
     mean = sum(one.billed_with_recalls / one.plain_billed for one in figures) / len(figures)
     return (
         f"{names[number]}: {len(figures)} sessions, effective {whole.billed_with_recalls / whole.plain_billed:.3f} ({low:.3f}–{high:.3f}), "
-        f"mean of the sessions {mean:.3f}, plain retention {whole.share_retained_outside_markers:.3f}"
+        f"mean of the sessions {mean:.3f}, plain retention {whole.share_of_names_outside_markers:.3f}"
     )
 
 

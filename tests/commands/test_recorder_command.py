@@ -88,7 +88,7 @@ def test_the_conversations_of_all_agents_are_imported_together(
         written.pi(tmp_path / ".pi" / "agent"),
     ]
     where = program_folders.find_program_folders()
-    commands = list(recorder_command._build_import_commands(where, files, tmp_path / "no-copies", set()))
+    commands = list(recorder_command._group_imports_by_workspace(where, files, tmp_path / "no-copies", set()))
     assert [words[:3] for _, words in commands] == [[str(file) for file in files]]
     answer = recorder_command._answer_import_request(where, {"files": [str(file) for file in files]}, set())
     assert answer == {"imported": 3, "trouble": ""}

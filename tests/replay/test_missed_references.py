@@ -181,7 +181,7 @@ def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     assert with_them.recalled_pages > 0
     assert with_them.billed_with_recalls == with_them.billed + with_them.recalls_billed
     assert (without.recalls_billed, without.recalled_pages, without.billed_with_recalls) == (0, 0, without.billed)
-    assert with_them.share_retained_outside_markers <= with_them.retained_share
+    assert with_them.share_of_names_outside_markers <= with_them.retained_share
 
 
 TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 for number in range(1_000))

@@ -84,7 +84,7 @@ async def test_what_is_put_while_the_room_is_counted_is_counted_once(
         await workspace.cache.store_many([(b"%d" % number, ABOUT) for number in range(5)])
         while (counted := await workspace.index.measure_checkpoint_bytes())[0] < 5:
             pass
-        recount = workspace.index._file.recount_checkpoints()
+        recount = workspace.index._file.recount_checkpoint_contents()
         assert next(recount) == 2
         await workspace.cache.store_content(b"new", ABOUT)
         while (more := await workspace.index.measure_checkpoint_bytes()) == counted:

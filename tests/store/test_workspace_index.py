@@ -46,7 +46,7 @@ async def test_nobody_waits_while_the_index_gathers(
     async with asyncio.timeout(100):
         asks: list[Callable[[], Awaitable[object]]] = [
             index.measure_kept_bytes,
-            index.recount_checkpoints,
+            index.recount_checkpoint_contents,
             workspace.aclose,
         ]
         for number, ask in enumerate(asks):
@@ -104,7 +104,7 @@ async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_o
     renewing = asyncio.ensure_future(index.rebuild_after(removing))  # noqa: TID251
     await begun.wait()
     async with asyncio.TaskGroup() as asked:
-        asked.create_task(index.recount_checkpoints())
+        asked.create_task(index.recount_checkpoint_contents())
         asked.create_task(workspace.cache.pin_entry(stored.digest))
         await asyncio.sleep(0)
         go.set()

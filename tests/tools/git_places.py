@@ -131,7 +131,7 @@ def what_got_through(base: Path, name: str) -> str:
     place = next(place for place in git_places(f"touch {base}/canary", out) if place.name == name)
     environment = {**os.environ, "HOME": str(base), "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
     guard = AutorunGuard(WorkspaceRoots.from_folders([folder]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     subprocess.run(["/bin/bash", "-c", place.line], cwd=folder, env=environment, check=False, capture_output=True)
     there = contents(out)
     planted = guard.find_autorun_changes(before)

@@ -35,7 +35,7 @@ def run(root: Path, line: str) -> None:
 @pytest.mark.parametrize("way", FAST, ids=lambda way: way.name)
 def test_what_a_command_leaves_to_be_run_is_found_and_put_back(root: Path, way: Way) -> None:
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     contents = {name: (root / name).read_bytes() for name in (*THERE, "tools/monitor.sh")}
     run(root, way.line)
     planted = guard.find_autorun_changes(before)
@@ -60,14 +60,14 @@ def test_what_a_command_leaves_to_be_run_is_found_and_put_back(root: Path, way: 
 )
 def test_ordinary_work_is_let_be(root: Path, line: str) -> None:
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     run(root, line)
     assert guard.find_autorun_changes(before) == []
 
 
 def test_what_the_user_allows_is_as_the_command_left_it(root: Path) -> None:
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     run(root, "echo theirs > .envrc; mkdir x; ln -s ../file x/.npmrc; printf 'x' > .vimrc; chmod 600 .vimrc")
     planted = guard.find_autorun_changes(before)
     guard.revert_autorun_changes(planted)
@@ -84,7 +84,7 @@ def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(root: Path,
     outside.mkdir()
     (outside / "tasks.json").write_text("outside\n")
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     run(root, "echo new > .vscode/tasks.json; echo new > .vscode/launch.json")
     planted = guard.find_autorun_changes(before)
     run(root, f"mv .vscode aside; ln -s {outside} .vscode")
@@ -100,7 +100,7 @@ def test_a_large_file_is_put_back_and_kept_whole(root: Path, before: bytes | Non
     if before is not None:
         path.write_bytes(before)
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    state = guard.read_autorun_state()
+    state = guard.scan_autorun_files()
     path.write_bytes(content)
     path.chmod(0o755)
     planted = guard.find_autorun_changes(state)
@@ -118,7 +118,7 @@ def test_a_large_file_that_cannot_be_what_it_was_is_left_and_named(root: Path, c
     path.parent.mkdir(parents=True)
     path.write_bytes(b"0123456789" * 200_000)
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    state = guard.read_autorun_state()
+    state = guard.scan_autorun_files()
     path.write_bytes(content)
     assert guard.revert_autorun_changes(guard.find_autorun_changes(state)) == [str(path)]
     assert path.read_bytes() == content
@@ -133,7 +133,7 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 root, line = Path(sys.argv[1]), sys.argv[2]
 guard = AutorunGuard(WorkspaceRoots.from_folders([root]), lambda: hidden_files.DEFAULT)
-before = guard.read_autorun_state()
+before = guard.scan_autorun_files()
 subprocess.run(["/bin/bash", "-c", line], cwd=root, check=True)
 planted = guard.find_autorun_changes(before)
 hidden = [str(Path(path).relative_to(root)) for path in guard.hidden_files]
@@ -194,7 +194,7 @@ def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest
         (root / f"folder{number}").mkdir()
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
     monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED", -(10**12))
-    guard.read_autorun_state()
+    guard.scan_autorun_files()
     listed: list[str] = []
     real = os.scandir
 
@@ -203,7 +203,7 @@ def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest
         return real(path)
 
     monkeypatch.setattr(os, "scandir", listing)
-    guard.read_autorun_state()
+    guard.scan_autorun_files()
     assert not [path for path in listed if "folder" in path]
 
 
@@ -215,7 +215,7 @@ def test_what_is_written_through_a_mapping_is_found_though_no_time_moved(
     path.parent.mkdir()
     path.write_bytes(b'{"scripts": {"test": "true"}}'.ljust(4096))
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED", 0)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
         mapped[0:1] = mapped[0:1]
@@ -230,7 +230,7 @@ def test_closed_folders_are_not_looked_into(root: Path) -> None:
     (root / "own/.envrc").write_text("x")
     assert not [
         path
-        for path in AutorunGuard(WorkspaceRoots.from_folders([root], [root / "own"])).read_autorun_state()
+        for path in AutorunGuard(WorkspaceRoots.from_folders([root], [root / "own"])).scan_autorun_files()
         if "/own/" in path
     ]
 
@@ -240,7 +240,7 @@ def test_nothing_is_held_in_a_worktree_or_a_submodule_whose_git_is_a_file(root: 
     (root / "tree").mkdir()
     (root / "tree" / ".git").write_text("gitdir: ../.git/worktrees/tree\n")
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    guard.read_autorun_state()
+    guard.scan_autorun_files()
     folders, files = guard.paths_to_hold_in_place()
     assert str(root / ".git") in folders
     assert not [path for path in (*folders, *files) if path.startswith(str(root / "tree"))]
@@ -257,12 +257,12 @@ def test_what_git_could_run_or_touch_elsewhere_is_taken_back(tmp_path: Path, pla
 
 def test_a_submodule_and_a_second_worktree_are_let_be(root: Path) -> None:
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     run(
         root, "git -c protocol.file.allow=always submodule add -q ./ module; git commit -qm m; git worktree add -q tree"
     )
     assert (root / "module/file").exists()
     assert guard.find_autorun_changes(before) == []
-    before = guard.read_autorun_state()
+    before = guard.scan_autorun_files()
     run(root, "git submodule deinit -qf module; git worktree remove tree")
     assert guard.find_autorun_changes(before) == []

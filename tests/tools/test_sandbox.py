@@ -200,7 +200,7 @@ async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
     if box.kind is SandboxKind.LANDLOCK:
         pytest.skip("Landlock cannot take a part out of what it allows")
     guard = AutorunGuard(WorkspaceRoots.from_folders(box.folders))
-    guard.read_autorun_state()
+    guard.scan_autorun_files()
     evil = "echo evil > .git/hooks/pre-commit; echo evil > .git/config; rm -f .git/config; mv .git/hooks x; mv .git g; rm -rf .git"
     await ran(box, evil, held=guard.paths_to_hold_in_place())
     assert (box.folders[0] / ".git" / "config").read_text() == "content\n"

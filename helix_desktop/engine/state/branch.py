@@ -36,7 +36,7 @@ class ConversationBranch(LiveFolds):
     step_times: list[float] = field(default_factory=list)
     unfolded: int = 0  # How many tokens the view would have without any folds.
     plain_tokens: int = 0  # The tokens of the view's messages, without the documents of folds.
-    token_births: int = 0  # Each item's tokens times the number of its first step, added up for `carried_token_steps`.
+    token_births: int = 0  # Of all items: their tokens times the number of their first step.
     # The tokens of each item in the view, by the fact number of its first message.
     token_sums: FenwickTree = field(default_factory=FenwickTree)
     # The tokens that markers could free in each message, judged only by the length of its parts.

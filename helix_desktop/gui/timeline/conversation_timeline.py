@@ -106,7 +106,7 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
         self._is_foreign = False  # True if an agent's own program writes the conversation now.
-        self._failed_calls: dict[str, int] = {}  # The result of each failed call that is marked.
+        self._failed_calls: dict[str, int] = {}  # By call: the number of its failed result.
 
     @property
     def model_window(self) -> int:

@@ -63,8 +63,6 @@ class TranscriptView(TranscriptCanvas):
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
-    # -
-
     def hover_bar_of(self, index: int) -> message_bar.HoverBar | None:
         """Returns the bar of a message, or None if the item has none or is hidden."""
         there = 0 <= index < len(self.items.all) and not self.items.is_item_hidden(index)

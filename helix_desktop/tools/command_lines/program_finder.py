@@ -134,7 +134,7 @@ class ProgramFinder:
         self.written_files += reading.written_files
         self.has_arithmetic |= reading.has_arithmetic
         self.has_quoted_substitution |= reading.has_quoted_substitution
-        commands = [one for simple in reading.commands for one in self.split_simple_command(simple)]
+        commands = [one for simple in reading.commands for one in self.find_programs_started_by(simple)]
         self.depth -= 1
         return commands, reading.is_plain
 
@@ -150,7 +150,8 @@ class ProgramFinder:
         if self.has_arithmetic and self.has_quoted_substitution:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
-    def split_simple_command(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
+    def find_programs_started_by(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
+        """Returns the command with the programs that it starts."""
         self.texts += [value for _, value in simple.assignments]
         starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
         if not simple.words:
