@@ -20,6 +20,9 @@ _START = lazy_pattern(
     r"\s*(?:(Caveat): The messages below were generated|\[Claude Code showed: ([^\]\n]{1,60})\]\n"
     r"|# (AGENTS\.md instructions)|\[(Request interrupted by user)|\[(Message of the agent .*)\]\n"
     r"|\[(Summary of the branch) that was left\]\n|\[(System message)\]\n|(Stop hook feedback):\n"
+    r"|(Continue from where you left off)\.\s*\Z|(Output token limit hit)\. Resume directly"
+    r"|(Your tool call was malformed and could not be parsed)\. Please retry"
+    r"|\[(Your previous response had no visible output)\. Please"
     r"|# (task_progress|TODO LIST) |<command-(?:message>.*\s*<command-)?name>\s*(/\S{1,60}?)\s*</)"
 )
 

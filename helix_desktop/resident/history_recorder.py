@@ -8,6 +8,7 @@ Copies that are left are imported after the next start. Agents' settings and log
 
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # The intervals between checks when idle, and after a change.
 ACTIVE_SECONDS = 30.0  # For this many seconds after a change, the system is checked more often.
 FOLDERS_MILLISECONDS = 1000  # How often the recorder looks for new folders of agents.
+POLL_SECONDS = 2.0  # How often all files are looked at while the kernel refuses to watch folders.
+REFUSED_SECONDS = 600.0  # After this many seconds, the kernel is asked again.
 SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read after this many seconds.
 IDLE_SECONDS = 60.0  # After this many seconds without work, the process that imports is ended.
 # After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
@@ -124,10 +127,12 @@ class HistoryRecorder:
                 self._copy_existing_files(folders)
                 self._copy_changes_until_folders_change(watcher.watch, folders)
                 watcher.close()
-            except (OSError, RuntimeError) as error:  # A folder was removed or cannot be watched.
-                self.trouble = f"The history folders cannot be watched: {error}."
-                log.warning("recording: %s", self.trouble)
-                self._is_ending.wait(SETTINGS_SECONDS)
+            except (OSError, RuntimeError) as error:  # A folder was removed, or others use all watches of the kernel.
+                log.warning("recording: the history folders are looked through, as they cannot be watched: %s", error)
+                polling = _FolderPolling(folders)
+                self._copy_existing_files(folders)
+                until = time.monotonic() + REFUSED_SECONDS
+                self._copy_changes_until_folders_change(polling.wait_for_changes, folders, until)
         os.close(self._end_read)
 
     def _copy_existing_files(self, folders: Folders) -> None:
@@ -144,7 +149,9 @@ class HistoryRecorder:
             self._settings_read = time.monotonic()
         return [one for one in self._recorded if one[1].is_dir()]
 
-    def _copy_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:
+    def _copy_changes_until_folders_change(
+        self, watch: Callable[..., Any], folders: Folders, until: float = math.inf
+    ) -> None:
         active_until, can_rest = 0.0, True
         while True:
             is_active = time.monotonic() < active_until or bool(self._copies.postponed)
@@ -156,7 +163,7 @@ class HistoryRecorder:
             changed = {Path(name) for _, name in changes} if isinstance(changes, set) else set()
             active_until = time.monotonic() + ACTIVE_SECONDS if changed else active_until
             self._copy_changed_files(folders, changed | self._copies.postponed)
-            if self._is_ending.is_set() or self._existing_folders() != folders:
+            if self._is_ending.is_set() or self._existing_folders() != folders or time.monotonic() > until:
                 return
             if watch_at_rest and not changed and not self._copies.postponed:
                 watch_at_rest.wait_for_change(self._end_read)
@@ -296,6 +303,25 @@ class ImportingProcess:
         starter.close_or_kill_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
+
+
+class _FolderPolling:
+    """Finds changes by all files' times and sizes. That of the library overlooks a second change within a second."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+        self._files = self._list_files()
+
+    def _list_files(self) -> set[tuple[str, int, int, int]]:
+        listed = (one for _, folder in self._folders for one in list_tree_files(folder))
+        return {(str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in listed}
+
+    def wait_for_changes(
+        self, _together: int, _step: int, _longest: int, is_ending: threading.Event
+    ) -> set[tuple[int, str]]:
+        is_ending.wait(POLL_SECONDS)
+        before, self._files = self._files, self._list_files()
+        return {(0, name) for name, *_ in before ^ self._files}
 
 
 def _is_recent(file: Path) -> bool:

@@ -31,6 +31,19 @@ def split(text: str) -> tuple[str, list[tuple[str, str]]]:
         ("[Request interrupted by user for tool use]", "Request interrupted by user"),
         ("<user-prompt-submit-hook>x</user-prompt-submit-hook>", "user-prompt-submit-hook"),
         ("Stop hook feedback:\n- run the tests", "Stop hook feedback"),
+        ("Continue from where you left off.", "Continue from where you left off"),
+        (
+            "Output token limit hit. Resume directly — no apology, no recap of what you were doing.",
+            "Output token limit hit",
+        ),
+        (
+            "Your tool call was malformed and could not be parsed. Please retry.",
+            "Your tool call was malformed and could not be parsed",
+        ),
+        (
+            "[Your previous response had no visible output. Please continue and produce a user-visible response.]",
+            "Your previous response had no visible output",
+        ),
         ("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>", "environment context"),
         ("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>Be brief.</INSTRUCTIONS>", "AGENTS.md instructions"),
         ("[System message]\n<permissions instructions>\nx", "System message"),
@@ -62,6 +75,10 @@ def test_a_command_is_one_addition_that_names_it() -> None:
         "<task>\nLook at a.txt\n</task>",
         "<some-other-tag>x</some-other-tag>",
         "Caveat: I am new here.",
+        "Continue from where you left off. And test it.",
+        "Continue from where you left off",
+        "Output token limit hit. Why?",
+        "Your tool call was malformed and could not be parsed. What was in it?",
     ],
 )
 def test_everything_else_is_the_users(text: str) -> None:

@@ -1,6 +1,8 @@
 """The real agents resume what `conversation restore` wrote: their next request has the same messages.
 
 python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+    [--long]      5 to 200 steps with sub-agents, pictures, files, plans, calls side by side, forks and branches, resumed by the same agent alone
+    [--first N --seconds N]      in slices: from this number on, and no conversation begins after so long
 
 Each conversation is made by an agent itself against a scripted provider and imported. Then it is resumed by that agent with its file
 still there and, written anew, after the file was deleted; and by every other agent. The user's words must be equal byte for byte, every
@@ -18,8 +20,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,7 +34,7 @@ from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 AGENTS = ("claude", "codex", "opencode", "gemini", "pi")
 OURS = "ours"  # a conversation of this program, which each of them goes on with
-LONGEST = 240.0
+LONGEST = 600.0
 WORDS = "do the work: naïve “words”\n  and a second line"
 SHORT = 12  # Messages, calls and results: a conversation with no more is one short turn.
 FILES = {
@@ -212,25 +215,69 @@ def delete_session(name: str, file: Path, session: str) -> None:
         connection.execute("DELETE FROM session WHERE id = ?", [session])
 
 
-def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = AGENTS) -> list[str]:
+def converse_at_length(name: str, provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
+    """Up to four turns of 5 to 200 steps together; some go on in a fork, or from the end of an earlier turn. The words of the last."""
+    steps, turns, words, session = round(5 * 40 ** chance.random()), chance.randint(1, 4), WORDS, ""
+    turns = 1 if name == "gemini" else turns  # 0.61 is refused when it resumes a session of its own that has calls
+    for number in range(turns):
+        script.left = max(1, steps // turns)
+        given = begin(name, words)
+        if number:
+            words = f"and more of it {number}"
+            given = (
+                branch(name, session, words, home, chance) if chance.random() < 0.4 else resume(name, session, words)
+            )
+        run_agent(name, provider, home, given)
+        session = session_id(name, session_file(name, home))
+    return words.partition(":")[0]
+
+
+def branch(name: str, session: str, words: str, home: Path, chance: random.Random) -> list[str]:
+    """What makes the agent go on in another branch, where it can do that without its window."""
+    given = resume(name, session, words)
+    if name == "pi":
+        return ["--fork", session, "-p", words]
+    if name == "opencode":
+        return ["--fork", *given]
+    if name != "claude":
+        return given
+    rows = [json.loads(line) for line in session_file(name, home).read_text("utf-8").splitlines()]
+    replies = [row for row in rows if row["type"] == "assistant" and not row.get("isSidechain")]
+    ends = [row["uuid"] for row in replies if all(block["type"] == "text" for block in row["message"]["content"])]
+    return [*given, "--fork-session"] if chance.random() < 0.5 else [*given, "--resume-session-at", chance.choice(ends)]
+
+
+def long_script(name: str, chance: random.Random, work: Path) -> Any:
+    from tests.faults.agent_pairs import picture  # Both import this module.
+    from tests.faults.agent_recorder import MarkedScript
+
+    class LongScript(MarkedScript):
+        def _marked(self, block: Block) -> Block:
+            return block  # The words of the last reply are known.
+
+    (work / "notes.txt").write_text("".join(f"line {number}\n" for number in range(1, 200)), "utf-8")
+    (work / "dot.png").write_bytes(picture())
+    return LongScript(name, chance, work)
+
+
+def try_conversation(
+    name: str, chance: random.Random, targets: Sequence[str] = AGENTS, *, is_long: bool = False
+) -> list[str]:
     """What was wrong."""
     wrong: list[str] = []
-    script = Script(chance)
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Provider(script, accepted="have one role") as provider:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
         home = Path(folder, "home")
         home.mkdir()
         (home.parent / "work").mkdir()
+        script = long_script(name, chance, home.parent / "work") if is_long else Script(chance)
+        provider = stack.enter_context(Provider(script, accepted="have one role"))
         helix(home, "workspace", "new", "Work", "--folder", str(home.parent / "work"))
-        script.left, words = chance.randint(2, 12), WORDS.partition(":")[0]
-        if name == OURS:
-            words = _converse_here(provider, home, script, chance)
-        else:
-            run_agent(name, provider, home, begin(name, WORDS))
+        make = _converse_here if name == OURS else converse_at_length if is_long else _converse_shortly
+        words = make(name, provider, home, script, chance)
+        if name != OURS:
             original = session_file(name, home)
             session = session_id(name, original)
-            if name != "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
-                script.left, words = chance.randint(1, 6), "and more of it"
-                run_agent(name, provider, home, resume(name, session, words))
             helix(home, "conversation", "import", "-w", "Work", str(original))
         expected = [*pieces_of_request(last_request(provider, words)), ("assistant", "text", "All done.")]
         listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
@@ -295,8 +342,20 @@ def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, co
     return wrong
 
 
-def _converse_here(provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
+def _converse_shortly(name: str, provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
+    """Two turns of the agent. The words of the last."""
+    script.left = chance.randint(2, 12)
+    run_agent(name, provider, home, begin(name, WORDS))
+    if name == "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
+        return WORDS.partition(":")[0]
+    script.left = chance.randint(1, 6)
+    run_agent(name, provider, home, resume(name, session_id(name, session_file(name, home)), "and more of it"))
+    return "and more of it"
+
+
+def _converse_here(_: str, provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
     """Two turns of this program itself. The words of the second."""
+    script.left = chance.randint(2, 12)
     helix(home, "provider", "add", "scripted", "--kind", "anthropic", "--base-url", provider.url, "--variable", "ANTHROPIC_API_KEY")  # fmt: skip
     ask = ("ask", "-w", "Work", "-m", "scripted/claude-sonnet-4-5", "--allow", "commands", "--allow", "outside_sandbox")
     helix(home, *ask, WORDS)
@@ -332,14 +391,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=(*AGENTS, OURS))
     parser.add_argument("--to", choices=AGENTS, nargs="+", default=AGENTS, help="the agents that go on with it")
+    parser.add_argument(
+        "--long", action="store_true", help="long conversations of every kind, resumed by the same agent"
+    )
+    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation, to go on")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
     arguments = parser.parse_args()
-    failed = 0
-    for number in range(arguments.conversations):
+    failed = tried = 0
+    until = time.monotonic() + arguments.seconds
+    for number in range(arguments.first, arguments.first + arguments.conversations):
+        if time.monotonic() > until:
+            break
         name = arguments.agent or AGENTS[number % len(AGENTS)]
-        wrong = try_conversation(name, random.Random(arguments.seed * 1000 + number), arguments.to)
-        failed += bool(wrong)
+        chance, targets = random.Random(arguments.seed * 1000 + number), (name,) if arguments.long else arguments.to
+        wrong = try_conversation(name, chance, targets, is_long=arguments.long)
+        tried, failed = tried + 1, failed + bool(wrong)
         print(f"{name} {number}: {'; '.join(wrong) or 'the same messages'}", flush=True)
-    print(f"{arguments.conversations} conversations, {failed} wrong")
+    print(f"{tried} conversations, {failed} wrong")
     return bool(failed)
 
 

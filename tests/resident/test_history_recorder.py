@@ -27,6 +27,8 @@ from helix_desktop.resident import history_recorder
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.resident_process import Resident
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
+from helix_desktop.tools.changes.folder_watch import FolderWatch
+from tests.conftest import Expect
 from tests.histories import written
 from tests.resident.test_resident_process import is_gone
 
@@ -151,6 +153,39 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
     wait_until(is_copied_while_it_grows)
     importing.may_end.set()
     recorder.stop_recording()
+
+
+def test_where_the_kernel_gives_no_more_watches_the_folders_are_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    """The defect: with 128 watchers of other programs nothing was recorded. A file's second may not be over yet."""
+
+    def refuse_to_watch(*_: object) -> None:
+        raise RuntimeError("Error creating recommended watcher: Too many open files (os error 24)")
+
+    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse_to_watch)
+    monkeypatch.setattr(FolderWatch, "is_watching", False)
+    monkeypatch.setattr(history_recorder, "POLL_SECONDS", 0.01)
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    importing = HeldBack([])
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
+    path = tmp_path / ".codex" / "sessions" / "rollout-1.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}\n", "utf-8")
+
+    def is_copied(content: str) -> bool:
+        copies = history_recorder.folder_of_pending_copies(where)
+        found = (path_of_copy(folder, path) for folder in (copies.iterdir() if copies.is_dir() else ()))
+        return any(one.is_file() and one.read_text("utf-8") == content for one in found)
+
+    expect("they cannot be watched")
+    recorder.start_recording()
+    for content in ("{}\n", "{}\n[]\n", "[2]\n"):
+        path.write_text(content, "utf-8")
+        wait_until(lambda content=content: is_copied(content), 20)  # type: ignore[misc]
+    importing.may_end.set()
+    recorder.stop_recording()
+    assert "watch histories" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
