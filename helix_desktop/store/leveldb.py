@@ -37,6 +37,10 @@ _PROBE = 1 << 20  # In bytes. If this much can be written, the disk is no longer
 _TICK = 50_000_000  # In nanoseconds. Two changes this close together may get the same timestamp.
 _TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line in LevelDB's list of tables.
 _FIRST, _LAST = b"\x00", b"\xff" * 2
+# LevelDB begins a new log when its table in memory has grown to `write_buffer_size`. There, a key
+# and its value take at most this much more than their own bytes, and blocks waste at most a
+# quarter. So a log that got no more than `_SURELY_ONE_LOG` is still the only one.
+_MOST_PER_KEY, _SURELY_ONE_LOG = 136, 1_500_000
 Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 1000}
 
@@ -48,6 +52,7 @@ class LevelDatabase:
         self.folder = folder
         self._names: set[str] = set()  # Files whose names are safely on disk.
         self._settled = 0  # When the folder last changed; 0: a later change may have the same time.
+        self._in_log = 0  # The most memory that this log's writes can take, but for wasted blocks.
         self._handle: int | Path = folder  # An open folder's time is read in half the time that its path needs.
         self._db = self._open_leveldb()
         self._failed = False
@@ -64,6 +69,7 @@ class LevelDatabase:
                 self._handle = os.open(self.folder, os.O_RDONLY)
             sync_folder_to_disk(self.folder.parent)
             self._sync_file_names()
+            self._in_log = 0  # Opening has written what was in older logs into tables.
         except OSError as error:
             opened.close()
             self._close_handle()
@@ -82,6 +88,7 @@ class LevelDatabase:
         if new := names - self._names:
             if any(name.endswith(".log") for name in new):  # For other files, LevelDB syncs the folder itself.
                 sync_folder_to_disk(self.folder)
+                self._in_log = 0  # The write that began it adds its own size.
             for name in new:
                 make_path_private(self.folder / name)
             self._names = names
@@ -199,21 +206,26 @@ class LevelDatabase:
         if self._failed:
             self._reopen_after_failure()
         batch = self._db.write_batch(sync=True)
-        size = 0
+        size = taken = 0
         for key, value in writes:
             if value is None:
                 batch.delete(key)
             else:
                 batch.put(key, value)
                 size += len(value)
+            taken += len(key) + _MOST_PER_KEY
+        taken += size
         try:
             batch.write()
-            self._sync_file_names()
+            # Reading the folder's time may take a tenth as long as a small write.
+            if self._in_log + taken > _SURELY_ONE_LOG or not self._settled:
+                self._sync_file_names()
         except (plyvel.Error, OSError) as error:
             self._failed = True
             raise convert_leveldb_error(
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
+        self._in_log += taken
         self._count_and_release_pages(size)
 
     def compact_database(self) -> None:
@@ -225,6 +237,7 @@ class LevelDatabase:
         """Compact a range. Without both ends, plyvel would silently compact an empty range."""
         if self._failed:
             self._reopen_after_failure()
+        self._in_log = _SURELY_ONE_LOG  # This begins a new log, whose name the next write syncs.
         self._get_or_reopen_handle().compact_range(start=start, stop=stop)
 
     def flush_log(self) -> None:
