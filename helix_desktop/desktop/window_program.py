@@ -59,9 +59,12 @@ TURN = 0.0003  # A busy thread releases the interpreter lock after this many sec
 # These modules are imported in a thread. Importing them in the window's thread would block it for 100 ms.
 _BEHIND_WINDOW = (
     "workbench.all_workbenches", "desktop.provider_administration", "desktop.settings_backend", "desktop.history_import",
-    "gui.dialogs_and_notifications", "resident.agent_routes",
+    "gui.dialogs_and_notifications", "gui.transcript.transcript_pane", "resident.agent_routes",
 )  # fmt: skip
-_PAGES = ("gui.cache.cache_page", "gui.timeline.timeline_page", "gui.changes.changes_page")
+_PAGES = (
+    "gui.inspector.context_panel", "gui.inspector.context_inspector", "gui.help_dialog",
+    "gui.cache.cache_page", "gui.timeline.timeline_page", "gui.changes.changes_page",
+)  # fmt: skip
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,

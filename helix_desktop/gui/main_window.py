@@ -1,8 +1,10 @@
 """The content of the main window. Its actions are connected in `signal_connections.py`."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +16,7 @@ from helix_desktop.engine import context_usage, session_events
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
-from helix_desktop.gui import help_dialog, search_suggestions
+from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
@@ -30,7 +32,6 @@ from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPages
-from helix_desktop.gui.inspector.context_panel import ContextPanel
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
@@ -38,7 +39,6 @@ from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
 from helix_desktop.gui.window_state_file import WindowStateFile
@@ -48,6 +48,7 @@ from helix_desktop.program_settings import ProgramSettings
 
 if TYPE_CHECKING:
     from helix_desktop.gui.frame.side_by_side import SideBySide
+    from helix_desktop.gui.inspector.context_panel import ContextPanel
 
 T = TypeVar("T")
 TITLE = "Helix Desktop"
@@ -97,9 +98,7 @@ class MainWindow(WindowFrame):
         self.chats = [self._build_chat()]  # There are two if conversations are shown side by side.
         self.chat = self.chats[0]  # The current chat. The sidebar, the top bar and the panels show its state.
         self.add_page("chat", self.chat)
-        self.context_panel = ContextPanel(theme, self)
-        self._side.addWidget(self.pages.inspector)
-        for name in ("changes", "cache", "timeline"):
+        for name in ("changes", "cache", "timeline", "inspector"):
             self.page_factories[name] = partial(getattr, self.pages, name)
         self.welcome = WelcomePage(theme, self.page_area)
         self.welcome.enable_first_steps(ready=False)
@@ -122,8 +121,7 @@ class MainWindow(WindowFrame):
 
     def _build_chat(self) -> ChatPage:
         source = OpenWorkspaceContents(lambda: self.showing.bench)
-        transcript = TranscriptPane(self.theme, self.background_runner, source, self)
-        chat = ChatPage(self.theme, self.state_file, transcript, self.background_runner, self.page_area)
+        chat = ChatPage(self.theme, self.state_file, source, self.background_runner, self.page_area)
         chat.bridge.events_arrived.connect(partial(self._pass_events_to_chat_and_pages, chat))
         chat.measuring.timeout.connect(partial(self._price_next_message, chat))
         for below in chat.controls:
@@ -389,7 +387,8 @@ class MainWindow(WindowFrame):
     def show_policy_model_and_permissions(self) -> None:
         if (bench := self.current_workbench) is None:
             return
-        self.context_panel.show_policy(bench.policy_name)
+        if self._is_context_panel_built:
+            self.context_panel.show_policy(bench.policy_name)
         self._show_model_and_start_panel()
         modes = [(name, tr(words)) for name, words in bench.describe_permission_modes().items()]
         for chat in self.chats:
@@ -600,7 +599,7 @@ class MainWindow(WindowFrame):
         """Makes this side, which everything around it then shows, the current one."""
         if chat is not self.chat and chat in self.chats:
             self.chat = chat
-            self.context_panel.hide()
+            self._hide_context_panel()
             self._show_current_chat_everywhere()
 
     def _show_current_chat_everywhere(self) -> None:
@@ -737,7 +736,7 @@ class MainWindow(WindowFrame):
             self._show_meter_and_price_of(chat, chat.session)
         else:
             chat.measured_session = None
-            self.context_panel.hide()
+            self._hide_context_panel()
             chat.composer.show_window_meter()
             chat.composer.price.show_next_message_cost(None)
 
@@ -749,8 +748,27 @@ class MainWindow(WindowFrame):
             session.context.next_message_cost(), session.context.estimate_saving_of_markers
         )
         chat.measured_session = session
-        if self.context_panel.isVisible() and chat is self.chat:
+        if self._is_context_panel_built and self.context_panel.isVisible() and chat is self.chat:
             self.context_panel.show_context_of(session, self.chat.composer.price.text())
+
+    @cached_property
+    def context_panel(self) -> ContextPanel:
+        """The panel above the meter. It is built when it is first opened."""
+        from helix_desktop.gui.inspector.context_panel import ContextPanel
+
+        panel = ContextPanel(self.theme, self)
+        if self.current_workbench is not None:
+            panel.show_policy(self.current_workbench.policy_name)
+        self.pages.page_made.emit("context", panel)
+        return panel
+
+    @property
+    def _is_context_panel_built(self) -> bool:
+        return "context_panel" in vars(self)
+
+    def _hide_context_panel(self) -> None:
+        if self._is_context_panel_built:
+            self.context_panel.hide()
 
     def open_or_close_context_panel(self) -> None:
         """Opens the context panel above the meter."""
@@ -817,8 +835,10 @@ class MainWindow(WindowFrame):
             *search_suggestions.suggest_help_pages(self.show_help),
         ]
 
-    def show_help(self, file: str = help_dialog.CONTENTS) -> None:
-        help_dialog.HelpDialog(file, self).show()
+    def show_help(self, file: str = "index.md") -> None:
+        from helix_desktop.gui.help_dialog import HelpDialog
+
+        HelpDialog(file, self).show()
 
     def go_to_place(self, place: WindowPlace) -> None:
         if place.kind == "settings":

@@ -11,7 +11,6 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import PaletteItem
-from helix_desktop.gui.help_dialog import list_help_contents
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
@@ -44,6 +43,8 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
 
 
 def suggest_help_pages(show: Callable[[str], object]) -> list[PaletteItem]:
+    from helix_desktop.gui.help_dialog import list_help_contents
+
     return [
         PaletteItem(f"{title}: {about}", partial(show, file), kind="entry", note=tr("Help"))
         for file, title, about in list_help_contents()

@@ -1,8 +1,10 @@
 """Connects every action of the window with its handler and every signal with its slot."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut
@@ -18,7 +20,6 @@ from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
-from helix_desktop.gui.help_dialog import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_to_choose_one
 from helix_desktop.gui.shared.running_states import WORKING_STATES
@@ -30,6 +31,9 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.inspector.context_panel import ContextPanel
 
 FOLD_KIND_BY_ACTION = {
     "fold-observations": FoldKind.OBSERVATIONS,
@@ -77,7 +81,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("find-workspace", window.ask_for_workspace)
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
-    on("help", lambda: window.show_help(HELP_OF_PAGES.get(window.showing.page, CONTENTS)))
+    on("help", lambda: window.show_help(HELP_OF_PAGES.get(window.showing.page, "index.md")))
     on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
     on("doctor", lambda: window.settings_wanted.emit("about"))
     on("about", lambda: window.settings_wanted.emit("about"))
@@ -216,15 +220,6 @@ def _wire_top_bar(window: MainWindow) -> None:
     top, on = window.top, window.window_actions.set_action_handler
     top.page_chosen.connect(window.switch_to_page)
     top.stop_wanted.connect(window.window_actions["stop"].trigger)
-    panel = window.context_panel
-    panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
-    panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
-    panel.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
-    panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
-    panel.side_panel_wanted.connect(window.toggle_side_panel)
-    panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
-    panel.request_wanted.connect(window.pages.inspector.show_request_of_step)
-    window.pages.inspector.closing_wanted.connect(window.toggle_side_panel)
     for page in PAGES:
         on(page, partial(window.switch_to_page, page))
     on("policy", partial(_open_policy_choices, window))
@@ -232,6 +227,16 @@ def _wire_top_bar(window: MainWindow) -> None:
     on("mode", lambda: window.chat.composer.open_mode_menu())  # noqa: PLW0108 - of the side then
     on("agents", partial(_open_subagents_dialog, window))
     on("brought", lambda: window.settings_wanted.emit("brought"))
+
+
+def _wire_context_panel(window: MainWindow, panel: ContextPanel) -> None:
+    panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
+    panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    panel.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
+    panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
+    panel.side_panel_wanted.connect(window.toggle_side_panel)
+    panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
+    panel.request_wanted.connect(lambda: window.pages.inspector.show_request_of_step())  # noqa: PLW0108 - built then
 
 
 def _open_policy_choices(window: MainWindow) -> None:
@@ -300,7 +305,7 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(chat.rewrite_cost.price_wanted, actions["model-price"].trigger)
     connect_side(chat.way_on.settings_wanted, window.settings_wanted.emit)
     connect_side(chat.way_on.going_on, actions["resume"].trigger)
-    connect_side(chat.transcript.intent_requested, partial(chat_action_handling.carry_out_intent, window))
+    connect_side(chat.intent_requested, partial(chat_action_handling.carry_out_intent, window))
 
 
 def _wire_writing(window: MainWindow) -> None:
@@ -396,6 +401,10 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
     elif name == "changes":
         page.notice_wanted.connect(lambda words, button: window.notices.show_notice(words, **button))
         page.agent_message_written.connect(partial(_send_comment_to_agent, window))
+    elif name == "inspector":
+        page.closing_wanted.connect(window.toggle_side_panel)
+    elif name == "context":
+        _wire_context_panel(window, page)
 
 
 def _send_comment_to_agent(window: MainWindow, text: str) -> None:
@@ -418,7 +427,8 @@ def _open_search_of_shown_page(window: MainWindow) -> None:
 def _focus_next_area(window: MainWindow) -> None:
     """Moves the focus to the next area: list, each conversation and its composer, inspector."""
     talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
-    areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, window.pages.inspector) if part.isVisible()]
+    sides = [window.pages.inspector] if window.is_side_panel_shown else []
+    areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, *sides) if part.isVisible()]
     here = QApplication.focusWidget()
     at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
     if areas:

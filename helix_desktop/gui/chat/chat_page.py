@@ -1,6 +1,11 @@
 """The Chat page: the transcript, open questions and the composer."""
 
-from PySide6.QtCore import QEvent, Qt, QTimer
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
@@ -19,10 +24,13 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.session_signals import EventBridge
 from helix_desktop.gui.shared.widgets import build_plain_label, build_scroll_area
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.transcript.content_fetching import TranscriptContentSource
+    from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 
 MEASURE_PAUSE_MS = 100  # The price of the next message is updated this many milliseconds after the last change.
 SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
@@ -31,19 +39,22 @@ ABOVE, BELOW = 96, 560
 
 
 class ChatPage(QWidget):
-    """Shows one conversation. There is one such page, or two side by side."""
+    """Shows one conversation. There is one such page, or two side by side. `intent_requested` is the transcript's."""
+
+    intent_requested = Signal(object)
 
     def __init__(
         self,
         theme: Theme,
         state_file: WindowStateFile,
-        transcript: TranscriptPane,
+        source: TranscriptContentSource,
         doing: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent, acceptDrops=True)
         self._theme = theme
         self._state_file = state_file
+        self._transcript_arguments = theme, doing, source, self
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
@@ -53,7 +64,6 @@ class ChatPage(QWidget):
         self.bridge = EventBridge(self)
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Updates the next message's price.
         self.setProperty("look", "page")
-        self.transcript = transcript
         self.approvals = PermissionQuestionPanel(theme, self)
         self.way_on = TurnEndHelpLine(theme, self)
         self.rewrite_cost = RewriteCostLine(theme, doing, self)
@@ -68,10 +78,20 @@ class ChatPage(QWidget):
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
         self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
         self._above, self._start = QStackedWidget(self), build_scroll_area(self.empty, self)
-        for each in (transcript, self._start, self._loading):
+        for each in (self._loading, self._start):
             self._above.addWidget(each)
         self.controls = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
         build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
+
+    @cached_property
+    def transcript(self) -> TranscriptPane:
+        """It is built when a conversation is shown: until then, the start would wait for it."""
+        from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+
+        pane = TranscriptPane(*self._transcript_arguments)
+        pane.intent_requested.connect(self.intent_requested)
+        self._above.addWidget(pane)
+        return pane
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit_transcript_to_question()
@@ -113,7 +133,8 @@ class ChatPage(QWidget):
         kept = self._state_file.get_remembered("place", *place, default=list[int]())
         known = session is not None and len(kept) == 2 and all(isinstance(n, int) for n in kept)
         history = session.conversation.state if session else ConversationState()
-        self.transcript.open_transcript(history, (kept[0], kept[1], False) if known else None)
+        if session is not None or "transcript" in vars(self):
+            self.transcript.open_transcript(history, (kept[0], kept[1], False) if known else None)
 
     def leave_session(self) -> None:
         """Cleans up before this page shows another conversation or none."""

@@ -134,6 +134,8 @@ class WindowFrame(QWidget):
         """Shows and hides the sides as the user wants, if there is room."""
         has_room = not self._is_narrow or self._inspector_wanted_when_narrow
         shown = self._wants_side and has_room and self.showing.page == "chat"
+        if shown and "inspector" in self.page_factories:
+            self._side.addWidget(self.page_factories.pop("inspector")())
         self._side.setVisible(shown)
         self.sidebar.setVisible(self._wants_sidebar and self.showing.page in PAGES)
         self._distribute_widths()

@@ -14,7 +14,6 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
@@ -24,6 +23,7 @@ from helix_desktop.gui.workbench_types import Workbench
 if TYPE_CHECKING:
     from helix_desktop.gui.cache.cache_page import CachePage
     from helix_desktop.gui.changes.changes_page import ChangesPage
+    from helix_desktop.gui.inspector.context_inspector import ContextInspector
     from helix_desktop.gui.timeline.timeline_page import TimelinePage
 
 
@@ -59,12 +59,20 @@ class WindowPages(QObject):
         self._state_file = state_file
         self._showing = showing
         self._stop_watching_limit: Callable[[], object] = lambda: None
-        self.inspector = ContextInspector(theme, doing, parent)
-        self.inspector.intent_requested.connect(self.wanted)
-        self.inspector.moment_shown.connect(showing.set_shown_moment)
         showing.about_to_change.connect(self.save_page_layouts)
         showing.workspace_changed.connect(self._update_cache_page_for_workspace)
         showing.conversation_changed.connect(self._show_conversation_on_built_pages)
+
+    @cached_property
+    def inspector(self) -> ContextInspector:
+        from helix_desktop.gui.inspector.context_inspector import ContextInspector
+
+        panel = ContextInspector(*self._page_arguments)
+        panel.intent_requested.connect(self.wanted)
+        panel.moment_shown.connect(self._showing.set_shown_moment)
+        self.page_made.emit("inspector", panel)
+        panel.inspect_conversation(self._showing.session, self._showing.bench)
+        return panel
 
     @cached_property
     def cache(self) -> CachePage:
@@ -121,7 +129,8 @@ class WindowPages(QObject):
 
     def _show_conversation_on_built_pages(self) -> None:
         session, bench = self._showing.session, self._showing.bench
-        self.inspector.inspect_conversation(session, bench)
+        if self.is_page_built("inspector"):
+            self.inspector.inspect_conversation(session, bench)
         if self.is_page_built("timeline"):
             self.timeline.show_timeline_of(session, bench)
         if self.is_page_built("changes"):
@@ -133,7 +142,8 @@ class WindowPages(QObject):
             self._state_file.remember_value("layout", bench.id, "cache", value=self.cache.encode_cache_layout())
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
-        self.inspector.update_inspector_from_events(events)
+        if self.is_page_built("inspector"):
+            self.inspector.update_inspector_from_events(events)
         if self.is_page_built("timeline"):
             self.timeline.update_timeline_from_events(events)
         if self.is_page_built("changes"):
