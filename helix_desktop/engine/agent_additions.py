@@ -9,14 +9,13 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Text, UserPart
-from helix_desktop.lazy_pattern import lazy_pattern
 
-_TAG = lazy_pattern(
+_TAG = re.compile(
     r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)|command-(?:message|args)"
     r"|bash-std(?:out|err)|user-prompt-submit-hook|task-notification|ide_(?:opened_file|selection)"
     r"|environment_(?:context|details)|user_instructions|session_context|hook_context)>"
 )
-_START = lazy_pattern(
+_START = re.compile(
     r"\s*(?:(Caveat): The messages below were generated|\[Claude Code showed: ([^\]\n]{1,60})\]\n"
     r"|# (AGENTS\.md instructions)|\[(Request interrupted by user)|\[(Message of the agent .*)\]\n"
     r"|\[(Summary of the branch) that was left\]\n|\[(System message)\]\n|(Stop hook feedback):\n"

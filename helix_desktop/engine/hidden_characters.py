@@ -12,18 +12,16 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from helix_desktop.lazy_pattern import lazy_pattern
-
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
 _MARKED_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
 # This invisible mark keeps text in order after right-to-left words.
 # If a value itself contains this mark, the mark is shown as a code.
 _APART = "\u200e"
-_SPECIAL = lazy_pattern(r"[^\n\t\x20-\x7e]")
-_WORDS = lazy_pattern(r"([^\W_]+)")
-_MARK = lazy_pattern(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
-_RIGHT_TO_LEFT = lazy_pattern("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
+_SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
+_WORDS = re.compile(r"([^\W_]+)")
+_MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 
 # Characters that can pass for a sign used in commands, for one another or for one of our own marks.
 # Their Unicode decompositions do not show the similarity.

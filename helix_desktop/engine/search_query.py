@@ -6,16 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.lazy_pattern import lazy_pattern
 
 FILTERS = ("tool", "file", "by", "agent", "before", "after")
 LEAST_STEM = 4  # An ending is removed only if this many letters of the word are left.
-_FILTER = lazy_pattern(rf"(?<!\S)({'|'.join(FILTERS)}):(?!//)(\"[^\"]+\"|\S+)", re.IGNORECASE)
+_FILTER = re.compile(rf"(?<!\S)({'|'.join(FILTERS)}):(?!//)(\"[^\"]+\"|\S+)", re.IGNORECASE)
 _ENDINGS = (
     "ations", "ungen", "ation", "ments", "ingly", "ment", "ness", "ings", "ung", "ing", "ies", "ied",
     "ern", "ers", "est", "ed", "er", "es", "en", "em", "ly", "e", "s", "n", "y",
 )  # fmt: skip
-_FIRST_PERSON = lazy_pattern(r"\b(?:I|[Mm](?:y|e|ine|ir|ich|ein|eine[mnrs]?)|[Ii]ch)\b|我")
+_FIRST_PERSON = re.compile(r"\b(?:I|[Mm](?:y|e|ine|ir|ich|ein|eine[mnrs]?)|[Ii]ch)\b|我")
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",

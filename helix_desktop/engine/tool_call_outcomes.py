@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from helix_desktop.json_values import object_at, parse_json_or_none
-from helix_desktop.lazy_pattern import lazy_pattern
 
 # All lengths are in characters. Programs say at the end of their output why they stopped.
 SEARCHED_TAIL = 20_000
@@ -19,45 +18,43 @@ SEARCHED_ARGUMENTS = 4_000  # A call's subject is looked for in this much of its
 LONGEST_SOURCE = 200  # The name of a cache entry is cut to this length.
 LONGEST_REASON, MOST_REASONS = 200, 3  # A longer line is taken for data. More lines would repeat the reason.
 MOST_PASTED = 12  # Only this many of the last lines of a pasted error are kept.
-_EDIT_TOOL = lazy_pattern(
-    r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE
-)
-_READING_TOOL = lazy_pattern(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
-_SHELL_TOOL = lazy_pattern(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
+_EDIT_TOOL = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
+_READING_TOOL = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
+_SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
 _PATH_KEYS = (
     "path", "file_path", "filename", "file_name", "file", "notebook_path", "new_path",
     "destination", "target",
 )  # fmt: skip
 # The names of arguments whose values are text to be written into a file.
-_TEXT_ARGUMENT = lazy_pattern(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
+_TEXT_ARGUMENT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
-_SUBJECT_VALUE = lazy_pattern(f'"({"|".join(_SUBJECT_KEYS)}){_VALUE}')
-_FIRST_VALUE = lazy_pattern(r'"[A-Za-z_]{1,60}' + _VALUE)
+_SUBJECT_VALUE = re.compile(f'"({"|".join(_SUBJECT_KEYS)}){_VALUE}')
+_FIRST_VALUE = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET_PATH = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
 _CHANGING_COMMANDS = (
-    lazy_pattern(rf"(?<![<>&\d=-])>>?\s*(?!/dev/|&){_TARGET_PATH}"),
-    lazy_pattern(
+    re.compile(rf"(?<![<>&\d=-])>>?\s*(?!/dev/|&){_TARGET_PATH}"),
+    re.compile(
         rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:''\s+)?(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET_PATH}"
     ),
-    lazy_pattern(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET_PATH}"),
+    re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET_PATH}"),
 )
-_HERE_DOCUMENT = lazy_pattern(r"<<-?\s*['\"]?(\w++)['\"]?")
-_LONE_WORD = lazy_pattern(r"^\w++$", re.MULTILINE)
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
+_LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
 # Such a tool may merely show a file, so its arguments must contain text to write.
-_SHOWS_AND_CHANGES = lazy_pattern(r"edit(?:or)?$", re.IGNORECASE)
-_FAILURE = lazy_pattern(
+_SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
+_FAILURE = re.compile(
     r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
     r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
     r"^.{0,200}: Permission denied$|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+|^SyntaxError: .+|"
     r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
     re.MULTILINE,
 )
-_POSITION = lazy_pattern(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
-_COLOUR_CODE = lazy_pattern(r"\x1b\[[\d;]*[A-Za-z]")
-_MADE_FILE = lazy_pattern(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
-_VERIFYING_COMMAND = lazy_pattern(
+_POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
+_COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_MADE_FILE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
+_VERIFYING_COMMAND = re.compile(
     r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
     r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
     r"git (?:-C \S+ )?(?:init|commit|push|merge|rebase)|gh \w+ create)"

@@ -8,6 +8,7 @@ helix://workspace/<id>/fold/<conversation>/<fold>   a fold in the timeline
 helix://settings                                    the settings
 """
 
+import re
 from pathlib import Path
 
 from PySide6.QtCore import QUrl
@@ -16,20 +17,19 @@ from PySide6.QtGui import QDesktopServices
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.lazy_pattern import lazy_pattern
 
 SCHEME = "helix"
 LONGEST = 500
 _OF_THE_WEB = frozenset({"http", "https", "mailto"})
 _NAME = r"[A-Za-z0-9._-]{1,80}"
 _FORMS = {
-    "settings": lazy_pattern(r"settings"),
-    "workspace": lazy_pattern(rf"workspace/(?P<workspace>{_NAME})"),
-    "conversation": lazy_pattern(
+    "settings": re.compile(r"settings"),
+    "workspace": re.compile(rf"workspace/(?P<workspace>{_NAME})"),
+    "conversation": re.compile(
         rf"workspace/(?P<workspace>{_NAME})/conversation/(?P<conversation>{_NAME})(?:/(?P<seq>\d{{1,9}}))?"
     ),
-    "entry": lazy_pattern(rf"workspace/(?P<workspace>{_NAME})/entry/(?P<digest>[0-9a-f]{{64}})"),
-    "fold": lazy_pattern(rf"workspace/(?P<workspace>{_NAME})/fold/(?P<conversation>{_NAME})/(?P<fold>{_NAME})"),
+    "entry": re.compile(rf"workspace/(?P<workspace>{_NAME})/entry/(?P<digest>[0-9a-f]{{64}})"),
+    "fold": re.compile(rf"workspace/(?P<workspace>{_NAME})/fold/(?P<conversation>{_NAME})/(?P<fold>{_NAME})"),
 }
 
 

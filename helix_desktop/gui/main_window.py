@@ -1,7 +1,5 @@
 """The content of the main window. Its actions are connected in `signal_connections.py`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property, partial
@@ -387,8 +385,8 @@ class MainWindow(WindowFrame):
     def show_policy_model_and_permissions(self) -> None:
         if (bench := self.current_workbench) is None:
             return
-        if self._is_context_panel_built:
-            self.context_panel.show_policy(bench.policy_name)
+        if (panel := self._visible_context_panel) is not None:
+            panel.show_policy(bench.policy_name)
         self._show_model_and_start_panel()
         modes = [(name, tr(words)) for name, words in bench.describe_permission_modes().items()]
         for chat in self.chats:
@@ -599,7 +597,8 @@ class MainWindow(WindowFrame):
         """Makes this side, which everything around it then shows, the current one."""
         if chat is not self.chat and chat in self.chats:
             self.chat = chat
-            self._hide_context_panel()
+            if (panel := self._visible_context_panel) is not None:
+                panel.hide()
             self._show_current_chat_everywhere()
 
     def _show_current_chat_everywhere(self) -> None:
@@ -736,7 +735,8 @@ class MainWindow(WindowFrame):
             self._show_meter_and_price_of(chat, chat.session)
         else:
             chat.measured_session = None
-            self._hide_context_panel()
+            if (panel := self._visible_context_panel) is not None:
+                panel.hide()
             chat.composer.show_window_meter()
             chat.composer.price.show_next_message_cost(None)
 
@@ -748,32 +748,27 @@ class MainWindow(WindowFrame):
             session.context.next_message_cost(), session.context.estimate_saving_of_markers
         )
         chat.measured_session = session
-        if self._is_context_panel_built and self.context_panel.isVisible() and chat is self.chat:
-            self.context_panel.show_context_of(session, self.chat.composer.price.text())
+        if (panel := self._visible_context_panel) is not None and chat is self.chat:
+            panel.show_context_of(session, self.chat.composer.price.text())
 
     @cached_property
-    def context_panel(self) -> ContextPanel:
+    def context_panel(self) -> "ContextPanel":
         """The panel above the meter. It is built when it is first opened."""
         from helix_desktop.gui.inspector.context_panel import ContextPanel
 
         panel = ContextPanel(self.theme, self)
-        if self.current_workbench is not None:
-            panel.show_policy(self.current_workbench.policy_name)
         self.pages.page_made.emit("context", panel)
         return panel
 
     @property
-    def _is_context_panel_built(self) -> bool:
-        return "context_panel" in vars(self)
-
-    def _hide_context_panel(self) -> None:
-        if self._is_context_panel_built:
-            self.context_panel.hide()
+    def _visible_context_panel(self) -> "ContextPanel | None":
+        return self.context_panel if "context_panel" in vars(self) and self.context_panel.isVisible() else None
 
     def open_or_close_context_panel(self) -> None:
         """Opens the context panel above the meter."""
         self.switch_to_page("chat")
-        if self.chat.measured_session is not None:
+        if self.chat.measured_session is not None and self.current_workbench is not None:
+            self.context_panel.show_policy(self.current_workbench.policy_name)
             self.context_panel.open_or_close_panel(self.chat.composer.context_button)
             self.context_panel.show_context_of(self.chat.measured_session, self.chat.composer.price.text())
 

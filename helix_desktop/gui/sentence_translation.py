@@ -18,17 +18,15 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-from helix_desktop.lazy_pattern import lazy_pattern
-
 LONGEST_TEXT = 4_000  # Only this many characters at the beginning of a text are translated.
 MOST_PIECES = 16  # The maximum number of a text's sentences or list items that are translated.
 PHRASE_DEPTH = 4  # Phrases that are nested in other phrases are translated down to this depth.
 # Placeholders whose values can be phrases of this program, which are also translated.
 TRANSLATED_NAMES = frozenset({"why", "what", "kind", "figures"})
 PATH_NAME = "path"  # The template "Read {path}" must not match the sentence "Read timed out."
-_SENTENCES = lazy_pattern(r"((?<=[.!?…])\s+)")
-_FIGURE = lazy_pattern(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
-_PHRASES = lazy_pattern(r"((?<=[.!?…])\s+|[,;] )")
+_SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
+_FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
+_PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
 
 
 class SentenceTemplate(NamedTuple):

@@ -1,7 +1,5 @@
 """Connects every action of the window with its handler and every signal with its slot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -229,7 +227,7 @@ def _wire_top_bar(window: MainWindow) -> None:
     on("brought", lambda: window.settings_wanted.emit("brought"))
 
 
-def _wire_context_panel(window: MainWindow, panel: ContextPanel) -> None:
+def _wire_context_panel(window: MainWindow, panel: "ContextPanel") -> None:
     panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
     panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
     panel.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))

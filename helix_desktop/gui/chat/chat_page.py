@@ -1,7 +1,5 @@
 """The Chat page: the transcript, open questions and the composer."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -47,7 +45,7 @@ class ChatPage(QWidget):
         self,
         theme: Theme,
         state_file: WindowStateFile,
-        source: TranscriptContentSource,
+        source: "TranscriptContentSource",
         doing: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
@@ -84,7 +82,7 @@ class ChatPage(QWidget):
         build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
 
     @cached_property
-    def transcript(self) -> TranscriptPane:
+    def transcript(self) -> "TranscriptPane":
         """It is built when a conversation is shown: until then, the start would wait for it."""
         from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 

@@ -9,7 +9,7 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.shared.widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.markdown_blocks import without_backticks
+from helix_desktop.gui.transcript.safe_text import without_backticks
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 

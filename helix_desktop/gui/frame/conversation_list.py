@@ -17,8 +17,7 @@ from helix_desktop.gui.shared.list_row_model import Index, RowPainter
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
-from helix_desktop.gui.transcript.drawing_style import is_right_to_left
-from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
+from helix_desktop.gui.transcript.safe_text import is_right_to_left, make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200

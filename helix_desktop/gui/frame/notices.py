@@ -13,7 +13,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
-from helix_desktop.gui.transcript.markdown_blocks import without_backticks
+from helix_desktop.gui.transcript.safe_text import without_backticks
 from helix_desktop.gui.translation import tr
 
 NOTICE_MS = 6_000

@@ -1,6 +1,5 @@
 """The fonts and formats of a theme, built once, and the marks over a text."""
 
-import unicodedata
 from collections.abc import Iterable
 from functools import cache, cached_property
 
@@ -11,6 +10,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.markdown_blocks import Block, TextStyle
+from helix_desktop.gui.transcript.safe_text import is_right_to_left
 
 INDENT, QUOTE = 22, 14  # The indents of a list level and of a quotation, in pixels.
 _HEADINGS = {1: 18.0, 2: 16.0, 3: 14.0, 4: 13.0, 5: 13.0, 6: 13.0}
@@ -159,18 +159,6 @@ def build_spacing_format(by: float) -> QTextCharFormat:
     made.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)
     made.setFontLetterSpacing(by)
     return made
-
-
-def is_right_to_left(text: str) -> bool:
-    if text.isascii():
-        return False
-    for sign in text[:500]:
-        direction = unicodedata.bidirectional(sign)
-        if direction in {"R", "AL"}:
-            return True
-        if direction == "L":
-            return False
-    return False
 
 
 def build_wrap_option(text: str, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> QTextOption:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.markdown_chunks import LONGEST, MarkdownChunk
-from helix_desktop.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -85,10 +84,10 @@ class RuleBlock:
 
 Block = ParagraphBlock | CodeBlock | TableBlock | MathBlock | RuleBlock
 
-_ADDRESS = lazy_pattern(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
-_QUOTED = lazy_pattern(r"`([^`\n]+)`")
-_TASK = lazy_pattern(r"\[([ xX])\][ \t]+")
-_DEFINITION = lazy_pattern(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_TASK = re.compile(r"\[([ xX])\][ \t]+")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
 _MOST_DEFINITIONS = 100
 _WHOLE = {"code_inline": TextStyle.CODE, "math_inline": TextStyle.MATH}
 _NOT_TYPED = ["escape", "heading", "lheading", "hr", "emphasis", "strikethrough"]
@@ -151,10 +150,6 @@ def backticks_to_code_spans(text: str) -> tuple[StyledSpan, ...]:
     pieces = _QUOTED.split(text)
     styles = (TextStyle.PLAIN, TextStyle.CODE)
     return tuple(StyledSpan(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece)
-
-
-def without_backticks(text: str) -> str:
-    return _QUOTED.sub(r"\1", text)
 
 
 def join_span_texts(spans: tuple[StyledSpan, ...]) -> str:

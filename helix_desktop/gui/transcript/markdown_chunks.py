@@ -9,18 +9,17 @@ import re
 from collections.abc import Iterator
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.lazy_pattern import lazy_pattern
 
 LONGEST = 4_000
 LIST_PIECE = 600
 TABLE_PIECE = 20
 
-_FENCE = lazy_pattern(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_ANY_FENCE = lazy_pattern(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
-_DOT = lazy_pattern(r" {0,3}[-*+] ")
-_LIST = lazy_pattern(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
-_HEADING = lazy_pattern(r" {0,3}#{1,6}(?:[ \t]|$)")
-_DELIMITERS = lazy_pattern(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_ANY_FENCE = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
+_DOT = re.compile(r" {0,3}[-*+] ")
+_LIST = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
 @dataclass(frozen=True, slots=True)

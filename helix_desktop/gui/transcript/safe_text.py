@@ -8,17 +8,16 @@ joiners between letters, direction marks. This is for reading outputs. For text 
 
 import re
 import textwrap
+import unicodedata
 from html import escape
 
-from helix_desktop.lazy_pattern import lazy_pattern
-
 WIDEST_TOOLTIP = 90  # Longer lines of a tooltip are wrapped after this many characters.
-_ESCAPES = lazy_pattern(
+_ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences, which set colours and move the cursor.
     r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences, which set titles, links and the clipboard.
     r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
 )
-_SUSPECT = lazy_pattern(
+_SUSPECT = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u115f\u1160\u180e\u200b-\u200d\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffc"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
@@ -66,3 +65,19 @@ def _is_needed_joiner(match: re.Match[str]) -> bool:
     text, at = match.string, match.start()
     around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
     return len(around) == 2 and all(ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around)
+
+
+def without_backticks(text: str) -> str:
+    return re.sub(r"`([^`\n]+)`", r"\1", text)
+
+
+def is_right_to_left(text: str) -> bool:
+    if text.isascii():
+        return False
+    for sign in text[:500]:
+        direction = unicodedata.bidirectional(sign)
+        if direction in {"R", "AL"}:
+            return True
+        if direction == "L":
+            return False
+    return False

@@ -18,8 +18,9 @@ from helix_desktop.gui.transcript.basic_boxes import (
     utf16_slice,
 )
 from helix_desktop.gui.transcript.code_box import CodeBox
-from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks, is_right_to_left
+from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TableBlock, TextStyle
+from helix_desktop.gui.transcript.safe_text import is_right_to_left
 from helix_desktop.gui.transcript.table_box import TableBox
 
 

@@ -26,7 +26,8 @@ from helix_desktop.gui.transcript.chat_actions import (
     ConversationAct,
 )
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, failure_title_and_actions
-from helix_desktop.gui.transcript.markdown_blocks import TextStyle, backticks_to_code_spans, without_backticks
+from helix_desktop.gui.transcript.markdown_blocks import TextStyle, backticks_to_code_spans
+from helix_desktop.gui.transcript.safe_text import without_backticks
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from tests.gui.transcript.facts import Told
 
