@@ -8,7 +8,7 @@ from typing import Any
 from acp import helpers, schema
 
 from helix_desktop.engine import content_recall, facts, session_events
-from helix_desktop.engine.hidden_characters import wrap_in_code_fence
+from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError

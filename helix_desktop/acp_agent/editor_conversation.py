@@ -24,8 +24,9 @@ from helix_desktop.acp_agent import conversation_options, conversation_updates
 from helix_desktop.acp_agent.agent_description import SIGN_IN
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
 from helix_desktop.engine import session_events
+from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
-from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text, wrap_in_code_fence
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput

@@ -21,7 +21,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
 LARGE = 4 << 20  # Larger buffers, in bytes, grow in place, because copying 30 MB would delay other streams.
 YOUNG = 5_000  # The number of new objects that start a collection. With 700, collecting took half of the time.
-MIDDLE = 3  # This many young collections come before one of middle age. With 10, streams froze for 95 ms.
+MIDDLE = 3  # Collections of new objects before one of older ones. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Old objects are collected only while the gateway is idle, never automatically.
 KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request bodies.
 

@@ -33,7 +33,7 @@ LONGEST_MESSAGE = 100_000  # Only this many characters at the beginning of a use
 MOST_FAILURES = 12  # Only this many of the newest failures without a solution are kept.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
 REFERENCE_LIMIT = 2_000_000  # The most characters of a stored list of details. What it has no room for is discarded.
-LEAST_LINE = 10  # Characters of a line of that list, besides a detail's text.
+LEAST_LINE = 10  # In a stored list of details, the characters of a line besides the detail itself.
 MOST_NUMBERED_WORDS = 40  # The most words of a text that differ only in digits. A log could contain millions.
 # Texts are searched in pieces of this many characters, because a search blocks other threads.
 SEARCHED_PIECE = 1 << 16

@@ -7,7 +7,6 @@ preceded by an arrow, trailing spaces end in a mark, and a line too long to lay 
 after `⟨…⟩`. The value can be restored from what is shown; tests check this for 100,000 values.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
@@ -182,12 +181,6 @@ def _script_of(sign: str) -> str:
 
 def _is_wide(sign: str) -> bool:
     return unicodedata.east_asian_width(sign) in "WF" and not _is_invisible(sign)
-
-
-def wrap_in_code_fence(text: str, language: str = "") -> str:
-    """Wrap a text in a fence longer than any in it, so that nothing in it counts as mark-up."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _is_beside_cjk(text: str, at: int) -> bool:

@@ -206,7 +206,8 @@ class _KnownWords:
         shortened = len(name) >= SHORTENED and any(word.startswith(name) for word in self._words)
         if shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name):
             return True
-        joined = name.casefold().replace(" ", "")  # Code may be a part of other code.
+        # In code, a name has no spaces and may be part of a longer one.
+        joined = name.casefold().replace(" ", "")
         is_longer = " " in name or (len(name) > 3 and not name.istitle())
         return is_longer and any(joined in piece for piece in map(str.casefold, self._pieces()))
 

@@ -226,7 +226,7 @@ class LocalAgentConversations:
         shown: ViewEntries,
     ) -> Sent:
         """Send known messages as the view shows them, and all others as they came."""
-        first = len(track.chain) or len(messages)  # If no message is known, no entries are listed.
+        first = len(track.chain) or len(messages)  # Else the body is sent as it came.
         entries = (*shown.entries, *map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
@@ -252,7 +252,8 @@ class LocalAgentConversations:
             if many:  # A session's first request waits for several of these.
                 for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
                     await asyncio.sleep(min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS))
-                held = self._open_conversations  # Keep it: reopened, it would be in memory twice.
+                # It counts as just used: closed and opened again, it would be in memory twice.
+                held = self._open_conversations
                 held[track.conversation] = held.pop(track.conversation, follower)
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
@@ -267,7 +268,8 @@ class LocalAgentConversations:
                 await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
                 self._matcher.append_message_hash(track, hashed, seq)
-            follower.conversation.current_view()  # At once, a long one would hold up others.
+            # The view is built part by part: all at once would delay other agents.
+            follower.conversation.current_view()
 
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.gui.answer_author import PROGRAM_AUTHOR, author_of_answer
 
 ARGUMENT_CHARACTERS = 200  # Longer arguments of a call are cut to this many characters. The JSON export is complete.

@@ -10,8 +10,8 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
-from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.engine.messages import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import demo_summaries, demo_tour

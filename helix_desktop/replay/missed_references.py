@@ -27,7 +27,7 @@ from helix_desktop.replay.lost_details import text_or_json_values
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.resources import resources_folder
 
-LINE = (24, 300)  # In characters. Lines of these lengths are recognised by their words.
+LINE = (24, 300)  # In characters. Whole lines of such a length are references, too.
 MOST_WORDS = 12  # The maximum number of words in an agent's search.
 MANY = 12  # If an agent needs more references than this from an entry, it reads the whole entry.
 SHORT = 1_500  # In characters. An agent reads shorter entries completely.

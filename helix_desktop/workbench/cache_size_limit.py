@@ -35,12 +35,12 @@ class CacheSizeLimit:
         self._wanted = True
         if not self._counting and (self._workspace.settings.limit or self.over):
             try:
-                self._spawn(self._count_bytes_over_limit(), name="count what the cache takes")
+                self._spawn(self._recount_while_wanted(), name="count what the cache takes")
             except StoppedByUser:
                 return  # The workspace is closing.
             self._counting = True
 
-    async def _count_bytes_over_limit(self) -> None:
+    async def _recount_while_wanted(self) -> None:
         try:
             while self._wanted:
                 self._wanted = False

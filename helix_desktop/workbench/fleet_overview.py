@@ -49,14 +49,14 @@ class FleetOverview:
         """Call `show` with all workspaces that have tasks, now and after each change, until this is cancelled."""
         shown: dict[str, Mapping[str, Any]] | None = None
         while True:
-            known = await asyncio.to_thread(self._list_with_tasks)
+            known = await asyncio.to_thread(self._list_workspaces_with_tasks)
             some = await asyncio.gather(*(self._read_if_changed(one, (shown or {}).get(one.id, {})) for one in known))
             if (found := {one["workspace"]: one for one in some}) != shown:
                 shown = found
                 show(list(found.values()))
             await asyncio.sleep(FOLLOW_SECONDS)
 
-    def _list_with_tasks(self) -> list[KnownWorkspace]:
+    def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
         known = self._known.list_workspaces()
         return [one for one in known if self._is_shared(one) or (one.folder / fleet_task_files.NAME).exists()]
 

@@ -16,7 +16,6 @@ from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Stored, ToolCall, ToolReturned, UserSaid
-from helix_desktop.engine.hidden_characters import wrap_in_code_fence
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ToolPrinted
 from helix_desktop.workbench import Workbench
@@ -66,8 +65,7 @@ async def test_what_a_command_prints_goes_into_a_terminal_or_into_text() -> None
     assert text.content[0].content.text == "```\nout\n```"
 
 
-def test_foreign_text_stays_in_its_fence_and_a_title_is_one_line() -> None:
-    assert wrap_in_code_fence("a\n```\n# not a heading") == "````\na\n```\n# not a heading\n````"
+def test_a_title_is_one_line() -> None:
     call = ToolCall("1", "run_command", '{"command": "one\\ntwo ' + "x" * 100 + '"}')
     assert "\n" not in title_of_call(call)
     assert len(title_of_call(call)) == 80

@@ -79,7 +79,7 @@ class TopBar(QWidget):
         px, tabs = self._theme.zoomed_pixels, self._tabs.values()
         margin = px(12 if self.width() < px(560) else 20)
         room = self.width() - 2 * margin - 16 - (0 if self._side.isHidden() else 36)
-        # A narrow tab lacks this much of its width.
+        # A tab needs this much more room when it is no longer narrow.
         lacks = 2 * px(7) if self._tabs["chat"].property("look") == "narrow-tab" else 0
         room -= sum(tab.sizeHint().width() + 4 + lacks for tab in tabs)
         for tab in tabs:
