@@ -21,7 +21,7 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tools.home_access import OPENINGS
 from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
-from helix_desktop.workbench.system_prompt_and_settings import parse_coverage, parse_hidden_patterns
+from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
     from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
@@ -155,12 +155,6 @@ class SettingsBackend:
         openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
         return installation_port.CommandFileAccess(
             openings, chosen.openings, chosen.readable, parse_hidden_patterns(chosen)
-        )
-
-    def checkpoint_settings(self, bench: Workbench) -> installation_port.CheckpointSettings:
-        found = parse_coverage(bench.workspace.settings.changes)
-        return installation_port.CheckpointSettings(
-            found.leave_out, found.most_files, found.most_bytes, bench.file_changes.days_to_keep, found.off
         )
 
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:

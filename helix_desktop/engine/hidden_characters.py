@@ -7,6 +7,7 @@ preceded by an arrow, trailing spaces end in a mark, and a line too long to lay 
 after `⟨…⟩`. The value can be restored from what is shown; tests check this for 100,000 values.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache

@@ -22,6 +22,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import Changes
 from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import system_prompt_and_settings
@@ -103,9 +104,13 @@ class FileChanges:
     def days_to_keep(self) -> int:
         return int(self._bench.workspace.settings.changes.get("keep_days", KEEP_DAYS))
 
+    @property
+    def coverage_in_settings(self) -> CheckpointCoverage:
+        """Return what the settings say of it. The checkpoints themselves follow a little later."""
+        return system_prompt_and_settings.parse_coverage(self._bench.workspace.settings.changes)
+
     def apply_checkpoint_settings(self) -> None:
-        wanted = system_prompt_and_settings.parse_coverage(self._bench.workspace.settings.changes)
-        if wanted != self.workspace_checkpoints.folders.coverage:
+        if (wanted := self.coverage_in_settings) != self.workspace_checkpoints.folders.coverage:
             self._bench.tasks.spawn_task(self.workspace_checkpoints.apply_coverage(wanted), name="cover other files")
 
     @property
@@ -122,13 +127,6 @@ class FileChanges:
             replace(left, path=self.workspace_checkpoints.displayed_path(left.path))
             for left in self.workspace_checkpoints.folders.uncovered_entries()
         ]
-
-    async def measure_checkpoints(self) -> tuple[int, int]:
-        """Return how many contents checkpoints hold, and how many bytes these take."""
-        return await self._bench.workspace.index.measure_checkpoint_bytes()
-
-    def exclusion_rules(self) -> Sequence[str]:
-        return self.workspace_checkpoints.folders.coverage.leave_out
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         """Return folders directly in the roots, largest first: name, files, bytes. No name: files in none."""

@@ -57,6 +57,9 @@ class FakeCatalogue:
     def cache(self) -> FakeCatalogue:
         return self
 
+    async def measure_checkpoint_bytes(self) -> tuple[int, int]:
+        return 3, 4_000
+
     async def read_content(self, digest: Digest) -> bytes:
         raise NotFound("it is gone")
 

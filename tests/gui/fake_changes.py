@@ -22,6 +22,7 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
 from helix_desktop.errors import ActionRefused
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from tests.gui.stand_in import StandIn
 
 
@@ -83,6 +84,8 @@ class FakeChanges(StandIn):
         self.undone: list[Mapping[str, str]] = []
         self.covered: list[tuple[bool, Sequence[str] | None]] = []
         self.listeners: list[Callable[[Any], object]] = []
+        self.coverage_in_settings = CheckpointCoverage(("node_modules/", "*.iso"))
+        self.days_to_keep = 30
 
     def fill(self, files: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Files, each with its content before and after one turn of the agent."""
@@ -106,12 +109,6 @@ class FakeChanges(StandIn):
 
     def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
         return self.left
-
-    async def measure_checkpoints(self) -> tuple[int, int]:
-        return 3, 4_000
-
-    def exclusion_rules(self) -> Sequence[str]:
-        return ("node_modules/",)
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         return [("data", 300_000, 6_000_000_000), ("src", 20, 4_000), ("", 2, 100)]

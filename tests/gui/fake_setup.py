@@ -27,7 +27,6 @@ from helix_desktop.gui.model_setup_port import (
 )
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.settings.installation_port import (
-    CheckpointSettings,
     CommandFileAccess,
     McpServerState,
     SpaceToFree,
@@ -256,9 +255,6 @@ class FakeInstallation:
     def command_file_access(self, bench: Workbench) -> CommandFileAccess:
         openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
         return CommandFileAccess(openings, ("gh",), ("~/data",), (".env", "*.pem"))
-
-    def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings:
-        return CheckpointSettings(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
 
     async def replay_policies(
         self,

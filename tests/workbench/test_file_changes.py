@@ -33,7 +33,7 @@ async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Des
     assert [name for name, _, _ in await changes.largest_subfolders()] == ["src", ""]
     told: list[str] = []
     leave = changes.watch_checkpoints(lambda progress: told.append(progress.state))
-    await changes.change_coverage(all_of_it=True, leave_out=[*changes.exclusion_rules(), "src/"])
+    await changes.change_coverage(all_of_it=True, leave_out=[*changes.coverage_in_settings.leave_out, "src/"])
     await bench.tasks.wait_for_all_tasks()
     assert told[-1] == changes.checkpoint_progress.state == "ready"
     assert [left.path for left in changes.list_uncovered_paths()] == ["src"]
@@ -56,9 +56,9 @@ async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_nee
     await changes.workspace_checkpoints.check_for_changes()
     (folder / "README.md").write_text("this one is there now\n")
     await changes.workspace_checkpoints.check_for_changes()
-    before = await changes.measure_checkpoints()
+    before = await bench.workspace.index.measure_checkpoint_bytes()
     entries, freed = await changes.remove_unused_checkpoints()
-    after = await changes.measure_checkpoints()
+    after = await bench.workspace.index.measure_checkpoint_bytes()
     assert entries > 0
     assert before[0] - after[0] == entries
     assert before[1] - after[1] >= freed > 0

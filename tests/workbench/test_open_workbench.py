@@ -541,7 +541,7 @@ async def test_a_cache_beyond_its_limit_is_told(desks: Desks, folder: Path) -> N
     await bench.attach_content("notes.txt", bytes(range(256)), "application/octet-stream")
     assert bench.size_limit.over == 0, "there is no limit"
     await bench.file_changes.prepare_checkpoints()
-    _, taken = await bench.file_changes.measure_checkpoints()
+    _, taken = await bench.workspace.index.measure_checkpoint_bytes()
     await bench.change_settings({"limits.cache_bytes": 100 + taken})
     assert await asyncio.wait_for(heard.get(), 60) == bench.size_limit.over == 157
     stop()

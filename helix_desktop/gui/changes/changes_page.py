@@ -265,7 +265,7 @@ class ChangesPage(QWidget):
             return
 
         def cover_chosen_folders(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
-            rules = [*changes.exclusion_rules(), *leave_out] if leave_out else None
+            rules = [*changes.coverage_in_settings.leave_out, *leave_out] if leave_out else None
             self._run_for_page(changes.change_coverage(all_of_it=all_of_it, leave_out=rules))
 
         dialog = CheckpointCoverageDialog(self)

@@ -46,17 +46,6 @@ class ServerTool:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointSettings:
-    """What checkpoints leave out, how large they may become and how long they are kept."""
-
-    leave_out: tuple[str, ...] = ()
-    most_files: int = 0
-    most_bytes: int = 0
-    keep_days: int = 0
-    off: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class McpServerState:
     """The state of an MCP server. `words`: its command or address with every value it is given,
     secrets as dots. `why`: what is wrong. `mistake`: why its settings cannot be read. `approvals`:
@@ -108,7 +97,6 @@ class Installation(Protocol):
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         """Whether an allowing rule also allows programs other than the one it names."""
 
-    def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings: ...
     def command_file_access(self, bench: Workbench) -> CommandFileAccess: ...
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         """Starts a second copy of the server, and describes the result in a sentence or two."""

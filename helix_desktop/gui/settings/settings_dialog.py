@@ -105,7 +105,7 @@ class SettingsDialog(widgets.TransientDialog):
             )
             self._add_settings_page("servers", tr("MCP servers"), lambda: McpServersPage(bench, program, doing))
             self._add_settings_page("limits", tr("Limits"), lambda: TurnLimitsPage(bench, doing))
-            self._add_settings_page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, program, doing))
+            self._add_settings_page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, doing))
             self._add_settings_page("storage", tr("Storage"), lambda: StoragePage(bench, program, doing))
         self._add_page_group("Helix Desktop")
         self._add_settings_page("about", tr("About"), lambda: AboutPage(program, doing))

@@ -8,7 +8,6 @@ from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.rewrite_cost_line import describe_missing_price
 from helix_desktop.gui.model_setup_port import has_unknown_price
-from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.policy_names import list_policy_choices
@@ -116,9 +115,9 @@ class PolicyPage(WorkspaceSettingsPage):
 class CheckpointsPage(WorkspaceSettingsPage):
     """What checkpoints cover, and how long they are kept."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Checkpoints"), bench, doing)
-        covered = program.checkpoint_settings(bench)
+        covered, days_to_keep = bench.file_changes.coverage_in_settings, bench.file_changes.days_to_keep
         self.add_sentence(
             tr(
                 "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
@@ -136,13 +135,13 @@ class CheckpointsPage(WorkspaceSettingsPage):
             FieldDeclaration("leave_out", tr("Not covered"), rules, "\n".join(covered.leave_out), long=True),
             FieldDeclaration("most_files", files, beyond, covered.most_files, most=most, unset=unset),
             FieldDeclaration("most_bytes", size, beyond, megabytes, most=most, unit="MB", unset=unset),
-            FieldDeclaration("keep_days", keep, older, covered.keep_days, most=36_500, unit=days),
+            FieldDeclaration("keep_days", keep, older, days_to_keep, most=36_500, unit=days),
         )
         for declared in rows:
             self.add_field(declared, partial(self._change_checkpoint_setting, declared.name))
         self._add_copies_section()
         self._disk_use_label = self.add_sentence("")
-        work = bench.file_changes.measure_checkpoints()
+        work = bench.workspace.index.measure_checkpoint_bytes()
         doing.run_in_background(work, then=self._show_checkpoint_disk_use, owner=self)
 
     def _add_copies_section(self) -> None:

@@ -326,7 +326,7 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     assert asked.state.text() == "Checkpoints include 300,022 files (6.0 GB)."
     asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
     asked.accept()
-    assert changes.covered == [(True, ["node_modules/", "data/"])]
+    assert changes.covered == [(True, ["node_modules/", "*.iso", "data/"])]
     changes.left = [UncoveredPath("data", "data/")]
     changes.listeners[0](State("ready"))
     assert page.files.files.items[-1].uncovered == UncoveredPath("data", "data/")

@@ -718,8 +718,8 @@ def test_a_tool_of_a_server_is_marked_as_reading(
     assert bench.mcp_servers.marked == [("issues", "search", True)]
 
 
-def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = CheckpointsPage(bench, program, window.background_runner)
+def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbench) -> None:
+    page = CheckpointsPage(bench, window.background_runner)
     rules = child(page, QPlainTextEdit, "leave_out")
     assert isinstance(rules, QPlainTextEdit)
     assert rules.toPlainText() == "node_modules/\n*.iso"
