@@ -100,7 +100,8 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
         raise StoreFailed(f"The token vocabulary {path} cannot be read: {error.strerror}.", remedy=_REMEDY) from error
     if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
         raise StoreFailed(f"The token vocabulary {path} is damaged.", remedy=_REMEDY)
-    ranks = {binascii.a2b_base64(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
+    tokens = content.split()[::2]  # In these files, each token's rank is the number of its line.
+    ranks = dict(zip(map(binascii.a2b_base64, tokens), range(len(tokens)), strict=True))
     encoding = tiktoken.Encoding(
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens=dict(vocabulary.special)
     )

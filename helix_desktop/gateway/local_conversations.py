@@ -320,7 +320,7 @@ class LocalAgentConversations:
 
     async def _record_which_messages_fork_contains(self, track: KnownMessages) -> None:
         """Record which messages a fork's facts stand for, because that note is not copied."""
-        recorded = await self._bench.read_conversation_facts(track.conversation)
+        recorded = await self._bench.workspace.journal.facts_about_received_messages(track.conversation)
         noted = len(known_messages_from_facts(track.conversation, recorded).chain)
         if noted < len(track.chain):
             follower = await self._get_open_conversation(track)
@@ -476,9 +476,10 @@ class LocalAgentConversations:
         async with self._read:
             if self._is_read:
                 return
+            journal = self._bench.workspace.journal
             for row in sorted(self._bench.list_conversations(), key=lambda row: row.updated):
                 if row.agent and not row.trashed:
-                    recorded_facts = await self._bench.read_conversation_facts(row.id)
+                    recorded_facts = await journal.facts_about_received_messages(row.id)
                     self._matcher.add_known_messages(known_messages_from_facts(row.id, recorded_facts))
             self._is_read = True
 

@@ -5,6 +5,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 
 from helix_desktop import concurrency
@@ -14,7 +15,7 @@ from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import open_process
 
-PAUSE_SECONDS = 0.2  # The pause between the end of one gateway and the start of the next.
+PAUSE_SECONDS = 0.2  # The pause before a gateway is started again that ended within this time.
 INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so no other program can take the port.
 
 
@@ -87,7 +88,9 @@ class GatewayKeeper:
 
     def _restart_ended_gateway(self) -> None:
         while not self._is_ending.is_set():
+            begun = time.monotonic()
             if self._process is not None:
                 self._process.wait()
-            if not self._is_ending.wait(PAUSE_SECONDS):
+            pause = PAUSE_SECONDS if time.monotonic() - begun < PAUSE_SECONDS else 0  # Agents wait meanwhile.
+            if not self._is_ending.wait(pause):
                 self._start_gateway_process()

@@ -16,7 +16,7 @@ from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingCo
 from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, select_received_facts
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.workspace_index import WorkspaceIndex
@@ -110,6 +110,9 @@ class StoreJournal:
 
     async def facts_about_cost(self, since: float) -> Sequence[Recorded]:
         return await self._read_checked(self._file.facts_about_cost, since)
+
+    async def facts_about_received_messages(self, conversation: str) -> Sequence[Recorded]:
+        return await self._read_checked(select_received_facts, self._file, conversation)
 
     async def fork_conversation(self, conversation: str, last: int, fork: str) -> Sequence[Recorded]:
         recorded = await self._thread.run_work(self._file.copy_conversation, conversation, last, fork)

@@ -62,6 +62,7 @@ WHERE updated >= ? AND cost > 0
   AND substr(fact, 10, 9) IN ('ModelRepl', 'Spent","v', 'BroughtIn', 'Conversat')
 ORDER BY conversation, seq
 """
+_RECEIVED_FACTS = f"""{_LINES} conversation = ? AND substr(fact, 10, 8) IN ('Received', 'Rewound"') ORDER BY seq"""
 _WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
 _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
@@ -356,6 +357,11 @@ def select_journal_rows(journal: JournalFile, statement: str, *values: float | s
     """Return all rows that a statement selects. JournalCorrupt if the file is damaged."""
     with journal.errors:
         return journal.connection.execute(statement, values).fetchall()
+
+
+def select_received_facts(journal: JournalFile, conversation: str) -> tuple[Recorded, ...]:
+    """Return which messages a connected agent has sent, and where it went back. The other facts are not read."""
+    return _select_recorded(journal, _RECEIVED_FACTS, conversation)
 
 
 def _select_recorded(journal: JournalFile, statement: str, *values: float | str) -> tuple[Recorded, ...]:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -47,18 +46,23 @@ class DailyCost:
 
 def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """Yield the facts this conversation paid for: none imported, none that its fork began with."""
-    copied = [one.seq for one in recorded_facts if getattr(one.fact, "forked_from", "")]
-    brought = [(1, copied[0])] if copied else []
-    brought += [(one.fact.first, one.seq) for one in recorded_facts if isinstance(one.fact, facts.BroughtIn)]
-    return (one for one in recorded_facts if not any(first <= one.seq < last for first, last in brought))
+    paid, first_elsewhere = [], recorded_facts[-1].seq + 1 if recorded_facts else 0
+    for one in reversed(recorded_facts):  # Whoever paid elsewhere says so behind what was paid: of a fork, all of it.
+        if one.seq < first_elsewhere:
+            paid.append(one)
+        if isinstance(one.fact, facts.BroughtIn):
+            first_elsewhere = min(first_elsewhere, one.fact.first)
+        elif getattr(one.fact, "forked_from", ""):
+            break
+    return reversed(paid)
 
 
 def last_midnight() -> float:
     return time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
 
 
-def _local_day(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp).astimezone().date().isoformat()
+def _local_day(timestamp: float) -> tuple[int, ...]:
+    return time.localtime(timestamp)[:3]
 
 
 class ConversationListRows:

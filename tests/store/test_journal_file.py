@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Received, Recorded, Rewound, Text, UserSaid
 from helix_desktop.errors import JournalCorrupt, StoreFull, WrittenByNewerVersion
-from helix_desktop.store.journal_file import JournalFile, checksum_of_fact, find_journal_defects
+from helix_desktop.store.journal_file import JournalFile, checksum_of_fact, find_journal_defects, select_received_facts
 
 
 @pytest.fixture
@@ -76,6 +77,21 @@ def test_what_is_not_as_it_was_is_named(journal: JournalFile, change: str, named
         for line in find_journal_defects(journal)
     )
     assert len(journal.read_recorded("b")) == 1
+
+
+def test_which_messages_an_agent_sent_is_read_without_the_rest(tmp_path: Path) -> None:
+    """A gateway that was killed read all facts of all agents, 37,000 of one for a second, before it answered."""
+    received, back = Received(("a", "b"), (1, 2), "s", "h"), Rewound(1)
+    with closing(JournalFile(tmp_path / "journal", now=lambda: 5.0)) as journal:
+        journal.append_all_or_nothing("a", [said("one"), said("two"), received, back, said("three")])
+        journal.append_all_or_nothing("b", [said("four"), received])
+        journal.connection.execute("UPDATE facts SET time = 7.0 WHERE conversation = 'a' AND seq IN (1, 2, 5)")
+        found = [Recorded("a", 3, 5.0, received), Recorded("a", 4, 5.0, back)]
+        assert list(select_received_facts(journal, "a")) == found
+        assert list(select_received_facts(journal, "c")) == []
+        journal.connection.execute("UPDATE facts SET time = 7.0 WHERE conversation = 'a' AND seq = 3")
+        with pytest.raises(JournalCorrupt, match="Record 3 of conversation a does not match"):
+            select_received_facts(journal, "a")
 
 
 def test_a_damaged_description_of_the_tables_is_named(journal: JournalFile) -> None:
