@@ -165,7 +165,7 @@ async def _forget_keys_and_print_result(
         told = {
             "run": result.run,
             "imported": [asdict(one) for one in result.imported],
-            "unchanged": result.unchanged_count,
+            "unchanged": len(result.unchanged_conversations),
             "complaints": result.complaints,
             "keys": keys,
             "forgotten": forgotten,
@@ -190,7 +190,7 @@ async def _print_import_summary(result: ImportResult, console: Console) -> None:
     if len(result.complaints) > SHOWN:
         await console.print_error(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
     await console.print_line(
-        f"{len(result.imported):,} imported (import {result.run}); {result.unchanged_count:,} had already been imported."
+        f"{len(result.imported):,} imported (import {result.run}); {len(result.unchanged_conversations):,} had already been imported."
     )
 
 

@@ -38,6 +38,7 @@ class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
         self._results: dict[str, ImportResult] = {}  # The last import's results, by workspace.
+        self._subagents: set[str] = set()  # Their conversations come with their parent's file and were not listed.
         self._going: asyncio.Task[ImportResult] | None = None
         self._stopped = False
         self._run = ""
@@ -85,6 +86,7 @@ class HistoryImporter:
                 raise
         finally:
             self._going = None
+            self._subagents |= {row.id for row in bench.list_conversations() if row.parent}
 
     def stop_import(self) -> None:
         self._stopped = True
@@ -143,13 +145,12 @@ class HistoryImporter:
 
     def _build_import_outcome(self) -> ImportOutcome:
         results = self._results
-        # A sub-agent's conversation comes with its parent's file. It was not listed.
         brought = [(one, at) for at, each in results.items() for one in each.imported if not one.parent]
         _, *show = max(((one.last, at, one.id) for one, at in brought), default=(0.0, "", ""))
         return ImportOutcome(
             sum(one.state in ("new", "fork", "back") for one, _ in brought),
             sum(one.state == "more" for one, _ in brought),
-            sum(result.unchanged_count for result in results.values()),
+            sum(len(each.unchanged_conversations - self._subagents) for each in results.values()),
             self._stopped,
             (show[0], show[1]),
             sorted({mask_key(key) for result in results.values() for key in result.keys.places}),

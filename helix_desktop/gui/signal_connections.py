@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut
@@ -29,9 +29,6 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
-
-if TYPE_CHECKING:
-    from helix_desktop.gui.inspector.context_panel import ContextPanel
 
 FOLD_KIND_BY_ACTION = {
     "fold-observations": FoldKind.OBSERVATIONS,
@@ -227,16 +224,6 @@ def _wire_top_bar(window: MainWindow) -> None:
     on("brought", lambda: window.settings_wanted.emit("brought"))
 
 
-def _wire_context_panel(window: MainWindow, panel: "ContextPanel") -> None:
-    panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
-    panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
-    panel.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
-    panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
-    panel.side_panel_wanted.connect(window.toggle_side_panel)
-    panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
-    panel.request_wanted.connect(lambda: window.pages.inspector.show_request_of_step())  # noqa: PLW0108 - built then
-
-
 def _open_policy_choices(window: MainWindow) -> None:
     if window.context_panel.isHidden():
         window.open_or_close_context_panel()
@@ -402,7 +389,13 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
     elif name == "inspector":
         page.closing_wanted.connect(window.toggle_side_panel)
     elif name == "context":
-        _wire_context_panel(window, page)
+        page.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
+        page.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+        page.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
+        page.comparison_wanted.connect(window.window_actions["lab"].trigger)
+        page.side_panel_wanted.connect(window.toggle_side_panel)
+        page.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
+        page.request_wanted.connect(lambda: window.pages.inspector.show_request_of_step())  # noqa: PLW0108 - built then
 
 
 def _send_comment_to_agent(window: MainWindow, text: str) -> None:

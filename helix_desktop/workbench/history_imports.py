@@ -60,9 +60,9 @@ class ImportResult:
     keys: leaked_keys.LeakedKeyPlaces = field(default_factory=leaked_keys.LeakedKeyPlaces)
 
     @property
-    def unchanged_count(self) -> int:
-        """Return how many conversations had nothing new."""
-        return len(self.here.difference(one.id for one in self.imported))
+    def unchanged_conversations(self) -> set[str]:
+        """Return the conversations that had nothing new."""
+        return self.here.difference(one.id for one in self.imported)
 
 
 def new_import_name() -> str:

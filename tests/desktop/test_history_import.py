@@ -57,6 +57,7 @@ async def test_as_many_conversations_are_said_to_be_imported_as_were_listed(
     groups = await histories.find_history_groups()
     assert len(groups) == 1
     assert (await histories.import_history_groups(groups, lambda *_: None)).new_count == 1
+    assert (await histories.import_history_groups(groups, lambda *_: None)).unchanged_count == 1
     await desk.aclose()
 
 

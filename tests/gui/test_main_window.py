@@ -470,6 +470,7 @@ def test_actions_reach_the_conversation(window: MainWindow, session: FakeSession
 
 
 def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.context_panel.show()
     window.context_panel.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
     assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")

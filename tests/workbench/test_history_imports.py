@@ -107,7 +107,7 @@ async def test_every_output_can_be_recalled_and_a_second_import_changes_nothing(
     assert output.output.digest == Digest.of_content(written.OUTPUT.encode())
     before = await whole(workspace)
     again = await brought(workspace, path)
-    assert (again.imported, again.unchanged_count) == ([], 1)
+    assert (again.imported, len(again.unchanged_conversations)) == ([], 1)
     path.touch()
     assert (await brought(workspace, path)).imported == []
     assert await whole(workspace) == before
@@ -250,13 +250,13 @@ async def test_two_files_that_name_one_session_and_differ_are_two_conversations(
     shorter = written.lines(tmp_path / "old" / "s.jsonl", values[:6])
     first = await brought(workspace, one, two, shorter)
     assert [brought.state for brought in first.imported] == ["new", "new"]
-    assert first.unchanged_count == 0
+    assert len(first.unchanged_conversations) == 0
     before = await whole(workspace)
     assert not any(isinstance(fact.fact, Rewound) for facts in before for fact in facts)
     for path in (one, two, shorter):
         path.touch()
     again = await brought(workspace, two, one, shorter)
-    assert (again.imported, again.unchanged_count) == ([], 2)
+    assert (again.imported, len(again.unchanged_conversations)) == ([], 2)
     assert await whole(workspace) == before
     written.lines(two, [*other, written.claude_said(41, 40, "and then?")])
     (more,) = (await brought(workspace, one, two, shorter)).imported
@@ -289,7 +289,7 @@ async def test_a_fork_within_what_was_brought_in_counts_none_of_it_as_its_own(
     assert (await workspace.journal.find_conversation("a fork")).cost == 0
     path.touch()
     again = await brought(workspace, path)
-    assert (again.imported, again.unchanged_count) == ([], 1)
+    assert (again.imported, len(again.unchanged_conversations)) == ([], 1)
     assert [run for run, *_ in await history_imports.list_import_runs(workspace)] == [
         (await history_imports.list_import_runs(workspace))[0][0]
     ]
@@ -428,7 +428,7 @@ async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
     before = len(work.result.imported)
     goes_on = HistoryImport(workspace, Words(), result=work.result)
     result = await goes_on.import_files(paths)
-    assert (len(result.imported), result.unchanged_count) == (3, 0)
+    assert (len(result.imported), len(result.unchanged_conversations)) == (3, 0)
     assert before < 3
     assert len(await whole(workspace)) == 3
 

@@ -162,9 +162,10 @@ class Composer(QWidget):
         attached = round(self.attachments.attached_token_count * meter.factor) if meter.window else 0
         more = {ContextKind.CONVERSATION: attached}
         ordered = [(kind, meter.parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
-        self.meter.show_meter_parts(ordered, meter.window, is_estimate=meter.is_estimate)
+        is_estimate = meter.is_estimate or attached > 0
+        self.meter.show_meter_parts(ordered, meter.window, is_estimate=is_estimate)
         figures = describe_window_fill(ordered, meter.window)
-        if meter.is_estimate and sum(meter.parts.values()) + attached <= meter.window:
+        if is_estimate and sum(meter.parts.values()) + attached <= meter.window:
             figures = f"≈ {figures}"
         self._figures.setText(" · ".join(filter(None, (figures, self._cost))))
         self.context_button.setToolTip(self.meter.toolTip())

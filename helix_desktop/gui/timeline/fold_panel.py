@@ -13,7 +13,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.fold_descriptions import count_covered_messages, describe_kept_details
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
+from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, build_surface, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
@@ -98,8 +98,11 @@ class FoldPanel(QWidget):
 
     def _lay_out_fold_panel(self) -> None:
         buttons = self._edit, self._compare, self.undo_button
-        head = build_row(self._title, self._kept_details_label, 1, *buttons, wraps=True)
-        self._theme.keep_lengths_scaled(self, head.setSpacing, 8)
+        together = build_surface(self, "plain")  # The buttons move to the next line together.
+        inner = build_row(*buttons, owner=together, margins=0, wraps=True)
+        head = build_row(self._title, self._kept_details_label, 1, together, wraps=True)
+        for row in (inner, head):
+            self._theme.keep_lengths_scaled(self, row.setSpacing, 8)
         top = build_column(head, self._figures)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
         self._theme.keep_lengths_scaled(self, top.setSpacing, 6)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox
 
@@ -72,11 +72,24 @@ def test_with_large_text_nothing_is_cut_and_the_rest_can_be_scrolled_to(
     assert all(button.isVisible() for button in buttons)
     for widget in (*buttons, panel._title, panel._figures):
         assert widget.height() >= widget.minimumSizeHint().height()
-        assert panel.rect().contains(widget.geometry())
+        assert panel.rect().contains(QRect(widget.mapTo(panel, QPoint()), widget.size()))
     assert all(button.width() >= button.sizeHint().width() for button in buttons)
     assert panel._figures.height() >= panel._figures.heightForWidth(panel._figures.width())
     assert made.list.viewport().width() >= theme.zoomed_pixels(180)
     assert made.chart._plot_area.height() >= theme.zoomed_pixels(40)
+
+
+def test_the_buttons_of_a_fold_move_to_the_next_line_together(page: Page, settle: Settle) -> None:
+    made, _ = page
+    panel, lines = made.panel, set[int]()
+    buttons = panel._edit, panel._compare, panel.undo_button
+    for width in range(1130, 760, -30):
+        made.resize(width, 800)
+        settle()
+        below = {button.mapTo(panel, QPoint()).y() for button in buttons}
+        assert len(below) == 1, width
+        lines |= below
+    assert len(lines) > 1, "there is a width at which they have moved"
 
 
 def dialogs(kind: type[TextComparisonDialog | FoldNowDialog]) -> list[TextComparisonDialog | FoldNowDialog]:
