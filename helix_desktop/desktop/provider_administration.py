@@ -9,12 +9,12 @@ from dataclasses import replace
 from helix_desktop.errors import HelixError, ModelFailed, NotFound, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import model_setup_port
-from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice, WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice
 from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
-from helix_desktop.providers.model_prices import ModelInfo, WindowFrom, without_edition_date
+from helix_desktop.providers.model_prices import ModelInfo, without_edition_date
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
 TITLES = {
@@ -208,11 +208,6 @@ def _provider_title(provider: str) -> str:
 
 
 def _build_model_choice(info: ModelInfo) -> ModelChoice:
-    sure = {
-        WindowFrom.USER: WindowSizeSource.SET,
-        WindowFrom.LEARNED: WindowSizeSource.LEARNED,
-        WindowFrom.ASSUMED: WindowSizeSource.ASSUMED,
-    }
     return ModelChoice(
         info.name,
         info.window,
@@ -228,5 +223,5 @@ def _build_model_choice(info: ModelInfo) -> ModelChoice:
         thinking=bool(info.abilities.reasoning),
         temperature=info.abilities.temperature,
         local=info.provider in model_setup_port.LOCAL_PROVIDERS,
-        sure=sure.get(info.window_from, WindowSizeSource.TOLD),
+        sure=info.window_from,
     )

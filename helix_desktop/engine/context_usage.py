@@ -6,6 +6,7 @@ Every threshold is compared with the corrected number, and the meter shows the s
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from helix_desktop.engine import facts, fold_economics
 from helix_desktop.engine.context_policy import Policy
@@ -21,6 +22,16 @@ from helix_desktop.fast_dataclass import dataclass
 PER_MILLION = 1_000_000
 NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
 HOUR = 3_600.0  # In seconds.
+
+
+class WindowSizeSource(StrEnum):
+    """How the size of a model's window is known, the most certain first."""
+
+    USER = "user"
+    LEARNED = "learned"  # The provider stated it when it refused a request.
+    REPORTED = "reported"  # The provider's list of models states it.
+    SHIPPED = "shipped"  # The list of models that comes with the program states it.
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True)

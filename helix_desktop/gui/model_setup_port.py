@@ -6,9 +6,9 @@ keep it.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Protocol
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
@@ -31,13 +31,6 @@ class ProviderChoice:
     address_variable: str = ""  # The name of the environment variable that contains the address.
 
 
-class WindowSizeSource(StrEnum):
-    TOLD = "told"  # The provider or the shipped list of models states the size.
-    LEARNED = "learned"  # The provider stated the size when it refused a request.
-    SET = "set"  # The user has set the size.
-    ASSUMED = "assumed"
-
-
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
     """A model. `name` is `provider/model`. Prices are in dollars per million tokens, or 0 if unknown."""
@@ -56,7 +49,7 @@ class ModelChoice:
     thinking: bool = False
     temperature: bool = True  # True if the model accepts a temperature.
     local: bool = False
-    sure: WindowSizeSource = WindowSizeSource.TOLD
+    sure: WindowSizeSource = WindowSizeSource.SHIPPED
 
     @property
     def id(self) -> str:

@@ -5,10 +5,10 @@ An unknown model gets a window of 128,000 tokens and a note that this is a guess
 
 import re
 from dataclasses import field, replace
-from enum import StrEnum
 from functools import cache
 
 from helix_desktop import resources
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, number_at, object_at, parse_object, text_at, value_at
@@ -36,16 +36,6 @@ class TokenPrices:
     cache_write: float = 0.0
 
 
-class WindowFrom(StrEnum):
-    """How a model's window is known, most certain first."""
-
-    USER = "user"
-    LEARNED = "learned"
-    REPORTED = "reported"
-    SHIPPED = "shipped"
-    ASSUMED = "assumed"
-
-
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """One model of a provider. `name` is `provider/id`, as in commands and settings."""
@@ -56,7 +46,7 @@ class ModelInfo:
     abilities: ModelAbilities = field(default_factory=ModelAbilities)
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, such as that a figure is a guess.
-    window_from: WindowFrom = WindowFrom.ASSUMED
+    window_from: WindowSizeSource = WindowSizeSource.ASSUMED
     cache_seconds: int = 0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
 
     @property
@@ -148,24 +138,24 @@ def merge_model_knowledge(
     """Merge what is known: by the user, from refusals, from the provider's list, and from the shipped data."""
     ours = shipped_models().entry_for_model(model)
     layers = {
-        WindowFrom.USER: corrected or {},
-        WindowFrom.LEARNED: learned or {},
-        WindowFrom.REPORTED: reported or {},
-        WindowFrom.SHIPPED: ours,
+        WindowSizeSource.USER: corrected or {},
+        WindowSizeSource.LEARNED: learned or {},
+        WindowSizeSource.REPORTED: reported or {},
+        WindowSizeSource.SHIPPED: ours,
     }
     merged = {**ours, **(reported or {}), **(learned or {}), **(corrected or {})}
-    source = next((name for name, layer in layers.items() if "window" in layer), WindowFrom.ASSUMED)
+    source = next((name for name, layer in layers.items() if "window" in layer), WindowSizeSource.ASSUMED)
     info = model_info_from(provider, model, merged, _window_note(ours, reported or {}, source))
     return replace(info, window_from=source)
 
 
-def _window_note(shipped: Object, reported: Object, source: WindowFrom) -> str:
-    if source is WindowFrom.USER:
+def _window_note(shipped: Object, reported: Object, source: WindowSizeSource) -> str:
+    if source is WindowSizeSource.USER:
         return "window as you set it"
-    if source is WindowFrom.LEARNED:
+    if source is WindowSizeSource.LEARNED:
         return "window learned from the model's own error"
-    if source is WindowFrom.REPORTED:
+    if source is WindowSizeSource.REPORTED:
         return text_at(reported, "note") or "window as the provider reports it"
-    if source is WindowFrom.SHIPPED:
+    if source is WindowSizeSource.SHIPPED:
         return text_at(shipped, "note") or f"window and prices as of {shipped_models().as_of}"
     return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.desktop.provider_administration import ProviderAdministration, pick_default_model
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import HelixError, NoUsableKeyring, ProviderKeyRefused, ProviderUnreachable
-from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice, WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.secrets import SecretStorage
@@ -155,7 +156,7 @@ async def test_a_correction_holds_until_it_is_reset(connecting: ProviderAdminist
         await connecting.add_provider_with_key(ProviderChoice("mine", "mine", server.base_url, "openai-chat"), "")
         await connecting.correct_model_values("mine/scripted", {"window": 8_192, "images": False})
         (model, _) = await connecting.list_known_models()
-        assert (model.window, model.images, model.sure) == (8_192, False, WindowSizeSource.SET)
+        assert (model.window, model.images, model.sure) == (8_192, False, WindowSizeSource.USER)
         await connecting.reset_model_values("mine/scripted")
         (model, _) = await connecting.list_known_models()
         assert (model.window, model.images, model.sure) == (128_000, True, WindowSizeSource.ASSUMED)

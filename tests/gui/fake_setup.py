@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import (
     HelixError,
     InvalidInput,
@@ -23,7 +24,6 @@ from helix_desktop.gui.model_setup_port import (
     ProviderChoice,
     ProviderTestResult,
     RefreshedModels,
-    WindowSizeSource,
 )
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.settings.installation_port import (
@@ -103,7 +103,7 @@ class FakeSetup:
     async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
         (known,) = [each for each in await self.list_known_models() if each.name == model]
         self.corrected[model] = replace(
-            known, window=int(values.get("window", known.window)), sure=WindowSizeSource.SET
+            known, window=int(values.get("window", known.window)), sure=WindowSizeSource.USER
         )
 
     async def reset_model_values(self, model: str) -> None:

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QScrollArea,
 )
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui import chat_action_handling
@@ -30,7 +31,7 @@ from helix_desktop.gui.frame.tour_card import TourStepCard
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
@@ -266,7 +267,7 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     dialog._save_values_and_close()
     window.top.model.click()
     QTest.keyClicks(chooser.line, "qwen")
-    assert chooser.highlighted_model() == replace(QWEN, window=16_000, sure=WindowSizeSource.SET)
+    assert chooser.highlighted_model() == replace(QWEN, window=16_000, sure=WindowSizeSource.USER)
     QTest.keyClick(chooser.line, Qt.Key.Key_Return)
     assert bench.main_model_name == QWEN.name
     assert window.top.model.text() == f"{QWEN.name} ▾"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import ModelFailed, NotFound, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.providers import model_listing
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.model_prices import WindowFrom
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 from tests.peers.peer import Answer, Pause, Peer, Seen, json_answer
 from tests.providers.asking import PROTOCOLS, Protocol
@@ -155,7 +155,7 @@ async def test_a_server_that_answers_every_path_with_its_list_keeps_the_window_i
     (answer,) = said.values()
     with Server({**said, "/api/v0/models": answer}) as peer:
         (found,) = await model_listing.list_models(peer.config(), None, connections)
-    assert (found.window, found.window_from) == (32_000, WindowFrom.REPORTED)
+    assert (found.window, found.window_from) == (32_000, WindowSizeSource.REPORTED)
     assert found.note == "window as the provider reports it"
 
 

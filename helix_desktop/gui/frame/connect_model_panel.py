@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QWidget
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui import model_setup_port
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -118,7 +119,7 @@ class ConnectModelPanel(QWidget):
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)
-                if model.sure is not model_setup_port.WindowSizeSource.ASSUMED:
+                if model.sure is not WindowSizeSource.ASSUMED:
                     words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
                 self._add_local_model_button(words, provider, model.name)
             if len(models) > MODEL_BUTTONS_PER_SERVER:

@@ -6,11 +6,12 @@ from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionViewItem, QWidget
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
@@ -73,7 +74,7 @@ def format_model_window(model: ModelChoice) -> str:
         return ""
     how = {
         WindowSizeSource.LEARNED: tr("learned"),
-        WindowSizeSource.SET: tr("set by you"),
+        WindowSizeSource.USER: tr("set by you"),
         WindowSizeSource.ASSUMED: tr("assumed"),
     }.get(model.sure)
     return f"{format_token_count(model.window)} · {how}" if how else format_token_count(model.window)

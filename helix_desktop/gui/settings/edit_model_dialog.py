@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialogButtonBox, QWidget
 
-from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
+from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.fields_dialog import FieldsDialog
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value

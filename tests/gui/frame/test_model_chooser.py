@@ -10,8 +10,9 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window, group_models
-from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_state_file import WindowStateFile
 
