@@ -34,18 +34,6 @@ class AgentOutput:
     stored: facts.Stored | None = None  # Set if the content is already in the cache.
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReply:
-    """A reply of the agent's model, before the tokens of its parts are counted."""
-
-    parts: tuple[facts.ReplyPart, ...]
-    model: str
-    stop: facts.Stop
-    usage: facts.Usage = facts.Usage()
-    raw: str = ""
-    seconds: float = 0.0
-
-
 async def await_directly(work: Awaitable[Any]) -> Any:
     """Await the work. A replay passes another function, which also measures the time."""
     return await work
@@ -98,12 +86,10 @@ class AgentFollower:
             await asyncio.sleep(0)
         return self.conversation.current_view()
 
-    async def record_reply(self, written: AgentReply, newest_seq: int) -> facts.Recorded:
-        """Record a reply. `newest_seq`: the newest fact in the view it answers."""
+    async def record_reply(self, written: facts.ModelReplied, newest_seq: int) -> facts.Recorded:
+        """Record a reply, with the tokens of its parts. `newest_seq`: the newest fact in the view it answers."""
         parts = tuple(self.with_token_count(part) for part in written.parts)
-        usage, seconds, raw = written.usage, written.seconds, written.raw
-        reply = facts.ModelReplied(parts, written.model, written.stop, usage, saw=newest_seq, seconds=seconds, raw=raw)
-        return (await self.conversation.append_facts(reply))[0]
+        return (await self.conversation.append_facts(replace(written, parts=parts, saw=newest_seq)))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
         """Record outputs of the last reply's calls. Output without a call becomes a message."""

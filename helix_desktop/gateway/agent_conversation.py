@@ -14,7 +14,7 @@ from helix_desktop import token_counting
 from helix_desktop.engine import facts
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
@@ -228,7 +228,7 @@ class OpenAgentConversation:
         if message.speaker is Speaker.ASSISTANT:
             stop = facts.Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else facts.Stop.END
             saw = following.conversation.state.last_seq
-            await following.record_reply(AgentReply(parts_from_pieces(pieces), "", stop), saw)
+            await following.record_reply(facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw)
             return
         parts = tuple([await self._build_user_part(piece) for piece in pieces])
         await following.record_user_message(parts, steering=steering or message.speaker is Speaker.SYSTEM)
@@ -246,12 +246,13 @@ class OpenAgentConversation:
             return facts.Attachment("block", stored, self.bench.token_counter.count_tokens(piece.text))
         return facts.Text(piece.text)
 
-    def build_agent_reply(self, replied: Replied, *, is_side: bool = False) -> AgentReply:
+    def build_agent_reply(self, replied: Replied, *, is_side: bool = False) -> facts.ModelReplied:
         """Return the reply under the model name that the agent requests, under which things are learned."""
         main = None if is_side else self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         asked = main.model if main else replied.model
         usage = _price_usage(replied.usage, replied.model, asked)
-        return AgentReply(parts_from_pieces(replied.pieces), asked, replied.stop, usage, replied.raw, replied.seconds)
+        parts = parts_from_pieces(replied.pieces)
+        return facts.ModelReplied(parts, asked, replied.stop, usage, seconds=replied.seconds, raw=replied.raw)
 
 
 def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:

@@ -17,7 +17,7 @@ from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
-from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Request, ToolResult, View
 from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.session_setup import FoldServices
@@ -241,12 +241,12 @@ class SessionPlayer:
         )
 
     @staticmethod
-    def _build_agent_reply(message: RecordedMessage, usage: facts.Usage) -> AgentReply:
+    def _build_agent_reply(message: RecordedMessage, usage: facts.Usage) -> facts.ModelReplied:
         parts: list[facts.ReplyPart] = [facts.Reasoning(message.reasoning)] if message.reasoning else []
         if message.text:
             parts.append(facts.Text(message.text))
         parts.extend(facts.ToolCall(call.id, call.name, call.arguments) for call in message.calls)
-        return AgentReply(tuple(parts), MAIN, facts.Stop.CALLS if message.calls else facts.Stop.END, usage)
+        return facts.ModelReplied(tuple(parts), MAIN, facts.Stop.CALLS if message.calls else facts.Stop.END, usage)
 
     async def _play_outputs(self, batch: Sequence[RecordedMessage]) -> None:
         before = self._waited_now

@@ -14,6 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 if TYPE_CHECKING:
     from typing import Any
 
+    from helix_desktop.gateway.agent_figures import Figures
     from helix_desktop.gateway.agent_settings import AgentSettingsChange
     from helix_desktop.gateway.known_agents import KnownAgent
     from helix_desktop.gateway.registration import GatewayRegistration
@@ -42,25 +43,14 @@ class ConnectedAgentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayFiguresOfToday:
-    """Totals of all connected agents. Tokens: sent, and asked to be sent. Dollars are 0 if no price is known."""
-
-    requests: int = 0
-    sent: int = 0
-    without: int = 0
-    cache_read: int = 0
-    recalls: int = 0
-    paid: float = 0.0
-    paid_without: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class AgentConnections:
-    """`address` is empty while no gateway runs. `for_others` is the address for any other program, or empty."""
+    """`address` is empty while no gateway runs. `for_others` is the address for any other program, or empty.
+    `today` has the totals of all connected agents. Its dollars are 0 if no price is known.
+    """
 
     address: str
     agents: Sequence[ConnectedAgentRow]
-    today: GatewayFiguresOfToday = GatewayFiguresOfToday()
+    today: Figures
     for_others: str = ""
 
 
@@ -74,7 +64,7 @@ class ConnectedAgents:
         return await asyncio.to_thread(self._fetch_agents_overview)
 
     def _fetch_agents_overview(self) -> AgentConnections:
-        from helix_desktop.gateway import agent_run, known_agents
+        from helix_desktop.gateway import agent_figures, agent_run, known_agents
 
         held = self._find_or_create_gateway_registration()
         url = held.first_address if held is not None else ""
@@ -85,9 +75,10 @@ class ConnectedAgents:
             self._build_agent_row(agent, seen.get(agent.title, {}), today)
             for agent in known_agents.KNOWN_AGENTS.values()
         ]
-        sums = {name: sum(one[name] for one in today) for name in GatewayFiguresOfToday.__dataclass_fields__}
+        names = list(agent_figures.Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
+        whole = agent_figures.Figures("", "", "", *(sum(one[name] for one in today) for name in names))
         other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
-        return AgentConnections(url.partition("/t/")[0], rows, GatewayFiguresOfToday(**sums), other)
+        return AgentConnections(url.partition("/t/")[0], rows, whole, other)
 
     def _find_or_create_gateway_registration(self) -> HeldRegistration | None:
         """Return what reaches a running gateway, even one that another program started, or None."""

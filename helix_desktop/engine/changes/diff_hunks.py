@@ -110,14 +110,10 @@ class ChangedLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(ChangedLines):
     """Changed lines close together, with some lines of context. `rows`: sign and line, as in a unified diff."""
 
     blocks: tuple[ChangedLines, ...]
-    old: int
-    old_end: int
-    new: int
-    new_end: int
     rows: tuple[tuple[str, bytes], ...]
 
     @property
@@ -196,7 +192,7 @@ def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequen
         rows += [("+", line) for line in new[block.new : block.new_end]]
         at = block.old_end
     rows += [(" ", line) for line in old[at : at + tail]]
-    return Hunk(tuple(group), first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(rows))
+    return Hunk(first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(group), tuple(rows))
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:

@@ -173,7 +173,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         place = found.address.partition("//")[2]
         self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
         self.switch.setText(tr("Turn off") if found.for_others else tr("Turn on"))
-        self._show_figures_of_today(found.today)
+        self._show_figures_of_today(found)
         installed = (row.start_command for row in found.agents if row.installed)
         self._once_line.show_command_line(next(installed, found.agents[0].start_command))
         self._other_program_line.show_command_line(f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else "")
@@ -182,7 +182,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._shows_missing, self._shown = True, None
         self.refresh_connections()
 
-    def _show_figures_of_today(self, today: connected_agents.GatewayFiguresOfToday) -> None:
+    def _show_figures_of_today(self, found: connected_agents.AgentConnections) -> None:
+        today = found.today
         for tile in self._tiles:
             tile.setVisible(today.requests > 0)
         paid = today.paid_without > 0

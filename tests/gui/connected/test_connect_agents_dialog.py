@@ -5,9 +5,10 @@ from __future__ import annotations
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
+from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog, FigureTile, describe_agent_activity
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.resident.connected_agents import AgentConnections, ConnectedAgentRow, GatewayFiguresOfToday
+from helix_desktop.resident.connected_agents import AgentConnections, ConnectedAgentRow
 from tests.gui.stand_in import StandIn
 
 
@@ -25,7 +26,7 @@ class Agents(StandIn):
         row = ConnectedAgentRow(
             "claude", "Claude Code", "helix-desktop wrap claude", True, self.connected, n, 1.0, "", 1, 100 * n, 300 * n
         )
-        today = GatewayFiguresOfToday(n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
+        today = Figures("", "", "", n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
         address = "http://127.0.0.1:4356"
         return AgentConnections(
             address if self.on or self.is_started_elsewhere else "",
