@@ -52,7 +52,7 @@ class InvalidInput(HelixError):
 
 
 class ConfigFileMistake(InvalidInput):
-    """A mistake in a file that people edit. `mistake` says what is wrong, without the place `where`."""
+    """A mistake in a file that people edit. `mistake` says what is wrong, `where` the place."""
 
     def __init__(self, mistake: str, *, remedy: str = "", where: str = "") -> None:
         super().__init__(f"{where}: {mistake}" if where else mistake, remedy=remedy)
@@ -95,7 +95,7 @@ class ModelFailed(HelixError):
 
 
 class ContextTooLong(ModelFailed):
-    """The request does not fit the model's window. `window`: its size in tokens if known, or else 0."""
+    """The request does not fit the model's window. `window`: its size in tokens, or 0 if unknown."""
 
     def __init__(self, what: str, *, remedy: str = "", window: int = 0) -> None:
         super().__init__(what, remedy=remedy)

@@ -14,7 +14,7 @@ INSTEAD = (
 
 
 def describe_missing_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
-    """Returns why no window can be opened, as a clause for a sentence. Empty if there is a screen."""
+    """Returns why no window can be opened, as a clause for a sentence. Empty: there is a screen."""
     if platform in {"win32", "darwin"}:
         return ""
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"

@@ -219,7 +219,7 @@ class ForeignConversation:
     async def _resume_if_possible(
         self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]
     ) -> bool:
-        """Returns whether the agent resumed the session. What it repeats is recorded here already."""
+        """Returns whether the agent resumed the session. What it repeats is recorded already."""
         can_resume = object_at(link.abilities, "sessionCapabilities").get("resume") is not None
         can_load = link.abilities.get("loadSession") is True
         self._is_repeating = True
@@ -303,7 +303,7 @@ class ForeignConversation:
 
 
 def _find_agent_session_id(conversation: Conversation) -> str:
-    """Returns the id of the session with this branch's messages. Empty after a rewind or in a fork."""
+    """Returns the id of the session of this branch's messages. Empty after a rewind or in a fork."""
     for recorded in reversed(conversation.state.facts):
         if isinstance(recorded.fact, facts.Received):
             return recorded.fact.session

@@ -1,4 +1,4 @@
-"""`copy`: lists, merges and discards the copies of a workspace's folders that conversations work in."""
+"""`copy`: lists, merges and discards the copies of the folders that conversations work in."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class ConversationFolding:
             return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
-        """Adopt what is ready, clear and start what is due, and make sure that the next request fits.
+        """Adopt what is ready, clear and start what is due, and make sure the next request fits.
 
         While a document is being written nothing is cleared: its adoption clears, too, so that the provider
         must cache the prefix again only once. `overflowed`: the provider refused a request as too long.

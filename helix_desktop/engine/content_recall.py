@@ -219,7 +219,7 @@ async def compact_entry(
 async def recall_folded_messages(
     state: ConversationState, cache: ContentCache, tokens: TokenCounter, name: str, words: str = ""
 ) -> str:
-    """Return a fold's messages word for word, with outputs by hash. More than a page becomes an entry.
+    """Return a fold's messages word for word, with outputs by hash. A longer text becomes an entry.
 
     With `words`, return passages with them from these messages and
     their outputs; without a name, from everything that summaries cover.

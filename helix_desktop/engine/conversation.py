@@ -235,7 +235,7 @@ class ConversationDraft(Conversation):
 
 
 def _recorded_without_long_output(known: Recorded, written: Recorded) -> Recorded:
-    """Return the fact without its output's text, which is in the cache and would take much memory."""
+    """Return the fact without its output's text, which the cache has and which takes much memory."""
     fact = written.fact
     if isinstance(fact, ToolReturned) and len(fact.head) > LEAST_LEFT_OUT:
         fact = replace(fact, head="")

@@ -321,7 +321,7 @@ class FilesChanged:
 
 @dataclass(frozen=True, slots=True)
 class ChangeKept:
-    """The user has looked at a change and keeps it. `hunk`: which part, or empty for the whole file."""
+    """The user has looked at a change and keeps it. `hunk`: which part; empty: the whole file."""
 
     path: str
     hunk: str = ""
@@ -488,7 +488,7 @@ class RulesSet:
 
 @dataclass(frozen=True, slots=True)
 class ToolsOffered:
-    """`withheld`: how many definitions must be searched for instead, and about how large these are."""
+    """`withheld`: definitions that must be searched for instead, and about how large they are."""
 
     tools: tuple[ToolSpec, ...]
     tokens: int

@@ -52,7 +52,7 @@ class ContentCache(Protocol):
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        """Return those that exist and are intact. One call for many is faster with a distant store."""
+        """Return those that exist and are intact. One call for all is faster with a distant store."""
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 

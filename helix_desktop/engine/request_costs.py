@@ -345,7 +345,7 @@ def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterat
 
 
 def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
-    """Explain the last turn's steps, comparing them with the last request before it, if made here."""
+    """Explain the last turn's steps, compared with the last request before it, if made here."""
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
     made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps if fork is None or seq > fork.seq)

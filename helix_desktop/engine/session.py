@@ -103,7 +103,7 @@ class Session:
             future.set_result(answer)
 
     async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
-        """Run a call of the user's slash command. It asks as an agent's does, but is not recorded."""
+        """Run a call of the user's slash command. It asks like an agent's, but is not recorded."""
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             return await self._ask_user(replace(question, command=command))
@@ -136,7 +136,7 @@ class Session:
         await self.folding.fold_on_demand(kind, wish)
 
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
-        """Continue from `seq`; later facts stay in the journal. Return a sentence per changed file."""
+        """Continue from `seq`; later facts stay in the journal. Return a sentence for each file."""
         self._refuse_while_running("rewind")
         # Results and file changes on abandoned branches too, as a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged

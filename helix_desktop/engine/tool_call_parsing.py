@@ -90,7 +90,7 @@ _LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse
 
 
 def parse_arguments(arguments: str) -> dict[str, Any] | None:
-    """Return the arguments as an object, even if they have raw line breaks or are within a string."""
+    """Return the arguments as an object, even if they have raw line breaks or are in a string."""
     try:
         value = parse_strict_json(arguments)
         value = parse_strict_json(value) if isinstance(value, str) else value

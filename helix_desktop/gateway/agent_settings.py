@@ -159,7 +159,7 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
 
 
 def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
-    """Return the registrations and ports of addresses in agents' settings. Old ones have no token."""
+    """Return the registrations and ports of addresses in agents' files. Old ones have no token."""
     found = {}
     for note in sorted((config / FOLDER).glob("*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):

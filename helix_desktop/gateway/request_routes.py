@@ -49,7 +49,7 @@ class RequestRoute:
 
 
 def parse_route(raw_path: str) -> RequestRoute:
-    """Parse a path, which may begin with `/t/TOKEN`, `/w/WORKSPACE` or `/a/AGENT`. Quoting is kept."""
+    """Parse a path, which may begin with `/t/TOKEN`, `/w/WORKSPACE` or `/a/AGENT`. Quotes stay."""
     found = _PREFIX.match(raw_path)
     named = found.groupdict().items() if found else ()
     before: dict[str, Any] = {name: unquote(value) for name, value in named if value}

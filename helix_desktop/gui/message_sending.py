@@ -27,7 +27,7 @@ OnMessageNotSent = Callable[[HelixError | None], None]
 
 
 def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Sends a message to the open or a new conversation. What cannot be sent stays in the composer."""
+    """Sends a message to the open or a new conversation. What is not sent stays in the composer."""
     bench = window.current_workbench
     if window.chat.awaited_conversation:
         window.hold_message_until_open(UnsentMessage(parts, steer))

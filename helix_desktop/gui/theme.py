@@ -183,7 +183,7 @@ class Theme(QObject):
 
 
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
-    """Fills in `$token` with its colour, `$mono` with the font family and `@13` with zoomed pixels."""
+    """Fills in `$token` with its colour, `$mono` with the font and `@13` with zoomed pixels."""
     arrow = (resources.resources_folder() / "style").as_posix()
     values = {**tokens, "mono": mono, "arrow": arrow, "chevron": "dark" if tokens is DARK else "light"}
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)

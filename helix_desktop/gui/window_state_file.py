@@ -76,7 +76,7 @@ class WindowStateFile(QObject):
             log.warning("a damaged file of the window could not be removed: %s", error)
 
     def forget_deleted_ids(self, *gone: str) -> None:
-        """Removes everything remembered of workspaces or conversations that were deleted for ever."""
+        """Removes what is remembered of workspaces or conversations that were deleted for ever."""
         self._values = {path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}}
         self.write_state_file()
 

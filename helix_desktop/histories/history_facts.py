@@ -1,4 +1,4 @@
-"""Turns a recorded history into facts of a conversation, with the same result each time a file is read.
+"""Turns a recorded history into facts of a conversation, with the same result each time.
 
 Outputs and pictures are returned beside the facts, to be stored before them. Nothing is left out: an output that answers
 no call becomes an attachment, a failed request ends a turn, and what the other program showed instead of an output is a fold.

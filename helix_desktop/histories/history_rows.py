@@ -141,7 +141,7 @@ def cost_or_zero(value: object) -> float:
 
 
 def parse_time(value: object) -> float:
-    """Return seconds since 1970 from an ISO date, seconds, milliseconds or microseconds, or else 0."""
+    """Return seconds since 1970 from an ISO date, seconds, milliseconds or microseconds, or 0."""
     if isinstance(value, str):
         try:
             found = datetime.fromisoformat(value)

@@ -148,7 +148,7 @@ class PastedServers:
 
 
 def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    """Parse a server in a workspace's settings. A table written by hand may be of any pasted form."""
+    """Parse a server in a workspace's settings. One written by hand may be of any pasted form."""
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
     values: dict[str, Any] = {key: text_at(table, key) for key in ("kind", "command", "folder", "url", "bound")}

@@ -191,7 +191,7 @@ async def start_without_cleanup(
 
 
 async def start_isolated_script(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
-    """Start a script of ours that works on foreign bytes. It gets almost nothing of our environment."""
+    """Start a script of ours that works on foreign bytes. It gets little of our environment."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     argv = isolated_python_command("-S", str(script))
     launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes)

@@ -70,7 +70,7 @@ class WorkSchedule:
         return (replace(self, handled=newest) if newest else self), (newest if is_wanted else 0.0)
 
     def task_command(self, due: float) -> list[str]:
-        """Return the command line that adds the task. Run twice for one due time, it adds one task."""
+        """Return the command line that adds the task. Run twice for a due time, it adds one task."""
         key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
         return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", "-"]
 

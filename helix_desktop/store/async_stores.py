@@ -327,7 +327,7 @@ class StoreCache:
         return replace(entry, tokens=tokens)
 
     async def _find_known_tokens(self, digest: Digest) -> int:
-        """Return an entry's tokens, or 0 if they are not counted yet or the index is being rebuilt."""
+        """Return an entry's tokens, or 0 if not counted yet or while the index is rebuilt."""
         with contextlib.suppress(HelixError):
             row = await self._index.find_entry_row(digest)
             return row.tokens if row is not None else 0

@@ -71,7 +71,7 @@ async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> A
 
 
 async def forget_text_in_tasks(workspace: StoredWorkspace, text: str) -> tuple[int, tuple[str, ...]]:
-    """Forget a text in tasks. Return how many changed, and what is left to the user, in sentences."""
+    """Forget a text in tasks. Return how many changed, and sentences on what is left."""
     if not text or (workspace.link is None and not (workspace.folder / NAME).exists()):
         return 0, ()
     wanted = ForgetRequest(text, ())

@@ -103,7 +103,7 @@ class IndexProgress:
 
 
 class StoreFeed:
-    """Reads the stores for the index. Called from the index's threads, runs on the stores' thread."""
+    """Reads the stores for the index. Called on the index's threads, runs on the stores' thread."""
 
     def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
         self._cache = cache

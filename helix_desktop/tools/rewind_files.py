@@ -1,4 +1,4 @@
-"""Restores files for a rewind, by checkpoints if there are any, or else each change of a file tool."""
+"""Restores files for a rewind, by checkpoints if there are any, else each change of a file tool."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -196,7 +196,7 @@ class Workbenches:
         return await self.open_workspace(workspace)
 
     async def export_workspace(self, workspace: str, path: Path, report: Report = ignore_progress) -> Sequence[str]:
-        """Export all but keys to a file. Returns the hashes of damaged entries, which are left out."""
+        """Export all but keys to a file. Returns the hashes of damaged entries, left out."""
         opened = (await self.open_workspace(workspace)).workspace
         roughly = (await opened.index.compute_figures()).kept
         return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))

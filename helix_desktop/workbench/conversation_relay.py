@@ -38,7 +38,7 @@ class ConversationRelay:
     open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
     async def prepare_session_for_agent(self, request: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
-        """`may_fold`: fold what is too long, which may cost money. Otherwise `fits` is false then."""
+        """`may_fold`: fold what is too long, which may cost. Otherwise `fits` is false then."""
         restored = await self._restore_session(request)
         room = (request.window or restoring.FORMATS[request.agent].window) - FRAME_TOKENS
         if not request.is_folded and await self._fits_in_context(restored.texts, room):

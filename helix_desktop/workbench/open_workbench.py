@@ -453,7 +453,7 @@ class Workbench:
     # --- Sessions of sub-agents
 
     async def _create_subagent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
-        """Create a sub-agent's conversation, and a session that has what was delegated and no more."""
+        """Create a sub-agent's conversation, and a session with what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
         if wish.isolated or self.workspace.settings.copies.get("always"):

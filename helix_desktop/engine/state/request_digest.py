@@ -1,4 +1,4 @@
-"""The digest of a request, stored with its reply, so that it can always be checked what the model saw.
+"""The digest of a request, stored with its reply, so that what the model saw can always be checked.
 
 It covers what a model reads: system text, messages, tools and how long to think, each with its length before
 it. It does not cover the model's name or cache marks. `store/FORMATS.md` describes the bytes.

@@ -108,7 +108,7 @@ class SummaryBaseline:
 
 @dataclass(slots=True)
 class TokenLedger:
-    """Grows with the facts. `shown`, `whole`: the view's tokens after each fact, and without folds."""
+    """Grows with the facts. `shown`, `whole`: the view's tokens after a fact, and without folds."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
     whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, if nothing had been folded.

@@ -65,7 +65,7 @@ def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[s
 
 @dataclass(frozen=True, slots=True)
 class HexDumpLines(Sequence[str]):
-    """Bytes as rows of sixteen, built on demand. `start`: the offset of the first byte in its entry."""
+    """Bytes as rows of sixteen, built on demand. `start`: where the first byte is in its entry."""
 
     content: bytes
     start: int = 0

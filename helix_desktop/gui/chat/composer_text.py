@@ -90,7 +90,7 @@ class ComposerTextEdit(QPlainTextEdit):
         self.moveCursor(QTextCursor.MoveOperation.End)
 
     def _is_cursor_at_edge(self, *, top: bool) -> bool:
-        """Whether the cursor is in the first or last wrapped line, so that an arrow leaves the text."""
+        """Whether the cursor is in the first or last wrapped line, so an arrow leaves the text."""
         probe = QTextCursor(self.textCursor())
         return not probe.movePosition(QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down)
 

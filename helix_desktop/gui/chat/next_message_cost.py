@@ -34,7 +34,7 @@ class NextMessageCostLabel(QLabel):
         self._aging.timeout.connect(self._update_next_message_cost)
 
     def show_next_message_cost(self, price: NextMessageCost | None, saving: Callable[[], float] = float) -> None:
-        """What the next message costs, if known. `saving` estimates what folding first would save."""
+        """What the next message costs, if known. `saving`: what folding first would save."""
         self._next, self._estimate_fold_saving = price, saving
         self._update_next_message_cost()
 

@@ -61,7 +61,7 @@ class CallGroups:
         return self.all[-1].first
 
     def add_item_to_last_group(self, index: int, *, collapsible: bool, added: bool = False) -> None:
-        """Adds an item to a group. `collapsible`: reasoning, which is of no use without its calls."""
+        """Adds an item to a group. `collapsible`: reasoning, useless without its calls."""
         last = self.all[-1] if self.all and not self._closed else None
         if last is None or last.last != index - 1 or last.has_additions is not added:
             self.all.append(CallGroup(index, index, has_additions=added))

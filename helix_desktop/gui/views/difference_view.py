@@ -1,4 +1,4 @@
-"""A file's difference in one or two columns. Only visible lines are laid out, and long lines wrap."""
+"""A file's difference in one or two columns. Only visible lines are laid out; long ones wrap."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

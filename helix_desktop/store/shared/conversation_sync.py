@@ -556,7 +556,7 @@ def _busy_elsewhere_error(machine: str) -> ActionRefused:
 
 
 class _ChainDiffers(Exception):
-    """What others have does not continue what is known. Not a failure, and only used in this module."""
+    """What others have does not continue what is known. Not a failure. Only used here."""
 
 
 def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:
