@@ -33,9 +33,8 @@ LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a 
 _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
 _AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
-_ANY_NUMBER = frozenset(
-    {"exit_code", "modified"}
-)  # An exit code is negative for a signal, and a file time has nanoseconds.
+# An exit code is negative for a signal, a file time has nanoseconds, and a fork could get a window below 0.
+_ANY_NUMBER = frozenset({"exit_code", "modified", "window"})
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
     str: lambda content: type(content) is str,  # Digests and enums are text, too, and check it themselves.
     bool: lambda content: type(content) is bool,

@@ -24,7 +24,15 @@ from helix_desktop.decompression import open_foreign_archive, read_archive_membe
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.errors import CacheCorrupt, HelixError, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.errors import (
+    CacheCorrupt,
+    HelixError,
+    InvalidInput,
+    JournalCorrupt,
+    NotFound,
+    StoreFailed,
+    WrittenByNewerVersion,
+)
 from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
@@ -104,6 +112,7 @@ def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
 
 def _format_fact_line(line: StoredFact) -> bytes:
     line.decode_recorded()  # Raises for a damaged fact, so that none is exported as intact.
+    _require_importable_fact(line.conversation, line.seq, line.fact, "Delete the conversation, and export again.")
     return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
 
 
@@ -271,9 +280,16 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
         raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
-    fact_encoding.decode_fact(fact, is_foreign=True)
+    _require_importable_fact(conversation, seq, fact, "Nothing was imported.")
     ends[conversation], time = seq, fact_encoding.require_valid_time(time)
     return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
+
+
+def _require_importable_fact(conversation: str, seq: int, fact: str, remedy: str) -> None:
+    try:
+        fact_encoding.decode_fact(fact, is_foreign=True)
+    except JournalCorrupt as error:
+        raise JournalCorrupt(f"Record {seq} of conversation {conversation} cannot be read.", remedy=remedy) from error
 
 
 def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 FRAME_TOKENS = 30_000  # Tokens of the window that are left free for what an agent adds to each request.
+LARGEST_WINDOW = 1_000_000_000
 
 
 @dataclass(eq=False)
@@ -39,8 +40,10 @@ class ConversationRelay:
 
     async def prepare_session_for_agent(self, request: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
         """`may_fold`: fold what is too long, which may cost. Otherwise `fits` is false then."""
-        restored = await self._restore_session(request)
-        room = (request.window or restoring.FORMATS[request.agent].window) - FRAME_TOKENS
+        window = request.window or restoring.FORMATS[request.agent].window
+        if not FRAME_TOKENS < window <= LARGEST_WINDOW:
+            raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose more than that, and at most {LARGEST_WINDOW:,}.")  # fmt: skip
+        restored, room = await self._restore_session(request), window - FRAME_TOKENS
         if not request.is_folded and await self._fits_in_context(restored.texts, room):
             return restored
         if not (request.is_folded or may_fold):

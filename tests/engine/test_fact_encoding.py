@@ -167,7 +167,10 @@ def test_a_foreign_number_of_things_is_not_negative_but_the_code_of_a_signal_is(
     output = {"digest": DIGEST.hex, "size": 1}
     returned = {"fact": "ToolReturned", "version": 1, "call": "a", "output": output, "tokens": 1}
     brought = {"fact": "BroughtIn", "version": 1, "origin": {}, "run": "r"}
-    for right in (returned | {"exit_code": -9}, returned | {"exit_code": None}, brought | {"modified": 17 * 10**17}):
+    # Versions before 1.0 could write the third: a conversation was given to an agent with a tiny `--window`.
+    too_small = {"fact": "ModelSet", "version": 1, "role": "main", "model": "", "window": -29_900}
+    other_rights = (returned | {"exit_code": None}, brought | {"modified": 17 * 10**17}, too_small)
+    for right in (returned | {"exit_code": -9}, *other_rights):
         assert decode_fact(json.dumps(right), is_foreign=True)
     for wrong in (returned | {"tokens": -1}, {"fact": "ConversationStarted", "version": 1, "forked_at": -5}):
         with pytest.raises(JournalCorrupt):

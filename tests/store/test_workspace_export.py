@@ -16,7 +16,7 @@ import pytest
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import (
     ConfigFileMistake,
@@ -239,6 +239,16 @@ async def test_a_file_made_to_harm_is_refused(
         await workspaces.import_workspace(bad)
     assert len(workspaces.list_workspaces()) == 1
     assert [path.name for path in workspaces.folder.iterdir() if path.name.startswith(".importing")] == []
+
+
+async def test_a_record_that_no_import_would_accept_is_told_when_it_is_exported(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    await filled(workspace)
+    await workspace.journal.append_to_journal("b", [ToolReturned("1", Stored(Digest.of_content(b"x"), -1), 2)])
+    with pytest.raises(JournalCorrupt, match="Record 2 of conversation b cannot be read"):
+        await exported(workspace, tmp_path / "w.helix")
+    assert not (tmp_path / "w.helix").exists()
 
 
 async def test_an_entry_that_is_not_what_it_says_is_left_out(

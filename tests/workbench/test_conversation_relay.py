@@ -86,6 +86,18 @@ async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks
     assert sum(isinstance(one.fact, ModelReplied) for one in await bench.workspace.journal.read_facts(fork.id)) == 8
 
 
+@pytest.mark.parametrize("window", [-1, 100, FRAME_TOKENS, 2**40])
+async def test_a_window_that_no_agent_can_have_is_refused_before_anything_is_written(
+    desks: Desks, folder: Path, tmp_path: Path, window: int
+) -> None:
+    """Its fork would have a window below 0, which made every later export of the workspace impossible to import."""
+    bench = await desks().create_workspace("w", folder)
+    conversation = await imported(bench, tmp_path, 1, 1)
+    with pytest.raises(InvalidInput, match=f"cannot have {window:,} tokens"):
+        await bench.relay.prepare_session_for_agent(RestoreRequest(conversation, "codex", str(folder), window=window))
+    assert [row.id for row in bench.list_conversations()] == [conversation]
+
+
 async def test_a_short_turn_is_not_said_to_be_folded(desks: Desks, folder: Path, tmp_path: Path) -> None:
     """Gemini CLI's sessions often have a single turn of small outputs, in which a fold makes nothing shorter."""
     bench = await desks().create_workspace("w", folder)
