@@ -22,6 +22,7 @@ from helix_desktop.fast_dataclass import dataclass
 STEM_LETTERS = 5  # Words that share this many first letters count as forms of one word.
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
+MOST_FIGURES_TOGETHER = 8  # With more figures in a sentence, one that was invented would soon be a sum of others.
 MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differences are not computed.
 # What share of an order's words consecutive sentences of a user must contain, or a line of any
 # source if nobody is said to have given it. More sentences would share words with most orders.
@@ -42,6 +43,7 @@ _FIGURE = re.compile(
     r"(?<![\w.,/-])(\d{1,30}(?:[.,]\d{1,30}){0,9})(?!\w{0,30}[\d_-])"
     r"(\s?(?:%|[kKMGT]i?B\b|[kM]\b|ms\b|s\b|sec|min|h\b|hours|million|thousand))?"
 )
+_VERSION = re.compile(r"(?<![\w.])\d{1,4}\.\d{1,4}(?=\.\d)")
 _DIGITS = re.compile(r"\d{1,30}")
 _QUOTATION = re.compile(r"[“„«]([^”“»\n]{9,2000})[”“»]|(?<!\w)\"([^\"\n]{9,2000})\"")
 _CODE = re.compile(
@@ -77,7 +79,7 @@ _ORDERED = re.compile(
     re.IGNORECASE,
 )
 _STATE = re.compile(
-    r"\b(?:yet|so far|nor did|noch nicht|ha(?:s|ve)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen)\b",
+    r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen)\b",
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
@@ -160,6 +162,7 @@ class _KnownWords:
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
         numbers.update(float(one) for piece in self._pieces() for one in _DIGITS.findall(piece))  # even within dates
+        numbers.update(float(version) for piece in self._pieces() for version in _VERSION.findall(piece))
         numbers.update(2000 + float(year) for piece in self._pieces() for year in _SHORT_YEAR.findall(piece))
         self._numbers = numbers | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
 
@@ -182,7 +185,8 @@ class _KnownWords:
         yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
         figures = _FIGURE.findall(rest)
         for text, unit in figures:
-            if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
+            beside = [_number_of(other) for other, its in figures if other != text and self._has_figure(other, its, ())]
+            if not self._has_figure(text, unit.strip(), beside):
                 yield text + unit
         if _states_order(sentence) and not (self._has_order(sentence) or self._has_orders_of_parts(sentence)):
             yield sentence
@@ -223,12 +227,13 @@ class _KnownWords:
         )
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
-        """Whether a figure occurs, also rounded, converted, or as share or difference of others."""
+        """Whether a figure occurs, also rounded, converted, or computed from others."""
         value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
         is_counted = value <= COUNTABLE and not digits and not unit
         if is_counted or value in known or (text[0] == "0" and value - 1 in known):
             return True
-        tried = [known, *({each / by for each in known} for by in UNITS if unit and unit != "%")]
+        near = known | _compute_figures(beside)
+        tried = [near, *({each / by for each in near} for by in UNITS if unit and unit != "%")]
         if unit == "%":
             tried.append({100 * each / whole for each in known for whole in beside if whole})
         if digits > 1 and len(known) <= MOST_COMPARED_FIGURES:
@@ -254,6 +259,13 @@ class _KnownWords:
     def _was_said(self, wanted: set[str], least: int = 0) -> bool:
         enough = max(ORDER_SHARE * len(wanted), min(SURE_WORDS, len(wanted) - 2), least)
         return any(len(wanted & said) >= enough for said in self._said)
+
+
+def _compute_figures(beside: Sequence[float]) -> set[float]:
+    """Compute what a reader can check: sums, differences and products of two figures, and sums of consecutive ones."""
+    figures = beside[:MOST_FIGURES_TOGETHER]
+    pairs = [found for one, other in combinations(figures, 2) for found in (abs(one - other), one * other)]
+    return {*pairs, *(sum(figures[start:end]) for start, end in combinations(range(len(figures) + 1), 2))}
 
 
 def _states_order(text: str) -> bool:

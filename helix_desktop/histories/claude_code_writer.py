@@ -67,9 +67,9 @@ def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
         reply = _reply_message(message)
         return [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
     if message.role == "tool":
-        text = {"type": "text", "text": message.text or "(no output)"}
+        text = [{"type": "text", "text": message.text}] if message.text else []
         result = {"type": "tool_result", "tool_use_id": plain_call_id(message.answers), "is_error": not message.ok}
-        content: object = [text, *pictures] if pictures else message.text or "(no output)"
+        content: object = [*text, *pictures] if pictures else message.text or "(no output)"
         said = {"role": "user", "content": [{**result, "content": content}]}
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
     if not (message.text.strip() or pictures):

@@ -41,6 +41,8 @@ def test_honest_handovers_are_hardly_marked() -> None:
         ("These are what has to be worked off next.", False),  # What is left to do is no order.
         ("Nothing has to be set up first; the file still has to be opened.", False),
         ("No change of the style is to be seen.", False),
+        ("No line had been changed before.", False),
+        ("It is open whether other totals have to be checked as well.", False),
     ],
 )
 def test_an_order_shares_more_than_two_words_with_the_user(summary: str, found: bool) -> None:
@@ -62,10 +64,11 @@ def test_an_order_shares_more_than_two_words_with_the_user(summary: str, found: 
         'every message: recall_history("handover-3"); it covers the numbers 3 to 912',
         "He changed `parse_row` in src/reader.rs, and/or its tests.",
         "Commit 4be91c7 has it.",
+        "It runs under Python 3.9.",
     ],
 )
 def test_what_stands_there_in_another_form_is_supported(summary: str) -> None:
-    seen = "1204311 rows, 117023 bytes in src/reader.rs: parse_row; No such  file or link in the folder; 4be91c7d00aa"
+    seen = "Python 3.9.21: 1204311 rows, 117023 bytes in src/reader.rs: parse_row; No such  file or link in the folder; 4be91c7d00aa"
     assert find_unsupported_claims(summary, [DetailSource(1, "output", seen)]) == []
 
 
@@ -105,6 +108,25 @@ def test_names_of_code_written_in_another_way_are_no_inventions(summary: str) ->
     """The defect: a tenth of the honest sentences of somebody who had not seen this search were marked."""
     seen = "class Article: slug = 1\nshowOAuthSelector() # stackoverflow.com/questions/4\ntox -epy39 -v src/article.py"
     assert find_unsupported_claims(summary, [DetailSource(1, "output", seen)]) == []
+
+
+@pytest.mark.parametrize(
+    ("summary", "found"),
+    [
+        ("Two certificates are worth $100 and $250, so $350 in total.", []),
+        ("Of the 130 tests 25 failed, so 105 passed.", []),
+        ("With 100,000 paths of 252 steps, 25.2 million steps are computed.", []),
+        ("The legs cost 131, 163, 157 and 186, which is 637 without the insurance of 30.", []),
+        ("Two certificates are worth $100 and $250, so $380 in total.", ["380"]),
+        ("Of the 130 tests 24 failed, so 106 passed.", ["24", "106"]),  # What is invented supports nothing.
+        ("There is $350 left.", ["350"]),  # Any number is a sum of some others.
+    ],
+)
+def test_a_figure_computed_from_others_of_its_sentence_is_supported(summary: str, found: list[str]) -> None:
+    """The defect: a third of the honest sentences that were marked say a sum or a difference."""
+    seen = "amount 100 and 250; 131, 163, 157, 186 and 30; 130 tests: 25 failed; 100000 paths of 252 steps"
+    claims = find_unsupported_claims(summary, [DetailSource(1, "output", seen)])
+    assert claims == [f"{', '.join(found)} — {summary}"] * bool(found)
 
 
 ISSUE = (

@@ -1,7 +1,7 @@
 """The real agents resume what `conversation restore` wrote: their next request has the same messages.
 
 python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
-    [--long]      5 to 200 steps with sub-agents, pictures, files, plans, calls side by side, forks and branches, resumed by the same agent alone
+    [--steps N]      5 to N steps with sub-agents, pictures, files, plans, calls side by side, forks and branches, resumed by the same agent alone
     [--first N --seconds N]      in slices: from this number on, and no conversation begins after so long
 
 Each conversation is made by an agent itself against a scripted provider and imported. Then it is resumed by that agent with its file
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -215,9 +216,11 @@ def delete_session(name: str, file: Path, session: str) -> None:
         connection.execute("DELETE FROM session WHERE id = ?", [session])
 
 
-def converse_at_length(name: str, provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
-    """Up to four turns of 5 to 200 steps together; some go on in a fork, or from the end of an earlier turn. The words of the last."""
-    steps, turns, words, session = round(5 * 40 ** chance.random()), chance.randint(1, 4), WORDS, ""
+def converse_at_length(
+    name: str, provider: Provider, home: Path, script: Script, chance: random.Random, most: int
+) -> str:
+    """Up to four turns of 5 to `most` steps together; some go on in a fork, or from the end of an earlier turn. The words of the last."""
+    steps, turns, words, session = round(5 * (most / 5) ** chance.random()), chance.randint(1, 4), WORDS, ""
     turns = 1 if name == "gemini" else turns  # 0.61 is refused when it resumes a session of its own that has calls
     for number in range(turns):
         script.left = max(1, steps // turns)
@@ -248,21 +251,28 @@ def branch(name: str, session: str, words: str, home: Path, chance: random.Rando
 
 
 def long_script(name: str, chance: random.Random, work: Path) -> Any:
-    from tests.faults.agent_pairs import picture  # Both import this module.
+    from tests.faults.agent_pairs import PLANS, READS, picture  # Both import this module.
     from tests.faults.agent_recorder import MarkedScript
 
     class LongScript(MarkedScript):
         def _marked(self, block: Block) -> Block:
             return block  # The words of the last reply are known.
 
-    (work / "notes.txt").write_text("".join(f"line {number}\n" for number in range(1, 200)), "utf-8")
-    (work / "dot.png").write_bytes(picture())
+        def _call(self, shell: str, tools: Mapping[str, Any]) -> Block:
+            """No call twice: Gemini CLI then says something itself that it does not write down."""
+            made = super()._call(shell, tools)
+            if not isinstance(made, Calls) or made.name not in (*READS, *PLANS):
+                return made
+            own = re.sub(r"(notes|dot)(?=\.)", rf"\1-{self._number}", json.dumps(made.arguments))
+            return Calls(made.name, json.loads(own.replace("count", f"count {self._number}")))
+
+    for name_of_file in ("notes", *(f"notes-{number}" for number in range(300))):
+        (work / f"{name_of_file}.txt").write_text("".join(f"line {number}\n" for number in range(1, 300)), "utf-8")
+        (work / f"{name_of_file.replace('notes', 'dot')}.png").write_bytes(picture())
     return LongScript(name, chance, work)
 
 
-def try_conversation(
-    name: str, chance: random.Random, targets: Sequence[str] = AGENTS, *, is_long: bool = False
-) -> list[str]:
+def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = AGENTS, *, steps: int = 0) -> list[str]:
     """What was wrong."""
     wrong: list[str] = []
     with ExitStack() as stack:
@@ -270,10 +280,11 @@ def try_conversation(
         home = Path(folder, "home")
         home.mkdir()
         (home.parent / "work").mkdir()
-        script = long_script(name, chance, home.parent / "work") if is_long else Script(chance)
+        script = long_script(name, chance, home.parent / "work") if steps else Script(chance)
         provider = stack.enter_context(Provider(script, accepted="have one role"))
         helix(home, "workspace", "new", "Work", "--folder", str(home.parent / "work"))
-        make = _converse_here if name == OURS else converse_at_length if is_long else _converse_shortly
+        long = partial(converse_at_length, most=steps)
+        make = _converse_here if name == OURS else long if steps else _converse_shortly
         words = make(name, provider, home, script, chance)
         if name != OURS:
             original = session_file(name, home)
@@ -309,7 +320,8 @@ def try_conversation(
                 wrong.append(f"{way} in {agent}: no further step")
         for agent in others:
             wrong += [f"folded in {agent}: {why}" for why in _relay_folded(agent, provider, home, script, conversation)]
-        wrong += [f"refused: {why}" for why in provider.refused]
+        # Without tools, Gemini CLI asks about 20 messages in the middle whether it repeats itself.
+        wrong += [f"refused: {why}" for why, asked in provider.refused_requests if _names(asked.body)]
     return wrong
 
 
@@ -392,7 +404,7 @@ def main() -> int:
     parser.add_argument("--agent", choices=(*AGENTS, OURS))
     parser.add_argument("--to", choices=AGENTS, nargs="+", default=AGENTS, help="the agents that go on with it")
     parser.add_argument(
-        "--long", action="store_true", help="long conversations of every kind, resumed by the same agent"
+        "--steps", type=int, default=0, help="5 to so many steps of every kind, resumed by the same agent"
     )
     parser.add_argument("--first", type=int, default=0, help="the number of the first conversation, to go on")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no conversation begins after so long")
@@ -403,8 +415,8 @@ def main() -> int:
         if time.monotonic() > until:
             break
         name = arguments.agent or AGENTS[number % len(AGENTS)]
-        chance, targets = random.Random(arguments.seed * 1000 + number), (name,) if arguments.long else arguments.to
-        wrong = try_conversation(name, chance, targets, is_long=arguments.long)
+        chance, targets = random.Random(arguments.seed * 1000 + number), (name,) if arguments.steps else arguments.to
+        wrong = try_conversation(name, chance, targets, steps=arguments.steps)
         tried, failed = tried + 1, failed + bool(wrong)
         print(f"{name} {number}: {'; '.join(wrong) or 'the same messages'}", flush=True)
     print(f"{tried} conversations, {failed} wrong")
