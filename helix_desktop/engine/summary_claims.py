@@ -232,7 +232,7 @@ class _KnownWords:
         is_counted = value <= COUNTABLE and not digits and not unit
         if is_counted or value in known or (text[0] == "0" and value - 1 in known):
             return True
-        near = known | _compute_figures(beside)
+        near = known | _compute_from_figures_beside(beside)
         tried = [near, *({each / by for each in near} for by in UNITS if unit and unit != "%")]
         if unit == "%":
             tried.append({100 * each / whole for each in known for whole in beside if whole})
@@ -261,7 +261,7 @@ class _KnownWords:
         return any(len(wanted & said) >= enough for said in self._said)
 
 
-def _compute_figures(beside: Sequence[float]) -> set[float]:
+def _compute_from_figures_beside(beside: Sequence[float]) -> set[float]:
     """Compute what a reader can check: sums, differences and products of two figures, and sums of consecutive ones."""
     figures = beside[:MOST_FIGURES_TOGETHER]
     pairs = [found for one, other in combinations(figures, 2) for found in (abs(one - other), one * other)]

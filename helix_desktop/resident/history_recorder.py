@@ -129,17 +129,17 @@ class HistoryRecorder:
                 watcher.close()
             except (OSError, RuntimeError) as error:  # A folder was removed, or others use all watches of the kernel.
                 log.warning("recording: the history folders are looked through, as they cannot be watched: %s", error)
-                polling = _FolderPolling(folders)
+                wait_for_changes = build_folder_polling(folders)
                 self._copy_existing_files(folders)
-                until = time.monotonic() + REFUSED_SECONDS
-                self._copy_changes_until_folders_change(polling.wait_for_changes, folders, until)
+                self._copy_changes_until_folders_change(wait_for_changes, folders, time.monotonic() + REFUSED_SECONDS)
         os.close(self._end_read)
 
     def _copy_existing_files(self, folders: Folders) -> None:
         """Copy the files that agents wrote to recently, because they may be gone before they are imported."""
-        listed = ((kind, file) for kind, folder in folders for file, _ in list_tree_files(folder))
-        there = {one for kind, one in listed if find_history_of_changed_file(kind, one) == one and _is_plain_file(one)}
-        recent = {file for file in there if _is_recent(file)}
+        listed = ((kind, *one) for kind, folder in folders for one in list_tree_files(folder))
+        changed = {one: about.st_mtime for kind, one, about in listed if find_history_of_changed_file(kind, one) == one}
+        there = set(filter(_is_plain_file, changed))
+        recent = {file for file in there if time.time() - changed[file] < RECENT_SECONDS}
         self._copy_changed_files(folders, recent)
         self.queue_files_for_import(there - recent)
 
@@ -305,29 +305,22 @@ class ImportingProcess:
             process.stdout.close()
 
 
-class _FolderPolling:
-    """Finds changes by all files' times and sizes. That of the library overlooks a second change within a second."""
+def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]]:
+    """Build a wait for changes of files' times and sizes. The library's own overlooks a second change within a second."""
 
-    def __init__(self, folders: Folders) -> None:
-        self._folders = folders
-        self._files = self._list_files()
-
-    def _list_files(self) -> set[tuple[str, int, int, int]]:
-        listed = (one for _, folder in self._folders for one in list_tree_files(folder))
+    def list_files() -> set[tuple[str, int, int, int]]:
+        listed = (one for _, folder in folders for one in list_tree_files(folder))
         return {(str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in listed}
 
-    def wait_for_changes(
-        self, _together: int, _step: int, _longest: int, is_ending: threading.Event
-    ) -> set[tuple[int, str]]:
+    files = list_files()
+
+    def wait_for_changes(_together: int, _step: int, _longest: int, is_ending: threading.Event) -> set[tuple[int, str]]:
+        nonlocal files
         is_ending.wait(POLL_SECONDS)
-        before, self._files = self._files, self._list_files()
-        return {(0, name) for name, *_ in before ^ self._files}
+        before, files = files, list_files()
+        return {(0, name) for name, *_ in before ^ files}
 
-
-def _is_recent(file: Path) -> bool:
-    with suppress(OSError):
-        return time.time() - file.stat().st_mtime < RECENT_SECONDS
-    return False
+    return wait_for_changes
 
 
 def _is_plain_file(path: Path) -> bool:

@@ -228,14 +228,16 @@ def converse_at_length(
         if number:
             words = f"and more of it {number}"
             given = (
-                branch(name, session, words, home, chance) if chance.random() < 0.4 else resume(name, session, words)
+                branch_arguments(name, session, words, home, chance)
+                if chance.random() < 0.4
+                else resume(name, session, words)
             )
         run_agent(name, provider, home, given)
         session = session_id(name, session_file(name, home))
     return words.partition(":")[0]
 
 
-def branch(name: str, session: str, words: str, home: Path, chance: random.Random) -> list[str]:
+def branch_arguments(name: str, session: str, words: str, home: Path, chance: random.Random) -> list[str]:
     """What makes the agent go on in another branch, where it can do that without its window."""
     given = resume(name, session, words)
     if name == "pi":
