@@ -308,16 +308,16 @@ class ImportingProcess:
 def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]]:
     """Build a wait for changes of files' times and sizes. The library's own overlooks a second change within a second."""
 
-    def list_files() -> set[tuple[str, int, int, int]]:
+    def read_file_stamps() -> set[tuple[str, int, int, int]]:
         listed = (one for _, folder in folders for one in list_tree_files(folder))
         return {(str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in listed}
 
-    files = list_files()
+    files = read_file_stamps()
 
     def wait_for_changes(_together: int, _step: int, _longest: int, is_ending: threading.Event) -> set[tuple[int, str]]:
         nonlocal files
         is_ending.wait(POLL_SECONDS)
-        before, files = files, list_files()
+        before, files = files, read_file_stamps()
         return {(0, name) for name, *_ in before ^ files}
 
     return wait_for_changes
