@@ -328,7 +328,8 @@ class ConversationFolding:
             await asyncio.wait([flying])
         if self._ready is None:
             later = [recorded.fact for recorded in self.conversation.state.facts[before:]]
-            failures = [fact.why for fact in later if isinstance(fact, facts.FoldFailed)]
+            # Each attempt adds a reason. The fact keeps them all, and whoever waits is told the first.
+            failures = [fact.why.partition("; ")[0] for fact in later if isinstance(fact, facts.FoldFailed)]
             raise fold_document_writer.NoDocumentWritten(
                 f"Nothing was folded: {failures[-1] if failures else 'you stopped it'}"
             )

@@ -170,7 +170,7 @@ class FoldDocumentWriter:
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NoDocumentWritten(
-            "; ".join(each.rstrip(".") for each in failures)
+            "; ".join(each.rstrip(".").replace(";", ",") for each in failures)
             or "No model is available to write the handover document or the summary.",
             spent=spent,
         )

@@ -172,13 +172,19 @@ async def test_what_everything_cost_is_recorded_with_the_fold() -> None:
     assert all(one.usage.input == 100 for one in spent)
 
 
-async def test_where_no_rung_works_it_says_what_each_said() -> None:
+async def test_where_no_rung_works_the_first_reason_is_told_and_what_each_said_is_kept() -> None:
     kept = await with_history()
-    kept.writers["main"].answer = fails
+
+    def is_busy(_: object) -> str:
+        raise ModelOverloaded("it is busy; try later")
+
+    kept.writers["main"].answer = is_busy
     kept.writers["fast"].answer = empty
-    with pytest.raises(NoDocumentWritten, match=r"overloaded.*empty"):
+    first = "main, using this conversation's context: it is busy, try later"
+    with pytest.raises(NoDocumentWritten, match=f"^Nothing was folded: {first}$"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    assert "overloaded" in kept.failures()[0].why
+    assert kept.failures()[0].why.startswith(f"{first}; fast: ")
+    assert "empty" in kept.failures()[0].why
     assert {one.fact.model for one in kept.facts if isinstance(one.fact, Spent)} == {"fast"}
 
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.search_query import split_query_into_words_and_filters, stem_of_word
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -115,7 +116,10 @@ class CachePage(QWidget):
     def _select_newest_entry(self, _: object = None) -> None:
         if self._selects_newest and self.model.rowCount() and self.model.get_or_load_row(0) is not None:
             self._selects_newest = False
-            self.table.select_row_and_open_entry(0)
+            # What folds stored for themselves says little to whoever opens the page.
+            loaded = [self.model.get_or_load_row(number) for number in range(min(self.model.rowCount(), 20))]
+            outputs = [number for number, row in enumerate(loaded) if row and row.about.tool not in {*FoldKind}]
+            self.table.select_row_and_open_entry(next(iter(outputs), 0))
 
     def _reselect_shown_entry(self) -> None:
         """Keeps the shown entry selected after rows were added above it."""
