@@ -11,12 +11,13 @@ from typing import NamedTuple
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import Decided, Fact, Stop, TodoSet, ToolCall, ToolReturned
+from helix_desktop.engine.facts import Decided, Fact, Stop, Stored, TodoSet, ToolCall, ToolReturned
 from helix_desktop.engine.message_blocks import is_json_object
 from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.session_setup import SessionServices
+from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.fast_dataclass import dataclass
@@ -111,7 +112,11 @@ class ToolCallRunner:
         return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
 
     async def _outcome_of_cut_off_call(self, call: ToolCall) -> CallOutcome:
-        return CallOutcome(await self.services.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
+        return CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
+
+    async def _store_words_instead_of_output(self, call: ToolCall, words: str) -> Stored:
+        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        return await self.services.cache.store_content(words.encode(), origin)
 
     def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
         here, now = self.conversation, self.services.clock.current_time
@@ -190,7 +195,7 @@ class ToolCallRunner:
         await self._record_results_and_return_seqs(results)
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> CallResult:
-        stored = await self.services.cache.store_content(why.encode(), EntryOrigin(call.name))
+        stored = await self._store_words_instead_of_output(call, why)
         tokens = self.services.tokens.count_tokens(why)
         return CallResult(ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), "")
 

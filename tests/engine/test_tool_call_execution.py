@@ -159,6 +159,20 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
 
 
+async def test_the_entry_of_a_stopped_call_names_its_tool_and_what_it_was_to_run() -> None:
+    at = await world(calls("run", command="make all"))
+
+    async def hang(call: ToolCall, context: CallContext) -> str:
+        at.session.stop_turn()
+        await asyncio.Event().wait()
+        return ""
+
+    at.tools.runs = {"run": hang}
+    assert (await told(at)).reason is TurnEnd.STOPPED
+    entry = await at.cache.describe_entry(at.of(ToolReturned)[0].output.digest)
+    assert (entry.about.tool, entry.about.source) == ("run", "make all")
+
+
 async def test_what_stands_behind_a_call_the_user_refused_is_not_run() -> None:
     at = await world(calls("look", "run", "run", "look"), says("another way, then"))
 
