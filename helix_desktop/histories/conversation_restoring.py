@@ -21,7 +21,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
 from helix_desktop.engine.request_building import INTERRUPTED
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import claude_code_history as claude_reader
 from helix_desktop.histories import claude_code_writer as claude_writer
@@ -313,13 +313,13 @@ def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Pa
 
 
 def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Path:
-    """Write a file that appears at once. Raises InvalidInput if it exists, or for a link in its path."""
+    """Write a file that appears at once. Raises InvalidInput if it exists, or StoreFailed, also for a link."""
     try:
         _write_new_file(root, relative_path, content)
     except FileExistsError as error:
         raise InvalidInput(f"{root / relative_path} already exists.", remedy="Nothing was changed. Choose another name.") from error  # fmt: skip
     except OSError as error:
-        raise InvalidInput(f"{root / relative_path} could not be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
+        raise StoreFailed(f"{root / relative_path} could not be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
     return root / relative_path
 
 

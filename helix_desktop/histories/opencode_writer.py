@@ -16,7 +16,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import parse_arguments_object
@@ -100,13 +100,10 @@ def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int)
 
 
 def insert_opencode_session(database: Path, content: bytes) -> None:
-    """Add the session to opencode's own database. Raises InvalidInput if that cannot be used."""
-    document = json.loads(content)
-    remedy = (
-        "Nothing was changed. Start opencode once, or write a file with `--to FILE` and run `opencode import FILE`."
-    )
+    """Add the session to opencode's own database. Raises NotFound or StoreFailed if that cannot be used."""
+    document, remedy = json.loads(content), "Nothing was changed. Start opencode once, and try again."
     if database.is_symlink() or not foreign_sqlite.is_sqlite_file(database):
-        raise InvalidInput(f"opencode has no database at {database}.", remedy=remedy)
+        raise NotFound(f"opencode has no database at {database}.", remedy=remedy)
     try:
         with closing(foreign_sqlite.connect_foreign_database(database, "rw", timeout=10.0)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -115,15 +112,25 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
                 connection.limit_time_of_next_statement()
                 _insert_rows(connection, document)
     except sqlite3.Error as error:
-        raise InvalidInput(f"opencode's database {database} did not accept the session: {error}.", remedy=remedy) from error  # fmt: skip
+        raise StoreFailed(f"opencode's database {database} did not accept the session: {error}.", remedy=remedy) from error  # fmt: skip
 
 
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:
     info = document["info"]
     times = (info["time"]["created"], info["time"]["updated"])
     query = "SELECT id FROM project WHERE worktree = ? UNION ALL SELECT id FROM project WHERE id = 'global'"
-    project = (connection.execute(query, [info["directory"]]).fetchone() or ["global"])[0]
-    row = (info["id"], project, info["slug"], info["directory"], info["title"], info["version"], *times)
+    project = connection.execute(query, [info["directory"]]).fetchone()
+    if project is None:  # In a repository, opencode gives the folder's sessions to its project when it starts there.
+        connection.execute("INSERT INTO project (id, worktree, time_created, time_updated, sandboxes) VALUES ('global', '/', ?, ?, '[]')", times)  # fmt: skip
+    row = (
+        info["id"],
+        project[0] if project else "global",
+        info["slug"],
+        info["directory"],
+        info["title"],
+        info["version"],
+        *times,
+    )
     connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
     for message in document["messages"]:
         name, when = message["info"]["id"], message["info"]["time"]["created"]

@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Recorded, Stop, Text, ToolCall, UserSaid
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.conversation_restoring import RestoreRequest
@@ -225,9 +225,9 @@ def test_calls_of_a_resumed_session_of_gemini_cli_stand_in_its_content(tmp_path:
 
 def test_opencode_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:
     restored = restoring.RestoredSession("opencode", "ses_1", "/f", b"{}", False, 0, 0, ())
-    with pytest.raises(InvalidInput, match="no database") as refused:
+    with pytest.raises(NotFound, match="no database") as refused:
         restoring.write_restored_session(restored, HistoryPlaces(tmp_path, {}))
-    assert "opencode import" in refused.value.remedy
+    assert "Start opencode once, and try again." in refused.value.remedy
     assert list(tmp_path.iterdir()) == []
 
 
@@ -287,7 +287,7 @@ def test_a_link_on_the_way_is_refused(tmp_path: Path, link: str) -> None:
     (home / link).parent.mkdir(parents=True)
     elsewhere.mkdir()
     (home / link).symlink_to(elsewhere)
-    with pytest.raises(InvalidInput, match="could not be written"):
+    with pytest.raises(StoreFailed, match="could not be written"):
         restoring.write_new_session_file(home, ".claude/projects/-f/new.jsonl", b"new")
     assert list(elsewhere.rglob("*")) == []
 

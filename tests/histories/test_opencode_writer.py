@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.histories import opencode_writer
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -123,7 +123,7 @@ def test_a_compaction_is_asked_for_and_answered_by_its_summary() -> None:
 
 
 SCHEMA = """
-CREATE TABLE project(id TEXT PRIMARY KEY, worktree TEXT);
+CREATE TABLE project(id TEXT PRIMARY KEY, worktree TEXT NOT NULL, vcs TEXT, name TEXT, time_created INTEGER NOT NULL, time_updated INTEGER NOT NULL, sandboxes TEXT NOT NULL);
 CREATE TABLE session(id TEXT PRIMARY KEY, project_id TEXT REFERENCES project(id), slug, directory, title, version, time_created, time_updated);
 CREATE TABLE message(id TEXT PRIMARY KEY, session_id REFERENCES session(id), time_created, time_updated, data);
 CREATE TABLE part(id TEXT PRIMARY KEY, message_id REFERENCES message(id), session_id, time_created, time_updated, data);
@@ -134,8 +134,7 @@ CREATE TABLE part(id TEXT PRIMARY KEY, message_id REFERENCES message(id), sessio
 def database(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(tmp_path / "opencode.db")) as made, made:
         made.executescript(SCHEMA)
-        made.execute("INSERT INTO project VALUES('global', '/')")
-        made.execute("INSERT INTO project VALUES('p1', '/work')")
+        made.execute("INSERT INTO project VALUES('p1', '/work', 'git', NULL, 5, 6, '[]')")
     return tmp_path / "opencode.db"
 
 
@@ -154,6 +153,9 @@ def test_a_session_stands_in_opencodes_database_with_all_its_parts(database: Pat
     ((*row, created, updated),) = written(database, "SELECT * FROM session")
     assert row == [info["id"], project, info["slug"], folder, info["title"], info["version"]]
     assert (created, updated) == (info["time"]["created"], info["time"]["updated"])
+    rows = written(database, "SELECT * FROM project WHERE id = 'global'")
+    # As opencode makes it outside of repositories. In one, it gives the folder's sessions to the folder's project.
+    assert rows == ([("global", "/", None, None, created, created, "[]")] if project == "global" else [])
     messages = written(database, "SELECT id, session_id, time_created, time_updated, data FROM message ORDER BY rowid")
     whens = [one["info"]["time"]["created"] for one in made["messages"]]
     assert [row[:4] for row in messages] == [
@@ -168,31 +170,31 @@ def test_a_session_stands_in_opencodes_database_with_all_its_parts(database: Pat
     data += [json.loads(row[4]) for row in parts]
     assert not any({"id", "sessionID", "messageID"} & one.keys() for one in data), "they have columns of their own"
     assert data[-1]["type"] == expected[-1][0]["type"]
-    with pytest.raises(InvalidInput, match="did not accept the session") as refused:
+    with pytest.raises(StoreFailed, match="did not accept the session") as refused:
         opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
     assert "Nothing was changed" in refused.value.remedy
     assert len(written(database, "SELECT * FROM session")) == 1
+    other = json.dumps(made).replace("ses_ABCDEFGHIJ", "ses_other").replace("msg_", "msg_1").replace("prt_", "prt_1")
+    opencode_writer.insert_opencode_session(database, other.encode())
+    assert {row[1] for row in written(database, "SELECT * FROM session")} == {project}
+    assert len(written(database, "SELECT * FROM project")) == (2 if project == "global" else 1)
 
 
 def test_a_session_is_in_the_database_whole_or_not_at_all_and_runs_nobodys_triggers(database: Path) -> None:
     made = document(SAYS)
     with closing(sqlite3.connect(database)) as opened, opened:
         opened.execute("CREATE TRIGGER more AFTER INSERT ON part BEGIN DELETE FROM project; END")
-    with pytest.raises(InvalidInput):
+    with pytest.raises(StoreFailed):
         opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
     assert written(database, "SELECT * FROM session") == []
-    assert len(written(database, "SELECT * FROM project")) == 2
-    with closing(sqlite3.connect(database)) as opened, opened:
-        opened.execute("DROP TRIGGER more")
-        opened.execute("DELETE FROM project")
-    with pytest.raises(InvalidInput, match="FOREIGN KEY"):
-        opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
+    assert len(written(database, "SELECT * FROM project")) == 1
 
 
 def test_where_opencode_has_no_database_none_is_made(tmp_path: Path, database: Path) -> None:
     (tmp_path / "text.db").write_text("no database")
     (tmp_path / "link.db").symlink_to(database)
     for name in ("none.db", "text.db", "link.db"):
-        with pytest.raises(InvalidInput, match="opencode has no database at"):
+        with pytest.raises(NotFound, match="opencode has no database at") as refused:
             opencode_writer.insert_opencode_session(tmp_path / name, b"{}")
+        assert "--to" not in refused.value.remedy, "another file would be in the format of the agent it came from"
     assert not (tmp_path / "none.db").exists()
