@@ -156,11 +156,8 @@ async def _forget_keys_and_print_result(
     arguments: argparse.Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
     keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.places.items()]
-    forgotten = 0
-    if arguments.forget_keys:
-        for key in result.keys.places:
-            await workspace.content_forgetter(text=key)
-            forgotten += 1
+    for key in result.keys.places if arguments.forget_keys else ():
+        await workspace.content_forgetter(text=key)
     if arguments.json:
         told = {
             "run": result.run,
@@ -168,7 +165,7 @@ async def _forget_keys_and_print_result(
             "unchanged": len(result.unchanged_conversations),
             "complaints": result.complaints,
             "keys": keys,
-            "forgotten": forgotten,
+            "forgotten": len(keys) if arguments.forget_keys else 0,
         }
         await print_json(console, told)
         return
@@ -177,8 +174,10 @@ async def _forget_keys_and_print_result(
         await console.print_line(f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {title}")
     await _print_import_summary(result, console)
     for found in keys[:KEYS_SHOWN]:
-        await console.print_line(f"This looks like a key: {found['key']}{' (forgotten)' if forgotten else ''}")
-    if keys and not forgotten:
+        await console.print_line(
+            f"This looks like a key: {found['key']}{' (forgotten)' if arguments.forget_keys else ''}"
+        )
+    if keys and not arguments.forget_keys:
         await console.print_line(
             "To remove these keys permanently, use `helix-desktop forget`, or import again with --forget-keys."
         )

@@ -317,10 +317,9 @@ async def print_result(arguments: argparse.Namespace, console: Console, value: A
     """Prints the value with `--json`, and the lines otherwise. Returns the exit code for success."""
     if arguments.json:
         await print_json(console, value)
-    for line in () if arguments.json else lines:
-        await console.print_line(
-            escape_control_characters(line)
-        )  # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
+    # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
+    for line in () if arguments.json else map(escape_control_characters, lines):
+        await console.print_line(line)
     return 0
 
 

@@ -36,12 +36,9 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
     add_changing_verb("colour", "change the color of a workspace", options=options, setting="colour")
-    add_subcommand(
-        verbs, "trash", "move a workspace to the trash", _trash_or_restore_workspace, WORKSPACE, restores=False
-    )
-    add_subcommand(
-        verbs, "restore", "restore a workspace from the trash", _trash_or_restore_workspace, WORKSPACE, restores=True
-    )
+    add_moving_verb = partial(add_subcommand, verbs, run=_trash_or_restore_workspace, options=WORKSPACE)
+    add_moving_verb("trash", "move a workspace to the trash", restores=False)
+    add_moving_verb("restore", "restore a workspace from the trash", restores=True)
     options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}}
     sentence = "write the workspace's history and cache to one file, without keys"
     add_subcommand(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
