@@ -95,15 +95,13 @@ def run_import_workspace(arguments: argparse.Namespace) -> int:
     if arguments.folder is not None:
         workspaces.check_usable_by_tools(arguments.folder)
         roots = build_roots_of_folder(arguments.folder)
-    known = asyncio.run(workspaces.import_workspace(arguments.file, name=arguments.name))
-    if roots:
-        known = workspaces.change_roots(known.id, roots)
+    imported = asyncio.run(workspaces.import_workspace(arguments.file, name=arguments.name))
+    known = workspaces.change_roots(imported.id, roots) if roots else imported
     if proposed := tomlkit.dumps(dict(known.settings.proposed)).strip():
         print("The file asks for these settings. To agree, open the workspace in the window:", file=sys.stderr)
         print(escape_control_characters(proposed), file=sys.stderr)
-    notes = known.folder / "notes.txt"
-    if notes.exists():  # This file lists everything that could not be migrated.
-        print(escape_control_characters(notes.read_text(encoding="utf-8").rstrip()), file=sys.stderr)
+    for sentence in imported.left_out:
+        print(escape_control_characters(sentence), file=sys.stderr)
     return _print_known_workspace(arguments, known)
 
 

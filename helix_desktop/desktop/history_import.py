@@ -135,7 +135,7 @@ class HistoryImporter:
         if folder is None:
             known = next((row.id for row in rows if row.name in {name, *_EARLIER}), "")
         else:
-            known = next((row.id for row in rows if row.main_folder == folder), "")
+            known = next((row.id for row in rows if row.first_folder == folder), "")
         if known:
             return await self._desk.open_workspace(known)
         try:

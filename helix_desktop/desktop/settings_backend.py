@@ -178,7 +178,7 @@ class SettingsBackend:
         from helix_desktop.workbench import tour_folder
 
         await asyncio.to_thread(tour_folder.create_tour_folder, folder)
-        known = next((row for row in desk.list_workspaces() if row.main_folder == folder), None)
+        known = next((row for row in desk.list_workspaces() if row.first_folder == folder), None)
         bench = await desk.open_workspace(known.id) if known else await desk.create_workspace(tr("Tour"), folder)
         await bench.choose_model_for_role(tour_folder.MODEL)
         return bench

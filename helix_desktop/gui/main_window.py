@@ -40,7 +40,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
 from helix_desktop.gui.window_state_file import WindowStateFile
-from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, WorkspaceListRow
+from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench, Workbenches
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
 
@@ -82,7 +82,7 @@ class MainWindow(WindowFrame):
         self._startup_queue: list[Callable[[], object]] = []  # Called once the stores are open.
         self._blocking_error: HelixError | None = None  # The error that prevents the stores from opening.
         # The result of the last listing, kept because listing reads a file for each workspace.
-        self.listed_workspaces: Sequence[WorkspaceListRow] = ()
+        self.listed_workspaces: Sequence[KnownWorkspace] = ()
         self.background_runner = doing
         self.run_for_window = partial(doing.run_in_background, owner=self)
         self.settings = settings
@@ -195,7 +195,7 @@ class MainWindow(WindowFrame):
             self.refresh_workspaces()
 
     def refresh_workspaces(self, then: Callable[[], object] = lambda: None) -> None:
-        def show_listed_workspaces(rows: Sequence[WorkspaceListRow]) -> None:
+        def show_listed_workspaces(rows: Sequence[KnownWorkspace]) -> None:
             rows = self.listed_workspaces = self._sort_workspaces_and_save_order(rows)
             self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
@@ -209,7 +209,7 @@ class MainWindow(WindowFrame):
         work = asyncio.to_thread(self.workbenches.list_workspaces)
         self.run_for_window(work, then=show_listed_workspaces)
 
-    def _sort_workspaces_and_save_order(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
+    def _sort_workspaces_and_save_order(self, rows: Sequence[KnownWorkspace]) -> Sequence[KnownWorkspace]:
         """Puts new workspaces last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         known: list[str] = self.state_file.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
@@ -273,7 +273,7 @@ class MainWindow(WindowFrame):
             self.switch_to_page("welcome")
 
     async def _open_or_create_workspace(self, folder: Path) -> Workbench:
-        known = next((row for row in self.listed_workspaces if row.main_folder == folder), None)
+        known = next((row for row in self.listed_workspaces if row.first_folder == folder), None)
         if known is not None:
             return await self.workbenches.open_workspace(known.id)
         colour = WORKSPACE_COLOURS[len(self.listed_workspaces) % len(WORKSPACE_COLOURS)]

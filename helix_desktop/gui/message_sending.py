@@ -20,7 +20,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Session, Workbench, WorkspaceListRow
+from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench
 from helix_desktop.program_settings import ASK_ABOVE
 
 OnMessageNotSent = Callable[[HelixError | None], None]
@@ -267,7 +267,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
 
 def _search_next_closed_workspace(
-    window: MainWindow, words: str, closed: list[WorkspaceListRow], show: Callable[[Sequence[PaletteItem]], None]
+    window: MainWindow, words: str, closed: list[KnownWorkspace], show: Callable[[Sequence[PaletteItem]], None]
 ) -> None:
     """Searches the next closed workspace, while somebody waits for the results."""
     if not closed or not window.palette_box.is_searching_for(words):

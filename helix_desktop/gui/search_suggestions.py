@@ -14,7 +14,7 @@ from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
-from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, WorkspaceListRow
+from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Session, Workbench
 
 LEAD = 20  # About this many characters are shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
@@ -63,7 +63,7 @@ def suggest_conversations(rows: Sequence[ConversationListRow], workspace: str, g
     return [conversation_suggestion(row) for row in newest[:500]]
 
 
-def suggest_workspaces(rows: Sequence[WorkspaceListRow], go: GoToPlace) -> list[PaletteItem]:
+def suggest_workspaces(rows: Sequence[KnownWorkspace], go: GoToPlace) -> list[PaletteItem]:
     return [
         PaletteItem(row.name, partial(go, WindowPlace("workspace", row.id)), kind="folder", note=tr("workspace"))
         for row in rows
@@ -95,7 +95,7 @@ def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:
     return f"…{text[first - LEAD :].partition(' ')[2] or text[first:]}" if first > 2 * LEAD else text
 
 
-def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None, go: GoToPlace) -> PaletteItem:
+def suggest_unsearched_workspace(row: KnownWorkspace, error: HelixError | None, go: GoToPlace) -> PaletteItem:
     """Suggests opening a workspace that could not be searched completely, or says why it cannot be opened."""
     words = tr("Not fully searched: the search index is out of date. Open this workspace to update it.")
     if error is not None:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from helix_desktop.project.project_files import ProjectItems
     from helix_desktop.project.project_item import ProjectItem
     from helix_desktop.resident.connected_agents import ConnectedAgents
+    from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.tools.changes.checkpoints import CheckpointProgress
-    from helix_desktop.workbench.all_workbenches import ImportedWorkspace, Workbenches, WorkspaceListRow
+    from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.conversation_sharing import SharingStatus
     from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
     from helix_desktop.workbench.open_workbench import Workbench
@@ -32,6 +33,6 @@ else:
 
 __all__ = [
     "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
-    "FileUndoResult", "ForeignConversation", "ImportedWorkspace", "ProjectItem", "ProjectItems", "RequestCost",
-    "Session", "SharingStatus", "StoredWorkspace", "Workbench", "Workbenches", "WorkspaceListRow",
+    "FileUndoResult", "ForeignConversation", "KnownWorkspace", "ProjectItem", "ProjectItems", "RequestCost",
+    "Session", "SharingStatus", "StoredWorkspace", "Workbench", "Workbenches",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_fil
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import ImportedWorkspace, Workbench, WorkspaceListRow
+from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench
 
 EXPORT_SUFFIX = ".helix"
 NOTICE_MILLISECONDS = 60_000
@@ -36,11 +36,11 @@ class WorkspaceActions:
         }
         acts[action](row)
 
-    def ask_and_save_workspace_name(self, row: WorkspaceListRow) -> None:
+    def ask_and_save_workspace_name(self, row: KnownWorkspace) -> None:
         window = self._window
 
-        def update_sidebar_name(renamed: WorkspaceListRow) -> None:
-            window.sidebar.show_workspace_title(renamed.name, renamed.main_folder)
+        def update_sidebar_name(renamed: KnownWorkspace) -> None:
+            window.sidebar.show_workspace_title(renamed.name, renamed.first_folder)
 
         def save_workspace_name(name: str) -> None:
             refreshed = partial(self.act_on_current_workspace, update_sidebar_name)
@@ -49,17 +49,17 @@ class WorkspaceActions:
 
         ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
 
-    def recolour_with_next_colour(self, row: WorkspaceListRow) -> None:
+    def recolour_with_next_colour(self, row: KnownWorkspace) -> None:
         """Sets the next colour of the table, all of which are readable."""
-        at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
+        at = WORKSPACE_COLOURS.index(row.settings.colour) if row.settings.colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
         self._window.run_for_window(work, then=lambda _d: self._window.refresh_workspaces())
 
-    def open_workspace_settings(self, row: WorkspaceListRow) -> None:
+    def open_workspace_settings(self, row: KnownWorkspace) -> None:
         self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
 
-    def trash_workspace_with_undo(self, row: WorkspaceListRow) -> None:
+    def trash_workspace_with_undo(self, row: KnownWorkspace) -> None:
         window = self._window
 
         def restore_from_trash() -> None:
@@ -73,7 +73,7 @@ class WorkspaceActions:
 
         window.run_for_window(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
 
-    def go_to_workspace_and_ask_folder(self, row: WorkspaceListRow) -> None:
+    def go_to_workspace_and_ask_folder(self, row: KnownWorkspace) -> None:
         """Asks for another folder, which replaces those of the workspace."""
         self._window.go_to_workspace(row.id, lambda: self.ask_and_set_workspace_folder(row.id))
 
@@ -89,12 +89,12 @@ class WorkspaceActions:
 
         ask_folder(window, tr("Workspace folder"), set_workspace_folder)
 
-    def ask_where_to_and_export_workspace(self, row: WorkspaceListRow) -> None:
+    def ask_where_to_and_export_workspace(self, row: KnownWorkspace) -> None:
         """Exports history and cache as one file, never with keys."""
         name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
         ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_workspace_to, row))
 
-    def _export_workspace_to(self, row: WorkspaceListRow, path: Path) -> None:
+    def _export_workspace_to(self, row: KnownWorkspace, path: Path) -> None:
         window = self._window
         lasting = ProgressDialog(tr("Exporting “{name}”", name=row.name), window)
         lasting.rejected.connect(lambda: window.notices.show_notice(tr("Export stopped. Nothing was written.")))
@@ -124,12 +124,12 @@ class WorkspaceActions:
         work = window.workbenches.import_workspace(path, report=lasting.show_byte_progress)
         lasting.run_with_progress(window.background_runner, work, self._open_imported_workspace)
 
-    def _open_imported_workspace(self, imported: ImportedWorkspace) -> None:
+    def _open_imported_workspace(self, imported: KnownWorkspace) -> None:
         window = self._window
         window.refresh_workspaces()
         window.go_to_workspace(imported.id, lambda: self._notice_workspace_imported(imported))
 
-    def _notice_workspace_imported(self, imported: ImportedWorkspace) -> None:
+    def _notice_workspace_imported(self, imported: KnownWorkspace) -> None:
         """Says what was imported, what could not be, and that none of its settings are in force."""
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
         words.append(tr("The imported workspace's permissions, MCP servers and folders are not active yet."))
@@ -151,7 +151,7 @@ class WorkspaceActions:
             window.state_file.forget_deleted_ids,
         ).open()
 
-    def act_on_current_workspace(self, act: Callable[[WorkspaceListRow], object]) -> None:
+    def act_on_current_workspace(self, act: Callable[[KnownWorkspace], object]) -> None:
         shown = self._window.showing.workspace_id
         for row in [row for row in self._window.listed_workspaces if row.id == shown]:
             act(row)

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,24 @@ _IMPORTING = ".importing-"
 
 @dataclass(frozen=True, slots=True)
 class KnownWorkspace:
-    """A workspace as a list shows it, open or not. `mistake`: why its settings cannot be read, or empty."""
+    """A workspace as a list shows it, open or not. `mistake`: why its settings cannot be read, or empty.
+    `left_out`: if it was imported just now, sentences about what could not be.
+    """
 
     id: str
     folder: Path
     settings: WorkspaceConfig
     trashed: bool = False
     mistake: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return self.settings.name or self.id
+
+    @property
+    def first_folder(self) -> Path:
+        return Path(next(iter(self.settings.roots), Path.home()))
 
 
 class AllWorkspaces:
@@ -200,7 +208,7 @@ class AllWorkspaces:
         finally:
             lock.release_lock()
             await thread.aclose()
-        return _read_workspace_description(place)
+        return replace(_read_workspace_description(place), left_out=tuple(said))
 
     async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
         """Open a workspace as its owner. Raises StoreBusy if it is already open, here or elsewhere."""

@@ -46,23 +46,6 @@ log = logging.getLogger(__name__)
 Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceListRow:
-    id: str
-    name: str
-    workspace_colour: str
-    main_folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedWorkspace:
-    """A workspace from a file. `left_out` has sentences about what could not be imported."""
-
-    id: str
-    name: str
-    left_out: Sequence[str] = ()
-
-
 class Workbenches:
     """`serve` lets the command line reach a workspace while it is open here."""
 
@@ -82,8 +65,8 @@ class Workbenches:
         self._opening = asyncio.Lock()
         self._tidied = False
 
-    def list_workspaces(self, *, trashed: bool = False) -> Sequence[WorkspaceListRow]:
-        return [_workspace_list_row(known) for known in self._known.list_workspaces(trashed=trashed)]
+    def list_workspaces(self, *, trashed: bool = False) -> Sequence[KnownWorkspace]:
+        return self._known.list_workspaces(trashed=trashed)
 
     @cached_property
     def fleet(self) -> "FleetOverview":
@@ -201,12 +184,9 @@ class Workbenches:
         roughly = (await opened.index.compute_figures()).kept
         return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))
 
-    async def import_workspace(self, path: Path, name: str = "", report: Report = ignore_progress) -> ImportedWorkspace:
+    async def import_workspace(self, path: Path, name: str = "", report: Report = ignore_progress) -> KnownWorkspace:
         """Create a workspace from an export. The permissions in it are only proposed to the user."""
-        known = await self._known.import_workspace(path, name=name, report=report)
-        notes = known.folder / "notes.txt"
-        said = await asyncio.to_thread(notes.read_text, "utf-8") if notes.exists() else ""
-        return ImportedWorkspace(known.id, known.name, tuple(said.splitlines()))
+        return await self._known.import_workspace(path, name=name, report=report)
 
     async def aclose(self) -> None:
         """Close all workspaces at the same time, even if one of them fails."""
@@ -322,8 +302,3 @@ def _read_user_setting(places: ProgramFolders, setting: program_settings.Program
 def folders_closed_to_tools(places: ProgramFolders) -> tuple[Path, ...]:
     """Return the program's own folders, which no tool may enter."""
     return (places.data, places.config, places.logs, places.run)
-
-
-def _workspace_list_row(known: KnownWorkspace) -> WorkspaceListRow:
-    folder = Path(known.settings.roots[0]) if known.settings.roots else Path.home()
-    return WorkspaceListRow(known.id, known.name, known.settings.colour, folder)

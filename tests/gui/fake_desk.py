@@ -72,6 +72,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFou
 from helix_desktop.histories import session_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.repository_copies import CopyStatus, FolderCopy
 from tests.gui import story
@@ -555,8 +556,8 @@ class FakeWorkbench(StandIn):
     def __init__(self, name: str, colour: str, folder: Path, rows: Sequence[Row] = ()) -> None:
         self.id = name
         self.name = name
-        self.workspace_colour = colour
-        self.main_folder = folder
+        self.settings = WorkspaceConfig(colour=colour)
+        self.main_folder = self.first_folder = folder
         self.allowed_folders: Sequence[Path] = (folder,)
         self.policy_name, self.main_model_name, self.permission_mode = "layered", story.MODEL, "ask"
         self.rows = {row.id: row for row in rows}
@@ -810,7 +811,7 @@ class FakeDesk(StandIn):
         self.benches[workspace].name = name
 
     async def recolour_workspace(self, workspace: str, colour: str) -> None:
-        self.benches[workspace].workspace_colour = colour
+        self.benches[workspace].settings = WorkspaceConfig(colour=colour)
 
     async def trash_workspace(self, *, workspace: str) -> None:
         self.trashed[workspace] = self.benches.pop(workspace)
@@ -826,7 +827,8 @@ class FakeDesk(StandIn):
 
     async def set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> FakeWorkbench:
         bench = self.benches[workspace]
-        bench.main_folder, bench.allowed_folders = folders[0], folders
+        bench.main_folder = bench.first_folder = folders[0]
+        bench.allowed_folders = folders
         return bench
 
     async def export_workspace(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> Sequence[str]:

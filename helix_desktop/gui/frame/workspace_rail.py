@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import WorkspaceListRow
+from helix_desktop.gui.workbench_types import KnownWorkspace
 
 WIDTH = 56
 SQUARE, GAP = 36, 10
@@ -30,10 +30,10 @@ class WorkspaceButton(QAbstractButton):
     dragged = Signal(int)
     dropped = Signal()
 
-    def __init__(self, theme: Theme, row: WorkspaceListRow, number: int, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, row: KnownWorkspace, number: int, parent: QWidget | None = None) -> None:
         super().__init__(parent, checkable=True)
         self._theme = theme
-        colour = row.workspace_colour
+        colour = row.settings.colour
         self._colour = QColor(colour if QColor.isValidColorName(colour) else "#4a5fa5")
         self.running_state = ConversationActivity.IDLE
         self.workspace = row.id
@@ -44,7 +44,7 @@ class WorkspaceButton(QAbstractButton):
         self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self._hint = f"{row.name}\n{row.main_folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
+        self._hint = f"{row.name}\n{row.first_folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
         self._update_button_name()
 
     def set_running_state(self, running: ConversationActivity) -> None:
@@ -138,7 +138,7 @@ class WorkspaceRail(QWidget):
         widgets.set_surface_look(self, "rail")
         self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
-        self._rows: Sequence[WorkspaceListRow] = ()
+        self._rows: Sequence[KnownWorkspace] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
         self._inside = widgets.build_surface(self, "plain")
         self._column = build_column(owner=self._inside, margins=0, spacing=GAP)
@@ -154,14 +154,14 @@ class WorkspaceRail(QWidget):
         self._settings = self._add_rail_button("settings", tr("Settings"), self.settings_wanted)
         theme.changed.connect(self._update_rail_icons)
 
-    def show_workspace_buttons(self, rows: Sequence[WorkspaceListRow], current: str) -> None:
-        drawn = [(row.id, row.name, row.workspace_colour, row.main_folder) for row in rows]
+    def show_workspace_buttons(self, rows: Sequence[KnownWorkspace], current: str) -> None:
+        drawn = [(row.id, row.name, row.settings.colour, row.first_folder) for row in rows]
         if drawn != self._shown_buttons:
             self._shown_buttons = drawn
             self._build_workspace_buttons(rows)
         self.mark_open_workspace(current)
 
-    def _build_workspace_buttons(self, rows: Sequence[WorkspaceListRow]) -> None:
+    def _build_workspace_buttons(self, rows: Sequence[KnownWorkspace]) -> None:
         self._rows = list(rows)
         clear_layout(self._column)
         self._buttons = [WorkspaceButton(self._theme, row, n, self._inside) for n, row in enumerate(rows, 1)]

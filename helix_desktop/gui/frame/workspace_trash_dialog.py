@@ -15,7 +15,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbenches, WorkspaceListRow
+from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches
 
 
 class WorkspaceTrashDialog(TransientDialog):
@@ -41,7 +41,7 @@ class WorkspaceTrashDialog(TransientDialog):
         work = asyncio.to_thread(self._desk.list_workspaces, trashed=True)
         self._doing.run_in_background(work, then=self._show_trashed_workspaces, owner=self)
 
-    def _show_trashed_workspaces(self, rows: Sequence[WorkspaceListRow]) -> None:
+    def _show_trashed_workspaces(self, rows: Sequence[KnownWorkspace]) -> None:
         clear_layout(self._rows)
         for row in rows:
             self._rows.addWidget(self._build_trash_row(row))
@@ -49,9 +49,9 @@ class WorkspaceTrashDialog(TransientDialog):
         self._status_label.setVisible(not rows)
         self.adjustSize()
 
-    def _build_trash_row(self, row: WorkspaceListRow) -> QWidget:
+    def _build_trash_row(self, row: KnownWorkspace) -> QWidget:
         card = build_surface(self, "card")
-        said = ((row.name, ""), (format_folder(row.main_folder), "small"))
+        said = ((row.name, ""), (format_folder(row.first_folder), "small"))
         labels = [build_plain_label(text, look, card, wraps=False) for text, look in said]
         words = build_column(*labels, spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
@@ -60,10 +60,10 @@ class WorkspaceTrashDialog(TransientDialog):
             line.addWidget(build_push_button(text, card, partial(act, row), "link", name=f"{text}: {row.name}"))
         return card
 
-    def _restore_workspace(self, row: WorkspaceListRow) -> None:
+    def _restore_workspace(self, row: KnownWorkspace) -> None:
         self._run_trash_work(partial(self._desk.restore_workspace, row.id), self._on_restored)
 
-    def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
+    def _ask_delete_workspace(self, row: KnownWorkspace) -> None:
         text = tr("All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.", name=row.name)  # fmt: skip
         work, report = partial(self._desk.delete_workspace, row.id), partial(self._on_deleted, row.id)
         delete = partial(self._run_trash_work, work, report)

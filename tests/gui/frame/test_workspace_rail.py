@@ -13,7 +13,8 @@ from PySide6.QtWidgets import QApplication, QWidget
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.workspace_rail import WorkspaceButton, WorkspaceRail
 from helix_desktop.gui.theme import Theme
-from helix_desktop.workbench.all_workbenches import WorkspaceListRow
+from helix_desktop.store.all_workspaces import KnownWorkspace
+from helix_desktop.store.workspace_settings import WorkspaceConfig
 from tests.gui.fake_desk import FakeDesk
 
 
@@ -61,8 +62,9 @@ def wheel(delta: int) -> QWheelEvent:
     return QWheelEvent(at, at, QPoint(), QPoint(0, delta), buttons, modifiers, phase, False)
 
 
-def many(number: int) -> list[WorkspaceListRow]:
-    return [WorkspaceListRow(f"w{n}", f"Workspace {n}", "#0d7d74", Path(f"/x/{n}")) for n in range(number)]
+def many(number: int) -> list[KnownWorkspace]:
+    settings = [WorkspaceConfig(f"Workspace {n}", "#0d7d74", (f"/x/{n}",)) for n in range(number)]
+    return [KnownWorkspace(f"w{n}", Path(f"/data/w{n}"), each) for n, each in enumerate(settings)]
 
 
 @pytest.fixture
