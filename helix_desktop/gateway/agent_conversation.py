@@ -122,10 +122,9 @@ class OpenAgentConversation:
         wanted: list[facts.Fact] = []
         if settings.system.text != arrival.system:
             wanted.append(facts.SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system])))
-        tools = tuple(facts.ToolSpec(tool.name, tool.description, tool.schema) for tool in arrival.tools)
-        if settings.tools.tools != tools:
-            tokens = await self.count_tokens_of_texts([f"{tool.name}{tool.description}{tool.schema}" for tool in tools])
-            wanted.append(facts.ToolsOffered(tools, tokens))
+        if settings.tools.tools != arrival.tools:
+            texts = [f"{tool.name}{tool.description}{tool.schema}" for tool in arrival.tools]
+            wanted.append(facts.ToolsOffered(arrival.tools, await self.count_tokens_of_texts(texts)))
         wanted.append(self._policy_to_apply(fold=arrival.fold))
         model = merge_model_knowledge(arrival.wire, arrival.model).as_model_set(facts.ModelRole.MAIN)
         wanted.append(replace(model, effort=arrival.effort))

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.view_entries import Changed, Entry
-from helix_desktop.protocols.gateway_message import Piece, Tool, Wired
+from helix_desktop.protocols.gateway_message import Piece, Wired
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Arrival:
     head: str
     model: str
     system: str
-    tools: tuple[Tool, ...]
+    tools: tuple[ToolSpec, ...]
     chain: tuple[str, ...]
     fold: bool = True
     parent: str = ""

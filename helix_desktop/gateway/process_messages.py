@@ -17,21 +17,22 @@ from typing import Any
 import orjson
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.facts import ToolSpec, Usage
 from helix_desktop.engine.prompt_cache_marks import count_equal_first_blocks
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
-from helix_desktop.protocols.gateway_message import Piece, Tool, Wired
+from helix_desktop.protocols.gateway_message import Piece, Wired
 
 _CLASSES_BY_NAME: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
-        Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Tool, Usage, Wired,
+        Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Usage, Wired,
     )
-}  # fmt: skip
+} | {"Tool": ToolSpec}  # fmt: skip  # Its name in older versions, which the other process may be of.
+_NAMES_BY_CLASS = {kind: name for name, kind in _CLASSES_BY_NAME.items()}
 MOST_HELD_VALUES = 64  # The maximum number of names whose last value is kept.
 _ANSWERS = frozenset({"answer", "failed", "sent"})
 log = logging.getLogger(__name__)
@@ -122,7 +123,8 @@ def _to_json_value(value: Any) -> Any:
         pieces = [_to_json_value(piece) for piece in value.pieces]
         return {"is": "Wired", "speaker": value.speaker, "units": [], "pieces": pieces}
     if dataclasses.is_dataclass(kind := type(value)):
-        return {"is": kind.__name__, **{name: _to_json_value(getattr(value, name)) for name in value.__slots__}}
+        fields = {name: _to_json_value(getattr(value, name)) for name in value.__slots__}
+        return {"is": _NAMES_BY_CLASS[kind], **fields}
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in value]
     return {key: _to_json_value(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -16,6 +16,7 @@ import httpx
 import orjson
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import folded_request
@@ -28,7 +29,7 @@ from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestFo
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.json_values import text_at
-from helix_desktop.protocols.gateway_message import Json, PieceKind, Tool
+from helix_desktop.protocols.gateway_message import Json, PieceKind
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 
@@ -68,12 +69,12 @@ async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) ->
 
 
 @functools.cache
-def list_recall_tools() -> tuple[Tool, ...]:
+def list_recall_tools() -> tuple[ToolSpec, ...]:
     """Return the tools to add to the agent's. Imported late, so that a restarted gateway listens sooner."""
     from helix_desktop.tools import recall_tools
 
     return tuple(
-        Tool(t.name, t.description, t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode())
+        ToolSpec(t.name, t.description, t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode())
         for t in recall_tools.build_recall_tools(history=_refuse_to_read_history)
         if t.name in HIDDEN_TOOLS
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.decompression import DecodedTooLarge, decompress_body
+from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.conversations_port import Arrival
@@ -12,7 +13,7 @@ from helix_desktop.gateway.folded_request import count_leading_instructions
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, ParsedBody
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import RequestRoute
-from helix_desktop.protocols.gateway_message import Json, Speaker, Tool, Wired
+from helix_desktop.protocols.gateway_message import Json, Speaker, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.openai_responses import responses_gateway
@@ -96,7 +97,7 @@ def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
     return route.wire != gemini_gateway.NAME or not body.get("cachedContent")
 
 
-def _hash_of_head(system: str, tools: Sequence[Tool]) -> str:
+def _hash_of_head(system: str, tools: Sequence[ToolSpec]) -> str:
     names = "\0".join(sorted(tool.name for tool in tools))
     return hashlib.blake2b(f"{system[:120]}\0{names}".encode("utf-8", "replace"), digest_size=8).hexdigest()
 

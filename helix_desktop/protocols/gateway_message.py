@@ -7,7 +7,7 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import format_json_value, list_at, object_at, text_at, without_fields
 
@@ -93,15 +93,8 @@ class RequestHead:
 
     model: str
     system: str
-    tools: "tuple[Tool, ...]"
+    tools: tuple[ToolSpec, ...]
     effort: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    name: str
-    description: str = ""
-    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +148,9 @@ def format_effort_settings(*settings: Json) -> str:
     return " ".join(format_json_value(one) for one in settings if one)
 
 
-def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") -> Tool:
+def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") -> ToolSpec:
     """Return a tool as a client offers it. `default_name`: used if it has none."""
-    return Tool(text_at(value, "name") or default_name, text_at(value, "description"), format_json_value(schema))
+    return ToolSpec(text_at(value, "name") or default_name, text_at(value, "description"), format_json_value(schema))
 
 
 def piece_of_part(part: Mapping[str, Json], image_url: str, path: Path) -> Piece:

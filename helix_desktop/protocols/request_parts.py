@@ -9,7 +9,6 @@ from dataclasses import replace
 from helix_desktop.engine.facts import Reasoning, ToolCall, ToolSpec
 from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.json_values import Object, dump_json, parse_object
-from helix_desktop.protocols.gateway_message import Tool
 
 EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
 
@@ -29,11 +28,11 @@ def arguments_as_json(call: ToolCall) -> str:
     return dump_json(arguments_as_object(call)).decode()
 
 
-def schema_of_tool(tool: ToolSpec | Tool) -> Object:
+def schema_of_tool(tool: ToolSpec) -> Object:
     return parse_object(tool.schema) or dict(EMPTY_SCHEMA)
 
 
-def function_of_tool(tool: ToolSpec | Tool) -> Object:
+def function_of_tool(tool: ToolSpec) -> Object:
     """Describe a tool as OpenAI's protocols do."""
     return {"name": tool.name, "description": tool.description, "parameters": schema_of_tool(tool)}
 

@@ -21,21 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, Usage, UserSaid
+from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, ToolSpec, Usage, UserSaid
 from helix_desktop.errors import ModelFailed
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import Tool
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench import all_workbenches
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.store_report import report
 
 Json = Any
-TOOLS = (Tool("Bash", "run it", "{}"),)
+TOOLS = (ToolSpec("Bash", "run it", "{}"),)
 _OF = re.compile(r"of agent (\d+)\b")
 
 

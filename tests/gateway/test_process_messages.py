@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.process_messages import (
     MOST_HELD_VALUES,
@@ -146,3 +148,9 @@ async def test_an_answer_that_comes_after_the_question_was_given_up_changes_noth
     ends.left.fail_all_questions(StoppedByUser("It has closed."))
     assert await ends.left.ask("sum", (1, 2)) == 3
     await ends.aclose()
+
+
+def test_an_offered_tool_keeps_the_name_that_older_versions_know() -> None:
+    line = encode_line((ToolSpec("run", "runs", "{}"),))
+    assert json.loads(line) == [{"is": "Tool", "name": "run", "description": "runs", "schema": "{}"}]
+    assert decode_line(line) == (ToolSpec("run", "runs", "{}"),)

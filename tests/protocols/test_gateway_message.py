@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.gateway_message import (
     CallNumbering,
@@ -139,7 +140,7 @@ def test_the_text_of_a_content_is_all_that_is_said_in_it(content: Any, text: str
 
 def test_a_tool_has_a_name_also_where_only_its_kind_is_known() -> None:
     told = {"name": "Bash", "description": "runs"}
-    assert parse_tool(told, {"type": "object"}) == gateway_message.Tool("Bash", "runs", '{"type":"object"}')
+    assert parse_tool(told, {"type": "object"}) == ToolSpec("Bash", "runs", '{"type":"object"}')
     assert parse_tool({}, None, "web_search").name == "web_search"
     assert parse_tool(told, None, "web_search").name == "Bash"
 

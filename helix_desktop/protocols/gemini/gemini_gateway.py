@@ -212,7 +212,7 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "contents": list(units)}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     ours = tools_as_json(tools)
     given = list(list_at(body, "tools"))
     for at, tool in enumerate(given):
@@ -223,7 +223,7 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.T
     return {**body, "tools": [{"functionDeclarations": ours}, *given]}
 
 
-def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
 
 

@@ -95,11 +95,11 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "messages": list(units)}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 
 
-def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
     return [{"type": "function", "function": function_of_tool(t)} for t in tools]
 
 

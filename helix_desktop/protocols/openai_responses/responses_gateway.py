@@ -120,7 +120,7 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "input": [user_message(unit) if isinstance(unit, str) else unit for unit in units]}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     ours = tools_as_json(tools)
     for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
         if isinstance(object_at(item).get("tools"), list):
@@ -130,7 +130,7 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.T
     return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
-def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
     return [{"type": "function", **function_of_tool(t), "strict": False} for t in tools]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.context_usage import compute_cost
-from helix_desktop.engine.facts import ModelRole, ModelSet, Stop, Usage
+from helix_desktop.engine.facts import ModelRole, ModelSet, Stop, ToolSpec, Usage
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.anthropic.anthropic_gateway import AnthropicCallFilter
-from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool, WireReply
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, WireReply
 from tests.protocols.streams import DONE, put_together, through
 
 
@@ -230,12 +230,12 @@ def test_every_block_of_a_message_is_a_piece_that_knows_its_place() -> None:
     ],
 )
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools(system: Any, read: str) -> None:
-    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
     theirs = {"name": "theirs", "description": "", "input_schema": {}}
     body = anthropic_gateway.with_added_tools({"model": "m", "system": system, "tools": [theirs]}, [mine])
     head = anthropic_gateway.parse_head(body)
     assert (head.model, head.system, head.effort) == ("m", read, "")
-    assert head.tools == (mine, Tool("theirs", "", "{}"))
+    assert head.tools == (mine, ToolSpec("theirs", "", "{}"))
 
 
 def test_how_long_the_model_is_to_think_is_read() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.gemini.gemini_gateway import PLACEHOLDER, GeminiCallFilter, gemini_parameters
 from tests.protocols.streams import DONE, put_together, through
@@ -138,7 +138,7 @@ def usage(output: int, total: int) -> dict[str, Any]:
 
 THOUGHT = {"text": "hm", "thought": True}
 HIDDEN, OWN = calls("recall_history"), calls("run")
-RUN = Tool("run", "runs", "{}")
+RUN = ToolSpec("run", "runs", "{}")
 SIGNED = {**OWN, "thoughtSignature": PLACEHOLDER}
 
 
@@ -317,12 +317,12 @@ def test_the_only_field_of_a_result_is_its_text(field: str) -> None:
 @pytest.mark.parametrize("name", ["systemInstruction", "system_instruction"])
 @pytest.mark.parametrize("field", ["functionDeclarations", "function_declarations"])
 def test_the_head_of_a_request_is_its_system_prompt_and_tools(name: str, field: str) -> None:
-    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
     theirs = [{"name": "a", "parametersJsonSchema": {"type": "object"}}, {"name": "b", "parameters": {"x": 1}}]
     body = gemini_gateway.with_added_tools({name: {"parts": [{"text": "a"}]}, "tools": [{field: theirs}]}, [mine])
     head = gemini_gateway.parse_head({**body, "generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}})
     assert (head.model, head.system, head.effort) == ("", "a", '{"thinkingBudget":9}')
-    assert head.tools == (mine, Tool("a", "", '{"type":"object"}'), Tool("b", "", '{"x":1}'))
+    assert head.tools == (mine, ToolSpec("a", "", '{"type":"object"}'), ToolSpec("b", "", '{"x":1}'))
     assert gemini_gateway.parse_head({}).effort == ""
 
 

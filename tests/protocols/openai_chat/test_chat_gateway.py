@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.protocols.event_stream import parse_event_data
-from helix_desktop.protocols.gateway_message import Json, Piece, PieceEdit, PieceKind, Speaker, Tool, WireReply
+from helix_desktop.protocols.gateway_message import Json, Piece, PieceEdit, PieceKind, Speaker, WireReply
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_chat.chat_gateway import ChatCallFilter
 from tests.protocols.streams import DONE, put_together, through
@@ -241,13 +241,13 @@ def test_reasoning_words_and_calls_of_a_message_are_pieces_that_know_their_place
 
 
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
-    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
     said = [{"role": role, "content": role} for role in ("system", "user", "developer")]
     theirs = {"type": "function", "function": {"name": "theirs"}}
     body = chat_gateway.with_added_tools({"model": "m", "messages": said, "tools": [theirs]}, [mine])
     head = chat_gateway.parse_head(body)
     assert (head.model, head.system, head.effort) == ("m", "system\n\ndeveloper", "")
-    assert head.tools == (mine, Tool("theirs", "", "{}"))
+    assert head.tools == (mine, ToolSpec("theirs", "", "{}"))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.openai_responses.responses_gateway import ResponsesCallFilter
 from tests.protocols.streams import DONE, put_together, through
 
-RUN = Tool("run", "runs", '{"type":"object"}')
+RUN = ToolSpec("run", "runs", '{"type":"object"}')
 WRITTEN = {"type": "function", "name": "run", "description": "runs", "strict": False}
 CREATED: Any = {"type": "response.created", "response": {"id": "r1", "status": "in_progress"}}
 THOUGHT: Any = {"type": "reasoning", "summary": []}
@@ -262,7 +262,7 @@ def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
     body = responses_gateway.with_added_tools({"model": "m", "instructions": "a", "tools": [search]}, [RUN])
     head = responses_gateway.parse_head({**body, "reasoning": {"effort": "low", "summary": "auto"}})
     assert (head.model, head.system, head.effort) == ("m", "a", '"low"')
-    assert head.tools == (RUN, Tool("web_search", "", "{}"))
+    assert head.tools == (RUN, ToolSpec("web_search", "", "{}"))
     system = {"role": "system", "content": "b"}
     assert responses_gateway.parse_head({"input": [system, system]}).system == "b\n\nb"
 
