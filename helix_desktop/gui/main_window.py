@@ -35,6 +35,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.running_states import WORKING_STATES
+from helix_desktop.gui.shared.widgets import build_surface
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
@@ -101,8 +102,13 @@ class MainWindow(WindowFrame):
         self.welcome = WelcomePage(theme, self.page_area)
         self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)
-        if not state_file.get_remembered("workspace", default=""):
+        last = state_file.get_remembered("workspace", default="")
+        page = state_file.get_remembered("layout", last, "page", default="chat")
+        if not last:
             self.switch_to_page("welcome")
+        elif page in self.page_factories:  # Until the page can be built, it is blank and has no message box.
+            self.page_area.setCurrentIndex(self.page_area.addWidget(build_surface(self.page_area, "page")))
+            self.top.mark_open_page(page)
         self.palette_box = CommandPalette(theme, self._list_suggestions_before_search, self)
         self.conversation_actions = ConversationActions(
             self,

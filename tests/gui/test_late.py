@@ -275,6 +275,27 @@ def test_what_is_being_opened_says_so_in_place_of_a_blank_page(
     assert chat.transcript.isVisible()
 
 
+def test_no_message_box_is_shown_before_another_page_that_was_left_open(
+    theme: Theme, state_file: WindowStateFile, settings: ProgramSettings, doing: BackgroundRunner,
+    desk: FakeDesk, held: Held,
+) -> None:  # fmt: skip
+    """What was typed there while the window loaded went nowhere, and then the box vanished."""
+    state_file.remember_value("workspace", value="storage-engine")
+    state_file.remember_value("layout", "storage-engine", "page", value="cache")
+    made = MainWindow(theme, state_file, settings, doing)
+    wire_window(made)
+    made.show_composer_before_opening(("storage-engine", story.CONVERSATION), "storage-engine")
+    made.show()
+    assert not made.chat.composer.isVisible()
+    assert made.top.page_tab("cache").isChecked()
+    made.window_actions["new"].trigger()
+    assert made.chat.composer.isVisible(), "a new conversation was asked for"
+    made.window_actions["cache"].trigger()
+    go_on(made, desk, held, at=0)
+    assert made.showing.page == "cache"
+    made.close()
+
+
 def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
     """Let a start go on: the workspaces are listed, the last one is opened, its conversation is opened."""
     if steps > 0:
