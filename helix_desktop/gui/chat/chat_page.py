@@ -20,7 +20,7 @@ from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.session_signals import EventBridge
-from helix_desktop.gui.shared.widgets import build_plain_label, build_scroll_area
+from helix_desktop.gui.shared.widgets import build_plain_label, build_scroll_area, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_state_file import WindowStateFile
@@ -76,6 +76,7 @@ class ChatPage(QWidget):
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
         self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
         self._above, self._start = QStackedWidget(self), build_scroll_area(self.empty, self)
+        set_surface_look(self._above, "page")  # The page looks the same before the conversation is there.
         for each in (self._loading, self._start):
             self._above.addWidget(each)
         self.controls = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)

@@ -121,7 +121,7 @@ class PermissionQuestionCard(QWidget):
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
         self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
-        self._form = self._build_server_form() if question.form else None
+        self._form: "SchemaForm | None" = None
         self._actions: dict[QPushButton, str] = {}  # For each button, the name of the window action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
@@ -140,7 +140,10 @@ class PermissionQuestionCard(QWidget):
         self._allowing: list[QPushButton] = []
         self._plan = self._build_plan_editor() if question.plan else None
         self._preview = self._build_preview() if question.preview and not question.plan else None
-        if self._form is not None:
+        if question.form:
+            from helix_desktop.gui.chat.schema_form import SchemaForm
+
+            self._form = SchemaForm(question.form, self)
             self._form.entered.connect(self._open_page_or_send_form_values)
             self._inside.addWidget(self._form)
         self._wrong = self._build_question_label("", "danger")
@@ -152,11 +155,6 @@ class PermissionQuestionCard(QWidget):
             self._build_server_buttons() if is_asked_by_server(question) else self._build_answer_buttons()
         )
         self._enable_buttons_if_preview_is_read()
-
-    def _build_server_form(self) -> "SchemaForm":
-        from helix_desktop.gui.chat.schema_form import SchemaForm
-
-        return SchemaForm(self._question.form, self)
 
     def allow_or_show_next_part(self, scope: str) -> None:
         """Allows it for an offered scope, or shows the preview's next part if its end was not shown."""

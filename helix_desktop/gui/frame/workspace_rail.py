@@ -57,9 +57,6 @@ class WorkspaceButton(QAbstractButton):
         self.setAccessibleName(", ".join(filter(None, [tr("Workspace {name}", name=self._title), state])))
         self.setToolTip(safe_tooltip("\n".join(filter(None, [self._hint, state]))))
 
-    def sizeHint(self) -> QSize:
-        return QSize(WIDTH, SQUARE)
-
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
         left = event.button() == Qt.MouseButton.LeftButton
