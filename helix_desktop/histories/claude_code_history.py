@@ -94,6 +94,7 @@ class _ClaudeCodeFile:
                 title = text_at(value, _TITLES[kind]) or title
             node = _node_of_event(value)
             if node is None:
+                tree.skip_row(text_at(value, "uuid"), text_at(value, "parentUuid"))
                 if kind not in _TITLES:
                     self.report.add_left_out_row("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
                 continue

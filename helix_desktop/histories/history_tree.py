@@ -58,6 +58,11 @@ class HistoryTree:
         self.current = branch
         return branch
 
+    def skip_row(self, name: str, parent: str) -> None:
+        """Leave out a row. Its children follow its parent."""
+        if name and parent in self.places:
+            self.places[name] = self.places[parent]
+
     def redirect_followers_to_newest_row(self, ids: Sequence[str]) -> None:
         """Attach later children of these rows to the newest row, since a compaction kept them."""
         for name in ids:

@@ -43,6 +43,7 @@ def read_pi_recordings(
             title = text_at(row.value, "name")
         elif kind not in (*_SHOWN, *_ABOUT):
             report.add_left_out_row(str(kind or "no type"))
+            tree.skip_row(text_at(row.value, "id"), text_at(row.value, "parentId"))
             continue
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))

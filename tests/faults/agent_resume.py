@@ -247,8 +247,7 @@ def branch_arguments(name: str, session: str, words: str, home: Path, chance: ra
     if name != "claude":
         return given
     rows = [json.loads(line) for line in session_file(name, home).read_text("utf-8").splitlines()]
-    replies = [row for row in rows if row["type"] == "assistant" and not row.get("isSidechain")]
-    ends = [row["uuid"] for row in replies if all(block["type"] == "text" for block in row["message"]["content"])]
+    ends = [row["uuid"] for row in rows if row["type"] == "assistant" and "All done." in json.dumps(row["message"])]
     return [*given, "--fork-session"] if chance.random() < 0.5 else [*given, "--resume-session-at", chance.choice(ends)]
 
 

@@ -362,6 +362,18 @@ def test_a_prompt_in_parts_that_goes_back_begins_a_branch_and_an_interruption_do
         assert len(all_of(*written.claude_session(), written.claude_said(9, 6, content))) == 1
 
 
+def test_a_row_that_is_not_shown_leads_to_its_parent_so_that_going_back_behind_it_begins_a_branch() -> None:
+    """The defect: Claude Code writes a notice when it goes on, and what followed the notice stood behind the newest row."""
+    notices = [written.claude_line(20 + n, "system", 6 if n == 0 else 19 + n, subtype="informational") for n in (0, 1)]
+    first, other = all_of(*written.claude_session(), *notices, written.claude_said(22, 21, "other"))
+    assert other.forked_from == first.session
+    assert other.messages[-1].text == "other"
+    assert "other" not in {message.text for message in first.messages}
+    at_the_end = written.claude_line(20, "system", 8, subtype="informational")
+    (whole,) = all_of(*written.claude_session(), at_the_end, written.claude_said(21, 20, "more"))
+    assert whole.messages[-1].text == "more"
+
+
 def test_a_reply_in_words_alone_and_with_blocks_nobody_knows() -> None:
     words: Mapping[str, object] = {"type": "assistant", "message": {"id": "m1", "content": "Done."}}
     unknown = [{"type": "novelty"}, {"type": "redacted_thinking", "data": "d"}, {"type": "server_tool_use", "id": "1", "name": "web"}]  # fmt: skip

@@ -199,6 +199,19 @@ def test_going_back_to_an_earlier_entry_makes_a_branch(tmp_path: Path) -> None:
     assert (branch.session, branch.forked_from, branch.forked_at) == ("p1#e4", "p1", 2)
 
 
+def test_an_entry_of_an_unknown_kind_leads_to_its_parent(tmp_path: Path) -> None:
+    stays, branch = read(
+        tmp_path,
+        message("user", "one"),
+        message("assistant", [written.text("two")]),
+        message("user", "three"),
+        {"type": "novelty", "parentId": "e2"},
+        message("user", "other"),
+    ).recordings
+    assert [one.text for one in stays.messages] == ["one", "two", "three"]
+    assert [one.text for one in branch.messages] == ["one", "two", "other"]
+
+
 def test_asking_anew_behind_the_first_words_makes_a_branch(tmp_path: Path) -> None:
     rows = message("user", "one"), message("assistant", [written.text("two")])
     stays, branch = read(tmp_path, *rows, {**message("user", "other"), "parentId": "e1"}).recordings
