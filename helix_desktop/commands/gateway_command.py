@@ -68,8 +68,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     else:
         registration = _build_manual_registration(arguments, where)
         registrations = GatewayRegistrations(registration)
-        sys.stdout.write(f"listening on {gateway_socket.agent_address(sock.getsockname()[1], registration.token)}\n")
-        sys.stdout.flush()
+        print("listening on", gateway_socket.agent_address(sock.getsockname()[1], registration.token), flush=True)
 
     serve = partial(workspace_access.listen_for_commands, where=where)
     asyncio.run(gateway_server.serve_gateway(where, sock, registrations, arguments.workspace, serve, told))

@@ -17,14 +17,13 @@ from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_wo
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
-from helix_desktop.gateway.agent_settings import read_written_registrations
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
-from helix_desktop.resident import history_recorder, login_start, schedules
+from helix_desktop.resident import history_recorder, login_start
 from helix_desktop.resident.history_recorder import list_history_folders_to_record
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -60,7 +59,7 @@ def _turn_recorder_on(arguments: argparse.Namespace) -> int:
     change_exclusions(arguments, settings)
     command = agent_run.command_of_this_program(where)
     if arguments.at_login:
-        login_start.enable_login_start(command)
+        login_start.enable_login_start(command, for_recorder=True)
     settings.change_setting(RECORDER, value=True)
     asyncio.run(ask_resident(where, "recorder", command=command))
     return _print_recorder_status(arguments)
@@ -90,8 +89,7 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(ask_resident(where, "recorder"))
-    if not (read_written_registrations(where.config) or schedules.read_schedules(where.data)):
-        login_start.disable_login_start()
+    login_start.disable_unneeded_login_start(where)
     return _print_recorder_status(arguments)
 
 
@@ -170,8 +168,7 @@ def _answer_import_requests(arguments: argparse.Namespace) -> int:
         time.sleep(0.2)  # If the resident was killed, its importer may still be working, so wait until it ends.
     read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line), read)) + "\n")
-        sys.stdout.flush()
+        print(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
     claim.close()
     return 0
 

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import json
-import sys
+from functools import partial
 
 from helix_desktop.commands import Subparsers, add_subcommand, format_local_time
 from helix_desktop.console import escape_control_characters
@@ -55,7 +55,9 @@ def _disconnect_all(arguments: argparse.Namespace) -> int:
     if not left:
         login_start.disable_login_start()
         asyncio.run(resident_client.ask_resident(where, "stop"))
-    lines = [f"{agent} no longer uses the gateway." for agent in removed] + left
+    lines = [f"{agent} no longer uses the gateway." for agent in removed] + left or ["No agent used the gateway."]
+    if not left:
+        lines.append("The background process is stopped, and no longer starts when you log in.")
     print(json.dumps({"removed": removed, "left": left}) if arguments.json else "\n".join(lines))
     return 3 if left else 0
 
@@ -63,11 +65,6 @@ def _disconnect_all(arguments: argparse.Namespace) -> int:
 def _run_resident(arguments: argparse.Namespace) -> int:
     from helix_desktop.resident import resident_process
 
-    where = find_program_folders(arguments.home)
-
-    def print_listening_line() -> None:
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-
-    asyncio.run(resident_process.run_resident(where, agent_run.command_of_this_program(where), print_listening_line))
+    where, tell = find_program_folders(arguments.home), partial(print, "ready", flush=True)
+    asyncio.run(resident_process.run_resident(where, agent_run.command_of_this_program(where), tell))
     return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_subcommand
 from helix_desktop.commands.gateway_command import check_upstream_address
+from helix_desktop.commands.workspace_access import ask_yes_or_no
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
@@ -158,19 +159,12 @@ def _change_agent_configuration(
         else agent_settings.plan_address_removal(agent, where.config)
     )
     print(change.as_unified_diff() or f"{change.file} does not need to be changed.")
-    if change.before == change.after or not (arguments.yes or _ask_to_change_file(change.file)):
+    if change.before == change.after:
         return 0
+    if not (arguments.yes or ask_yes_or_no(f"Write {change.file}? [y/N] ")):
+        raise InvalidInput(f"{change.file} was not written.", remedy="Add --yes to write it without being asked.")
     (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
     print(f"{change.file} was written.")
     if arguments.install:
         print("The gateway now runs in the background, and starts when you log in.")
     return 0
-
-
-def _ask_to_change_file(file: Path) -> bool:
-    if not sys.stdin.isatty():
-        raise InvalidInput(
-            f"{file} was not written, because there is no terminal in which to ask for confirmation.",
-            remedy="Add --yes to confirm.",
-        )
-    return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

@@ -254,11 +254,12 @@ class WindowProgram:
     async def _start_or_stop_recorder(self) -> None:
         """Makes the resident start or stop recording, as the settings say."""
         from helix_desktop.gateway import agent_run
-        from helix_desktop.resident import resident_client
+        from helix_desktop.resident import login_start, resident_client
 
         command = agent_run.command_of_this_program(self._where) if self._settings[RECORDER] else ()
         try:
             await resident_client.ask_resident(self._where, "recorder", command=command)
+            login_start.disable_unneeded_login_start(self._where)
         except HelixError as error:
             self.window.notices.show_error_notice(error)
 

@@ -12,7 +12,6 @@ from helix_desktop.gateway import agent_run, agent_settings
 from helix_desktop.gateway.agent_settings import AgentSettingsChange
 from helix_desktop.gateway.known_agents import KnownAgent
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start
 from helix_desktop.resident.resident_client import ask_resident
 
@@ -35,6 +34,5 @@ def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     """Remove the address. After the last one, the resident no longer starts at login, and ends when unneeded."""
     agent_settings.remove_address(change, where.config)
-    if not (agent_settings.read_written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
-        login_start.disable_login_start()
     asyncio.run(ask_resident(where, "installed"))
+    login_start.disable_unneeded_login_start(where)

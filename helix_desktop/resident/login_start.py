@@ -1,4 +1,8 @@
-"""Starts the resident at login, by a file that the user's session reads. Needs no special rights."""
+"""Starts the resident at login, by a file that the user's session reads. Needs no special rights.
+
+Connected agents and schedules need the file as long as they exist. The recorder needs it only if the
+user asked for that, so the file says when it was not written for the recorder.
+"""
 
 import os
 import plistlib
@@ -9,10 +13,15 @@ from pathlib import Path
 
 from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import ActionRefused
+from helix_desktop.gateway import agent_settings
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import RECORDER, ProgramSettings
+from helix_desktop.resident import schedules
 
 UNIT = "helix-desktop-resident.service"
 AUTOSTART = "helix-desktop-resident.desktop"
 LAUNCH_AGENT = "helix-desktop.resident.plist"
+NOT_FOR_RECORDER = "X-HelixNotForRecorder"  # Sessions ignore keys that begin with X-.
 _WANTS = "default.target.wants"
 
 
@@ -25,33 +34,50 @@ def check_login_start() -> None:
         )
 
 
-def enable_login_start(command: Sequence[str]) -> None:
+def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) -> None:
     check_login_start()
     line = [*command, "resident", "--run"]
+    mark = {} if for_recorder or _is_written_for_recorder() else {NOT_FOR_RECORDER: "true"}
     if sys.platform == "darwin":
-        content = plistlib.dumps(
-            {"Label": LAUNCH_AGENT.removesuffix(".plist"), "ProgramArguments": line, "RunAtLoad": True}
-        )
+        label = LAUNCH_AGENT.removesuffix(".plist")
+        content = plistlib.dumps({"Label": label, "ProgramArguments": line, "RunAtLoad": True, **mark})
         write_file_atomically(_macos_launch_agent_file(), content)
         return
     config = _user_config_folder()
     quoted = shlex.join(line).replace("%", "%%")
+    marked = "".join(f"{key}={value}\n" for key, value in mark.items())
     if Path("/run/systemd/system").is_dir():
         unit = config / "systemd" / "user" / UNIT
-        write_file_atomically(unit, _UNIT.format(command=quoted))
+        write_file_atomically(unit, _UNIT.format(command=quoted, mark=marked))
         wanted = unit.parent / _WANTS / UNIT
         wanted.parent.mkdir(parents=True, exist_ok=True)
         wanted.unlink(missing_ok=True)
         wanted.symlink_to(unit)
     else:
-        write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted))
+        write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted) + marked)
+
+
+def disable_unneeded_login_start(where: ProgramFolders) -> None:
+    """Remove the file unless an agent has the gateway's address, a schedule exists, or the recorder needs it."""
+    records = ProgramSettings(where.settings_file)[RECORDER] and _is_written_for_recorder()
+    connected = agent_settings.read_written_registrations(where.config)
+    if not (records or connected or schedules.read_schedules(where.data)):
+        disable_login_start()
 
 
 def disable_login_start() -> None:
-    config = _user_config_folder()
-    units = config / "systemd" / "user"
-    for file in (units / _WANTS / UNIT, units / UNIT, config / "autostart" / AUTOSTART, _macos_launch_agent_file()):
+    for file in (_user_config_folder() / "systemd" / "user" / _WANTS / UNIT, *_login_files()):
         file.unlink(missing_ok=True)
+
+
+def _is_written_for_recorder() -> bool:
+    """Also true for files of earlier versions, which do not say whom they were written for."""
+    return any(file.exists() and NOT_FOR_RECORDER.encode() not in file.read_bytes() for file in _login_files())
+
+
+def _login_files() -> tuple[Path, ...]:
+    config = _user_config_folder()
+    return config / "systemd" / "user" / UNIT, config / "autostart" / AUTOSTART, _macos_launch_agent_file()
 
 
 def _user_config_folder() -> Path:
@@ -64,7 +90,7 @@ def _macos_launch_agent_file() -> Path:
 
 _UNIT = """[Unit]
 Description=Helix Desktop: the gateway's address for connected agents
-
+{mark}
 [Service]
 ExecStart={command}
 KillMode=mixed

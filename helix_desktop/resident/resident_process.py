@@ -66,7 +66,6 @@ class Resident:
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["hold"]:
                 await self._ensure_listening()
-                await console.print_line(json.dumps(self.resident_status_as_json()))
             case ["installed"]:
                 await self.read_installed_registrations()
             case ["schedules"]:
@@ -74,16 +73,17 @@ class Resident:
                 self.stop_unless_needed()
             case ["recorder"]:
                 await self.start_or_stop_recorder()
-                await console.print_line(json.dumps(self.resident_status_as_json()))
-            case ["status"]:
-                await console.print_line(json.dumps(self.resident_status_as_json()))
             case ["stop"]:
                 self.ended.set()
+            case ["status"]:
+                pass
             case _:
                 raise InvalidInput(
                     "The background process does not support this request.",
                     remedy="Run `helix-desktop resident stop`. The background process will start again when it is needed.",
                 )
+        if arguments[0] in ("hold", "recorder", "status"):
+            await console.print_line(json.dumps(self.resident_status_as_json()))
         return 0
 
     def resident_status_as_json(self) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 import asyncio
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.gateway import agent_run, agent_settings
+from helix_desktop.gateway import agent_run
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client, schedules
 
 
@@ -13,12 +12,11 @@ async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChan
     """Change the stored schedules. Return why the resident cannot start at login, or an empty string."""
     command, refused = agent_run.command_of_this_program(where), ""
     wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
-    needed = agent_settings.read_written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
     try:
         if wanted:
             login_start.enable_login_start(command)
-        elif not needed:
-            login_start.disable_login_start()
+        else:
+            login_start.disable_unneeded_login_start(where)
     except ActionRefused as error:
         refused = error.what
     await resident_client.ask_resident(where, "schedules", command=command if wanted else ())

@@ -32,5 +32,6 @@ def test_no_agent_goes_on_sending_its_key_to_an_address_that_nobody_reserves(
     assert list((tmp_path / ".config").rglob("helix-desktop*resident*"))
     files["gemini"].unlink()
     (where.config / agent_settings.FOLDER / "gemini.json").unlink()
-    assert helix("--home", where.data, "resident", "leave")[0] == 0
+    code, out, _ = helix("--home", where.data, "resident", "leave")
+    assert (code, out.splitlines()[0]) == (0, "No agent used the gateway.")
     assert not list((tmp_path / ".config").rglob("helix-desktop*resident*"))
