@@ -83,10 +83,10 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     from helix_desktop import commands, logs, program_folders
 
     arguments = commands.build_command_line_parser(given).parse_args(given)
-    arguments.argv = given
     if not hasattr(arguments, "run"):
         return _open_window(arguments.home, place)
     where = program_folders.find_program_folders(arguments.home)
+    arguments.argv, arguments.places = given, where
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)
     try:

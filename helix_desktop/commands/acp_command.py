@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop import program_folders
 from helix_desktop.commands import Subparsers, add_options, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
@@ -32,7 +31,6 @@ def add_acp_command(nouns: Subparsers) -> None:
 
 def run_acp_command(arguments: argparse.Namespace) -> int:
     """Serves the editor until it closes its input. Nothing but messages may be written to standard output."""
-    arguments.places = program_folders.find_program_folders(arguments.home)
     asyncio.run(_serve_standard_streams(arguments))
     return 0
 

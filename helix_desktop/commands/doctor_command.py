@@ -5,7 +5,6 @@ import asyncio
 from dataclasses import asdict
 from pathlib import Path
 
-from helix_desktop import program_folders
 from helix_desktop.commands import Subparsers, add_subcommand
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
@@ -21,7 +20,7 @@ def add_doctor_command(nouns: Subparsers) -> None:
 
 def run_doctor_command(arguments: argparse.Namespace) -> int:
     """Checks the installation. The exit code is 1 if something is wrong, and 0 if there are only notes."""
-    findings, text = run_checks_with_diagnostics(program_folders.find_program_folders(arguments.home))
+    findings, text = run_checks_with_diagnostics(arguments.places)
     with Terminal(target=arguments.output) as console:
         if arguments.output:
             asyncio.run(console.write_output(text.encode()))

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from helix_desktop import program_folders
 from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -56,7 +55,6 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("A budget must be an amount of 0 dollars or more.")
     if arguments.workspace:
         return workspace_access.run_on_workspace(arguments)
-    arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
     with Terminal() as console:

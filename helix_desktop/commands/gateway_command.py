@@ -13,7 +13,7 @@ from helix_desktop.commands import Options, Subparsers, add_options, workspace_a
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
-from helix_desktop.program_folders import ProgramFolders, find_program_folders
+from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import find_provider_key, is_provider_address
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -53,7 +53,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     sys.setswitchinterval(TURN)
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
     glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
-    where = find_program_folders(arguments.home)
+    where = arguments.places
     check_upstream_address(arguments.upstream)
     if arguments.workspace:
         workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)

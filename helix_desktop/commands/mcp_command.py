@@ -22,7 +22,7 @@ from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
 from helix_desktop.processes.starter import open_web_page
-from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders, find_program_folders
+from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders
 
 if TYPE_CHECKING:
     from helix_desktop.engine.digest import Digest
@@ -200,10 +200,10 @@ def install_in_client_settings(arguments: argparse.Namespace) -> int:
 
     if arguments.write and not arguments.client:
         raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
-    where = find_program_folders(arguments.home)
-    known = workspace_access.find_chosen_workspace(arguments, workspace_access.open_all_workspaces(where))
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    known = workspace_access.find_chosen_workspace(arguments, workspaces)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
-    command = conversation_relay.mcp_server_command(known.id, where.data)
+    command = conversation_relay.mcp_server_command(known.id, arguments.places.data)
     wanted = [arguments.client] if arguments.client else client_configuration.CLIENTS
     found = [
         client_configuration.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())

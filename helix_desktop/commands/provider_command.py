@@ -8,7 +8,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from helix_desktop import program_folders
 from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
@@ -72,10 +71,9 @@ def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], in
 
 
 async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork) -> int:
-    where = program_folders.find_program_folders(arguments.home)
-    secrets = workspace_access.open_secrets(where)
+    secrets = workspace_access.open_secrets(arguments.places)
     async with aclosing(ProviderConnections()) as connections:
-        desk = ProviderTools(ConfiguredProviders(where.providers_file), secrets, connections, Terminal())
+        desk = ProviderTools(ConfiguredProviders(arguments.places.providers_file), secrets, connections, Terminal())
         return await work(arguments, desk)
 
 

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import commands, program_folders, running_instance
+from helix_desktop import commands, running_instance
 from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time
 from helix_desktop.commands.conversation_command import CHOICE
 from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces, run_here_or_at_owner
@@ -94,7 +94,7 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
 
 
 def _delete_recorded_conversations(arguments: argparse.Namespace) -> int:
-    where, _ = _folders_and_settings(arguments)
+    where = arguments.places
     within = _resolve_full_paths(arguments.folder)
     words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
@@ -157,13 +157,12 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders, ProgramSettings]:
-    where = program_folders.find_program_folders(arguments.home)
-    return where, ProgramSettings(where.settings_file)
+    return arguments.places, ProgramSettings(arguments.places.settings_file)
 
 
 def _answer_import_requests(arguments: argparse.Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
-    where = program_folders.find_program_folders(arguments.home)
+    where = arguments.places
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
         time.sleep(0.2)  # If the resident was killed, its importer may still be working, so wait until it ends.
     read: set[tuple[Path, str]] = set()

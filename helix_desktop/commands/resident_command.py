@@ -8,7 +8,6 @@ from functools import partial
 from helix_desktop.commands import Subparsers, add_subcommand, format_local_time
 from helix_desktop.console import escape_control_characters
 from helix_desktop.gateway import agent_run, agent_settings
-from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import login_start, resident_client
 
 
@@ -27,7 +26,7 @@ def add_resident_command(nouns: Subparsers) -> None:
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(resident_client.ask_resident(find_program_folders(arguments.home), "status"))
+    found = asyncio.run(resident_client.ask_resident(arguments.places, "status"))
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
@@ -42,7 +41,7 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
 
 
 def _stop_resident(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(resident_client.ask_resident(find_program_folders(arguments.home), "stop"))
+    found = asyncio.run(resident_client.ask_resident(arguments.places, "stop"))
     line = "The background process is not running." if found is None else "The background process was stopped."
     print(json.dumps({"stopped": found is not None}) if arguments.json else line)
     return 0
@@ -50,7 +49,7 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
 
 def _disconnect_all(arguments: argparse.Namespace) -> int:
     """Disconnects all agents. If some settings cannot be changed, the exit code is 3 and the address stays."""
-    where = find_program_folders(arguments.home)
+    where = arguments.places
     removed, left = agent_settings.remove_all_addresses(where.config)
     if not left:
         login_start.disable_login_start()
@@ -65,6 +64,6 @@ def _disconnect_all(arguments: argparse.Namespace) -> int:
 def _run_resident(arguments: argparse.Namespace) -> int:
     from helix_desktop.resident import resident_process
 
-    where, tell = find_program_folders(arguments.home), partial(print, "ready", flush=True)
-    asyncio.run(resident_process.run_resident(where, agent_run.command_of_this_program(where), tell))
+    command, tell = agent_run.command_of_this_program(arguments.places), partial(print, "ready", flush=True)
+    asyncio.run(resident_process.run_resident(arguments.places, command, tell))
     return 0

@@ -43,8 +43,7 @@ def add_schedule_command(nouns: Subparsers) -> None:
 
 
 def _add_schedule(arguments: argparse.Namespace) -> int:
-    where = program_folders.find_program_folders(arguments.home)
-    workspace = find_chosen_workspace(arguments, open_all_workspaces(where)).id
+    workspace = find_chosen_workspace(arguments, open_all_workspaces(arguments.places)).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
     check_permission_names(arguments.allow)
@@ -52,21 +51,19 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
     new = schedules.build_schedule(workspace, " ".join(arguments.text), *when, **more)
-    _change_schedules(where, lambda known: [*known, new])
+    _change_schedules(arguments.places, lambda known: [*known, new])
     return _print_schedules(arguments, [new])
 
 
 def _list_schedules(arguments: argparse.Namespace) -> int:
-    found = schedules.read_schedules(program_folders.find_program_folders(arguments.home).data)
-    return _print_schedules(arguments, found)
+    return _print_schedules(arguments, schedules.read_schedules(arguments.places.data))
 
 
 def _remove_schedules(arguments: argparse.Namespace) -> int:
-    where = program_folders.find_program_folders(arguments.home)
-    known = schedules.read_schedules(where.data)
+    known = schedules.read_schedules(arguments.places.data)
     if unknown := set(arguments.schedules) - {one.id for one in known}:
         raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
-    _change_schedules(where, lambda now: [one for one in now if one.id not in arguments.schedules])
+    _change_schedules(arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules])
     return _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
 
 
@@ -77,7 +74,7 @@ def _change_schedules(where: program_folders.ProgramFolders, change: schedules.S
 
 def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
     due = {one.id: _next_due_or_problem(one) for one in found}
-    workspaces = open_all_workspaces(program_folders.find_program_folders(arguments.home))
+    workspaces = open_all_workspaces(arguments.places)
     names = {one.id: one.name for one in workspaces.list_workspaces()}
     lines = []
     for one in found:

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import program_folders
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
@@ -166,8 +165,7 @@ def _read_typed_line(question: str) -> str:
 async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
     from helix_desktop.workbench import shared_store_setup
 
-    here = program_folders.find_program_folders(arguments.home)
-    folder = arguments.folder.absolute()
+    here, folder = arguments.places, arguments.folder.absolute()
     secrets = workspace_access.open_secrets(here) if arguments.url else None
     url, name = arguments.url or os.environ.get(workspace_link.STORE, ""), arguments.name or folder.name
     known = await shared_store_setup.join_shared_workspace(

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop import program_folders
 from helix_desktop.commands import Subparsers, workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreBusy
@@ -49,7 +48,6 @@ def add_worker_command(nouns: Subparsers) -> None:
 def _run_worker_command(arguments: argparse.Namespace) -> int:
     if arguments.at_once < 1:
         raise InvalidInput("A worker must run at least one task at a time.")
-    arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]
     known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)

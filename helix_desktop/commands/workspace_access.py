@@ -62,7 +62,6 @@ def run_on_workspace(
     arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
 ) -> int:
     """Runs `arguments.work` on the workspace that the arguments name, and returns the exit code."""
-    arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = open_all_workspaces(arguments.places)
     known = find_chosen_workspace(arguments, workspaces)
     workspaces.remove_interrupted_imports_and_writes()

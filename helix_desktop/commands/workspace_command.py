@@ -10,7 +10,7 @@ from typing import Any
 
 import tomlkit
 
-from helix_desktop import program_folders, running_instance
+from helix_desktop import running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.sharing_commands import add_sharing_commands
@@ -70,13 +70,13 @@ def _run_export(arguments: argparse.Namespace) -> int:
 
 
 def run_new_workspace_command(arguments: argparse.Namespace) -> int:
-    workspaces = _workspaces_of_home(arguments)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.check_usable_by_tools(arguments.folder)
     return _print_known_workspace(arguments, workspaces.create_stored_workspace(arguments.name, arguments.folder))
 
 
 def print_workspace_list(arguments: argparse.Namespace) -> int:
-    known = _workspaces_of_home(arguments).list_workspaces(trashed=arguments.trash)
+    known = workspace_access.open_all_workspaces(arguments.places).list_workspaces(trashed=arguments.trash)
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
     lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
     told = [_workspace_as_json(one) for one in known]
@@ -84,13 +84,13 @@ def print_workspace_list(arguments: argparse.Namespace) -> int:
 
 
 def _trash_or_restore_workspace(arguments: argparse.Namespace) -> int:
-    workspaces = _workspaces_of_home(arguments)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
     move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
     return _print_known_workspace(arguments, move(arguments.workspace))
 
 
 def run_import_workspace(arguments: argparse.Namespace) -> int:
-    workspaces = _workspaces_of_home(arguments)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
     roots: tuple[str, ...] = ()
     if arguments.folder is not None:
         workspaces.check_usable_by_tools(arguments.folder)
@@ -103,10 +103,6 @@ def run_import_workspace(arguments: argparse.Namespace) -> int:
     for sentence in imported.left_out:
         print(escape_control_characters(sentence), file=sys.stderr)
     return _print_known_workspace(arguments, known)
-
-
-def _workspaces_of_home(arguments: argparse.Namespace) -> AllWorkspaces:
-    return workspace_access.open_all_workspaces(program_folders.find_program_folders(arguments.home))
 
 
 def _print_known_workspace(arguments: argparse.Namespace, known: KnownWorkspace) -> int:
@@ -132,10 +128,9 @@ def _run_workspace_change(arguments: argparse.Namespace) -> int:
 
 
 async def _change_setting_in_file_or_at_owner(arguments: argparse.Namespace) -> int:
-    places = program_folders.find_program_folders(arguments.home)
-    workspaces, console = _workspaces_of_home(arguments), Terminal()
+    workspaces, console = workspace_access.open_all_workspaces(arguments.places), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
-    if (wire := await running_instance.connect_to_owner(places.run, known.id)) is not None:
+    if (wire := await running_instance.connect_to_owner(arguments.places.run, known.id)) is not None:
         return await running_instance.run_at_owner(wire, arguments.argv, console)
     change = workspaces.rename_workspace if arguments.setting == "name" else workspaces.recolour_workspace
     return await _print_workspace(arguments, change(known.id, getattr(arguments, arguments.setting)), console)

@@ -49,7 +49,7 @@ def add_wrap_command(nouns: Subparsers) -> None:
 
 
 def run_wrap_command(arguments: argparse.Namespace) -> int:
-    where = program_folders.find_program_folders(arguments.home)
+    where = arguments.places
     command = _parse_agent_command_words(arguments)
     given = _arguments_for_agent(arguments)
     agent = build_agent_of_command(command, arguments.protocol) if command else find_known_agent(arguments.agent)
