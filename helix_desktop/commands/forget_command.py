@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from helix_desktop.commands import Options, Subparsers, workspace_access
@@ -49,22 +49,12 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
     tasks, left = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
-    await print_result(arguments, console, _forget_result_as_json(purged), _describe_forget_result(purged))
+    result = {**asdict(purged), "entries": [digest.hex for digest in purged.entries]}
+    await print_result(arguments, console, result, _describe_forget_result(purged))
     remembered = await asyncio.to_thread(_describe_places_in_window_state, arguments.places.window_state_path, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
-
-
-def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
-    return {
-        "entries": [digest.hex for digest in purged.entries],
-        "facts": purged.facts,
-        "conversations": list(purged.conversations),
-        "backups": purged.backups,
-        "elsewhere": list(purged.elsewhere),
-        "ciphertext": list(purged.ciphertext),
-    }
 
 
 def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]:

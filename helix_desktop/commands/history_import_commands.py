@@ -15,6 +15,7 @@ from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_reading import KINDS
+from helix_desktop.histories.history_rows import NO_MESSAGES
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
 
@@ -32,7 +33,8 @@ IMPORTING: Options = {
     "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it is not detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.
+    # Hidden: the user named no file; and for the recorder: read copies of the files, and only this folder's sessions.
+    "--found": argparse.SUPPRESS,
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
     "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
 }
@@ -80,7 +82,7 @@ def run_history_import(arguments: argparse.Namespace) -> int:
     given = {str(path): str(path.absolute()) for path in arguments.paths}
     if not given and not arguments.watch:
         arguments.paths = _find_history_files()
-        arguments.argv = [*arguments.argv, *map(str, arguments.paths)]
+        arguments.found, arguments.argv = True, [*arguments.argv, "--found", *map(str, arguments.paths)]
     arguments.argv = [given.get(word, word) for word in arguments.argv]
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
@@ -98,8 +100,10 @@ def _find_history_files() -> list[Path]:
 async def import_into_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.watch:
         return await _import_until_stopped(arguments, workspace, console)
-    await _forget_keys_and_print_result(arguments, workspace, await _import_once(arguments, workspace), console)
-    return 0
+    result = await _import_once(arguments, workspace)
+    await _forget_keys_and_print_result(arguments, workspace, result, console)
+    is_expected = arguments.copies is None and not arguments.found
+    return 1 if is_expected and not (result.imported or result.unchanged_conversations) else 0
 
 
 async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace) -> ImportResult:
@@ -114,7 +118,8 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     only = frozenset({arguments.only_folder}) if arguments.only_folder is not None else frozenset()
     places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
     kinds = {str(file): arguments.kind or history_finding.find_kind_by_folder(places, file) for file in files}
-    preparation = SessionPreparation(kinds, dict.fromkeys(kinds, only), arguments.copies)
+    named = frozenset(() if arguments.copies or arguments.found else arguments.paths)
+    preparation = SessionPreparation(kinds, dict.fromkeys(kinds, only), arguments.copies, named)
     if (bench := workbench.workbench_of(workspace)) is not None:
         return await bench.import_histories(files, preparation=preparation)
     counter = token_counting.shared_token_counter()  # Shared with the workspace's index.
@@ -184,10 +189,18 @@ async def _forget_keys_and_print_result(
 
 
 async def _print_import_summary(result: ImportResult, console: Console) -> None:
-    for complaint in result.complaints[:SHOWN]:
+    complaints = [one for one in result.complaints if NO_MESSAGES not in one]
+    for complaint in complaints[:SHOWN]:
         await console.print_error(complaint)
-    if len(result.complaints) > SHOWN:
-        await console.print_error(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
+    if len(complaints) > SHOWN:
+        await console.print_error(f"… and {len(complaints) - SHOWN} more; --json lists all of them.")
+    if files := len(result.complaints) - len(
+        complaints
+    ):  # These lines are normal, so a line for each file is too much.
+        names = format_things(files, "file", "files")
+        await console.print_error(
+            f"Lines that are not messages, in {names}, are kept in the cache as they are. --json lists them."
+        )
     await console.print_line(
         f"{len(result.imported):,} imported (import {result.run}); {len(result.unchanged_conversations):,} had already been imported."
     )

@@ -130,11 +130,14 @@ def read_history_file(path: Path) -> ImportedSessions:
     """Return the sessions of a file. Raises InvalidInput if there are none."""
     report = ReadingReport()
     recordings = tuple(read_sessions(path, report))
-    complaints = report.complaint_sentences(str(path))
     if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
-        why = f" {complaints[0]}" if complaints else ""
-        raise InvalidInput(f"{path} doesn't contain a session that can be read.{why}", remedy=FORMS)
-    return ImportedSessions(recordings, complaints)
+        raise no_session_error(path, report)
+    return ImportedSessions(recordings, report.complaint_sentences(str(path)))
+
+
+def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
+    why = " ".join(report.complaint_sentences(str(path))[:1])
+    return InvalidInput(f"{path} doesn't contain a session that can be read. {why}".rstrip(), remedy=FORMS)
 
 
 def read_sessions(

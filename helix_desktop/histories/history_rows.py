@@ -17,6 +17,7 @@ from helix_desktop.histories.recorded_session import RecordedCompaction, Recorde
 from helix_desktop.json_values import object_at, objects_at, text_at
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database may have bytes.
+NO_MESSAGES = ": these lines are not part of the conversation"
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 # The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
 _KNOWN_PART = re.compile(
@@ -67,10 +68,7 @@ class ReadingReport:
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
-        return (
-            *self.complaints,
-            f"{history_name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.",
-        )
+        return (*self.complaints, f"{history_name}{NO_MESSAGES}, and are kept in the cache as they are: {kinds}.")
 
 
 @dataclass(slots=True)

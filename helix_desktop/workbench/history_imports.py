@@ -258,8 +258,8 @@ async def find_recorded_conversations(
     workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
 ) -> list[str]:
     """Return conversations imported from these programs, or from all, and their forks. `before`: last changed."""
-    brought = (one for one in await workspace.journal.facts_about_imports() if isinstance(one.fact, BroughtIn))
-    origins = ((one.conversation, one.fact.origin.kind) for one in brought if isinstance(one.fact, BroughtIn))
+    facts = await workspace.journal.facts_about_imports()
+    origins = ((one.conversation, one.fact.origin.kind) for one in facts if isinstance(one.fact, BroughtIn))
     found = {conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)}
     rows = await workspace.journal.list_conversations()
     while more := {row.id for row in rows if row.forked_from in found} - found:

@@ -50,6 +50,7 @@ class SessionPreparation:
     # For a database file: the folders whose sessions to import. Without an entry, all are imported.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
+    named: frozenset[Path] = frozenset()  # Files that the user named, so that it is told if one has no session.
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
 
     def prepare_files(self, files: Sequence[FileToRead], tokens: TokenCounter, much: int = MUCH) -> Generator[Prepared]:
@@ -71,6 +72,9 @@ class SessionPreparation:
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         try:
             recording = next(read, None)
+            if recording is None and file in self.named:
+                yield str(history_reading.no_session_error(file, told))
+                told = ReadingReport()
             while recording is not None:
                 prepared, recording = self._prepare_session(file, recording, tokens), next(read, None)
                 if recording is None and isinstance(prepared, SessionToImport):

@@ -108,6 +108,46 @@ def test_an_unknown_format_is_refused_once_before_anything_is_read(
     assert capfd.readouterr().err.count("foo") == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"import os\n" * 40, bytes(range(256)) * 9, b'{"a": 1}', b"[1, 2]"])
+def test_a_named_file_that_is_no_conversation_is_said_once_and_fails(
+    helix: Helix, tmp_path: Path, content: bytes
+) -> None:
+    (file := tmp_path / "main.py").write_bytes(content)
+    code, out, err = helix("conversation", "import", "-w", "Work", file)
+    assert (code, out.startswith("0 imported")) == (1, True)
+    assert err.startswith(f"{file} doesn't contain a session that can be read.")
+    assert len(err.splitlines()) == 1
+    assert helix("conversation", "import", "-w", "Work", file, "--json")[0] == 1
+    good = written.lines(tmp_path / "s.jsonl", written.claude_session())
+    assert helix("conversation", "import", "-w", "Work", good)[0] == 0
+    assert helix("conversation", "import", "-w", "Work", good)[0] == 0, "what had already been imported is no failure"
+
+
+def test_what_is_only_found_and_holds_no_conversation_is_no_failure(helix: Helix, tmp_path: Path) -> None:
+    assert helix("conversation", "import", "-w", "Work")[0] == 0
+    begun = written.lines(tmp_path / "me" / ".claude" / "projects" / "-p" / "s.jsonl", written.claude_session()[:1])
+    code, _, err = helix("conversation", "import", "-w", "Work")
+    assert (code, err.strip()) == (0, f"{begun} was left out because it contains no reply.")
+
+
+def test_lines_that_are_no_messages_are_counted_in_one_sentence_and_listed_as_json(
+    helix: Helix, tmp_path: Path
+) -> None:
+    files = []
+    for name in ("a", "b", "c"):
+        rows = [{**row, "sessionId": name} for row in written.claude_session()]
+        files.append(written.lines(tmp_path / f"{name}.jsonl", [*rows, {"type": "queue-operation"}]))
+    code, _, err = helix("conversation", "import", "-w", "Work", *files)
+    assert (code, len(err.splitlines()), "in 3 files, are kept" in err) == (0, 1, True)
+    for file in files:
+        file.write_bytes(file.read_bytes() + b'{"type": "last-prompt"}\n')
+    result = told(helix("conversation", "import", "-w", "Work", *files, "--json"))
+    assert isinstance(complaints := result["complaints"], list)
+    assert [f"{file}: these lines are not part" in one for file, one in zip(files, complaints, strict=True)] == [
+        True
+    ] * 3
+
+
 def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
     code, _, err = helix("conversation", "import", "-w", "Work", tmp_path / "nowhere.jsonl")
     assert code == 1
