@@ -121,7 +121,7 @@ class PermissionQuestionCard(QWidget):
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
         self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
-        self._form: "SchemaForm | None" = None
+        self._form: SchemaForm | None = None
         self._actions: dict[QPushButton, str] = {}  # For each button, the name of the window action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
@@ -141,9 +141,9 @@ class PermissionQuestionCard(QWidget):
         self._plan = self._build_plan_editor() if question.plan else None
         self._preview = self._build_preview() if question.preview and not question.plan else None
         if question.form:
-            from helix_desktop.gui.chat.schema_form import SchemaForm
+            from helix_desktop.gui.chat import schema_form
 
-            self._form = SchemaForm(question.form, self)
+            self._form = schema_form.SchemaForm(question.form, self)
             self._form.entered.connect(self._open_page_or_send_form_values)
             self._inside.addWidget(self._form)
         self._wrong = self._build_question_label("", "danger")
