@@ -172,9 +172,12 @@ async def verify_all_entries(arguments: argparse.Namespace, workspace: StoredWor
     result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
     figures = {"entries": result.checked, "bytes": result.bytes, "damaged": damaged, "notes": list(result.notes)}
+    figures["checkpoint_bytes"] = result.checkpoint_bytes
     lines = [*(f"{one['sha256']}  {one['why']}" for one in damaged), *result.notes]
     seconds = time.monotonic() - begun
     lines.append(f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s")
+    if result.checkpoint_bytes:
+        lines.append(f"Also read: {result.checkpoint_bytes:,} bytes of files that checkpoints keep.")
     await print_result(arguments, console, figures, *lines)
     return 1 if damaged or result.notes else 0
 

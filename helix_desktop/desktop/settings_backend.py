@@ -84,7 +84,7 @@ class SettingsBackend:
     async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
         cache = bench.workspace.cache
         result = await cache.verify_cache(
-            lambda so_far: report(tr("{size} read…", size=format_byte_size(so_far.bytes)))
+            lambda so_far: report(tr("{size} read…", size=format_byte_size(so_far.bytes + so_far.checkpoint_bytes)))
         )
         if not result.damaged:
             entries = format_count(result.checked, "{n} entry", "{n} entries")

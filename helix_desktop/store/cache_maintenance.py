@@ -14,12 +14,13 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """A check's result: entries and bytes read, and why entries are damaged or missing."""
+    """A check's result: entries and their bytes, and why entries are damaged or missing."""
 
     checked: int
     bytes: int
     damaged: tuple[tuple[Digest, str], ...]
     notes: tuple[str, ...] = ()
+    checkpoint_bytes: int = 0  # Of contents of checkpoints, which are in no list and do not count as entries.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class CacheCheck:
         self._waiting: list[Digest] = []
         self._seen: set[bytes] = set()
         self._damaged: dict[Digest, str] = {}
-        self._checked = self._bytes = 0
+        self._checked = self._bytes = self._checkpoint_bytes = 0
         self._notes: list[str] = []
 
     def check_next_slice_if_any(self) -> bool:
@@ -77,9 +78,10 @@ class CacheCheck:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
-        # Contents of checkpoints are in no list, so they do not count as entries.
-        self._checked += record.about.tool != CHECKPOINT
-        self._bytes += size
+        if record.about.tool == CHECKPOINT:
+            self._checkpoint_bytes += size
+        else:
+            self._checked, self._bytes = self._checked + 1, self._bytes + size
         return size
 
     def repair_hash_keys(self) -> None:
@@ -106,7 +108,8 @@ class CacheCheck:
                 self._damaged[digest] = error.what
 
     def check_result(self) -> VerifyResult:
-        return VerifyResult(self._checked, self._bytes, tuple(self._damaged.items()), tuple(self._notes))
+        damaged, notes = tuple(self._damaged.items()), tuple(self._notes)
+        return VerifyResult(self._checked, self._bytes, damaged, notes, self._checkpoint_bytes)
 
 
 def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:

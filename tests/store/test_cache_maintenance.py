@@ -8,7 +8,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import cache_records
-from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_maintenance import CacheCheck, VerifyResult, free_cache_bytes
 
 SHELL = EntryOrigin("shell", "ls")
@@ -35,6 +35,14 @@ def test_everything_is_read(cache: CacheFolder) -> None:
     result = checked(cache)
     assert (result.checked, result.damaged, result.notes) == (1300, (), ())
     assert result.bytes == sum(len(b"entry %d" % number) for number in range(1300))
+
+
+def test_contents_of_checkpoints_are_read_and_counted_apart_from_entries(cache: CacheFolder) -> None:
+    """`cache stats` counts entries alone, so that both said "bytes" and meant different things."""
+    before = checked(cache)
+    cache.commit_staged([cache.stage_content(b"a file as it was", EntryOrigin(CHECKPOINT))])
+    result = checked(cache)
+    assert (result.checked, result.bytes, result.checkpoint_bytes) == (before.checked, before.bytes, 16)
 
 
 def test_a_large_cache_is_checked_in_slices(cache: CacheFolder) -> None:
