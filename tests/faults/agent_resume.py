@@ -190,6 +190,8 @@ def helix(home: Path, *given: str) -> str:
 
 def session_file(name: str, home: Path) -> Path:
     found = (file for file in home.glob(FILES[name]) if "subagents" not in file.parts)
+    if name == "codex":  # The first line says whose agent it is.
+        found = (file for file in found if b'"subagent"' not in file.read_bytes().partition(b"\n")[0])
     return max(found, key=lambda file: file.stat().st_mtime)
 
 
@@ -198,7 +200,9 @@ def session_id(name: str, file: Path) -> str:
         with closing(sqlite3.connect(file)) as connection:
             row = None
             with suppress(sqlite3.OperationalError):  # it has made no table yet
-                row = connection.execute("SELECT id FROM session ORDER BY time_created DESC").fetchone()
+                row = connection.execute(
+                    "SELECT id FROM session WHERE parent_id IS NULL ORDER BY time_created DESC"
+                ).fetchone()
             if row is None:
                 raise ValueError("there is no session")
             return str(row[0])
