@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 import time
 from dataclasses import asdict
 
@@ -69,7 +70,7 @@ def _remove_schedules(arguments: argparse.Namespace) -> int:
 
 def _change_schedules(where: program_folders.ProgramFolders, change: schedules.ScheduleChange) -> None:
     if refused := asyncio.run(schedule_changes.change_schedules(where, change)):
-        print(refused)
+        print(refused, file=sys.stderr)  # Standard output must contain nothing else with `--json`.
 
 
 def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:

@@ -6,7 +6,8 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
@@ -68,7 +69,9 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         agent_run.check_agent_is_installed(agent)
     _print_notices_before_agent_start(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
-        print(escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)))
+        text = escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))
+        routes = [{"agent": agent.name, **asdict(one)} for one in upstreams]
+        print(json.dumps(routes, ensure_ascii=False, indent=1) if arguments.json else text)
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
@@ -158,13 +161,16 @@ def _change_agent_configuration(
         if arguments.install
         else agent_settings.plan_address_removal(agent, where.config)
     )
-    print(change.as_unified_diff() or f"{change.file} does not need to be changed.")
-    if change.before == change.after:
-        return 0
-    if not (arguments.yes or ask_yes_or_no(f"Write {change.file}? [y/N] ")):
-        raise InvalidInput(f"{change.file} was not written.", remedy="Add --yes to write it without being asked.")
-    (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
-    print(f"{change.file} was written.")
-    if arguments.install:
-        print("The gateway now runs in the background, and starts when you log in.")
+    diff, is_changed = change.as_unified_diff(), change.before != change.after
+    say = partial(print, file=sys.stderr if arguments.json else sys.stdout)
+    say(diff or f"{change.file} does not need to be changed.")
+    if is_changed:
+        if not (arguments.yes or (not arguments.json and ask_yes_or_no(f"Write {change.file}? [y/N] "))):
+            raise InvalidInput(f"{change.file} was not written.", remedy="Add --yes to write it without being asked.")
+        (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
+        say(f"{change.file} was written.")
+        if arguments.install:
+            say("The gateway now runs in the background, and starts when you log in.")
+    if arguments.json:
+        print(json.dumps({"file": str(change.file), "diff": diff, "written": is_changed}, ensure_ascii=False))
     return 0

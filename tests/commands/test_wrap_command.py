@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.resident import agent_connecting
 from tests.commands.conftest import Helix
 
 
@@ -46,6 +48,27 @@ def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix
     _, *told = helix("wrap", "--dry-run", "claude")
     assert "recording, not folding" in "".join(told)
     assert "a-secret" not in "".join(told)
+
+
+def test_one_json_value_is_printed_instead_of_text(helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(*_request: object, **_more: object) -> dict[str, int]:
+        return {"port": 4356}
+
+    monkeypatch.setattr(agent_connecting, "ask_resident", answer)
+    code, out, _ = helix("wrap", "--dry-run", "--json", "claude")
+    assert (code, json.loads(out)) == (0, [{"agent": "claude", "provider": "", "address": "", "source": ""}])
+    code, out, _ = helix("wrap", "--dry-run", "--json", "--upstream", "http://other.example", "claude")
+    (route,) = json.loads(out)
+    assert (code, route["address"], route["source"]) == (0, "http://other.example", "--upstream")
+    code, out, err = helix("wrap", "--install", "--json", "claude")
+    assert (code, out, "settings.json was not written." in err) == (2, "", True)
+    code, out, err = helix("wrap", "--install", "--json", "--yes", "claude")
+    told = json.loads(out)
+    assert (code, told["written"], "settings.json was written." in err) == (0, True, True)
+    assert "ANTHROPIC_BASE_URL" in told["diff"]
+    assert Path(told["file"]).is_file()
+    code, out, _ = helix("wrap", "--uninstall", "--json", "--yes", "claude")
+    assert (code, json.loads(out)["written"]) == (0, True)
 
 
 def test_any_agent_is_started_by_its_command(home: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
