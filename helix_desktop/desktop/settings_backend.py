@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,16 @@ from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.tools.home_access import OPENINGS
+from helix_desktop.tools.home_access import OPENINGS, HomeOpening
 from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
+    from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
     from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
     from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_client.hosted_server import HostedServer
+    from helix_desktop.mcp_client.server_config import ServerConfig
     from helix_desktop.resident.connected_agents import ConnectedAgents
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
@@ -72,14 +73,10 @@ class SettingsBackend:
 
         return ConnectedAgents(self._where)
 
-    async def measure_workspace_storage(self, bench: Workbench) -> installation_port.WorkspaceStorage:
-        workspace = bench.workspace
-        stats = await workspace.index.compute_figures()
-        copies = await asyncio.to_thread(workspace.list_journal_backups)
+    async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
+        copies = await asyncio.to_thread(bench.workspace.list_journal_backups)
         last = max((each.time for each in copies), default=0.0)
-        return installation_port.WorkspaceStorage(
-            stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, last
-        )
+        return await bench.workspace.index.compute_figures(), last
 
     async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
         cache = bench.workspace.cache
@@ -131,13 +128,10 @@ class SettingsBackend:
         tables = bench.workspace.settings.mcp
         return [_describe_configured_server(name, table, running.get(name)) for name, table in tables.items()]
 
-    def parse_server_configuration(self, text: str, name: str) -> Sequence[installation_port.McpServerState]:
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[ServerConfig]:
         from helix_desktop.mcp_client.server_config import parse_pasted_text
 
-        return [
-            installation_port.McpServerState(config.name, config.full_description_without_secrets)
-            for config in parse_pasted_text(text, name=name).servers
-        ]
+        return parse_pasted_text(text, name=name).servers
 
     async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
         async def open_sign_in_page(address: str) -> None:
@@ -150,12 +144,11 @@ class SettingsBackend:
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
 
-    def command_file_access(self, bench: Workbench) -> installation_port.CommandFileAccess:
-        chosen = bench.workspace.settings
-        openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
-        return installation_port.CommandFileAccess(
-            openings, chosen.openings, chosen.readable, parse_hidden_patterns(chosen)
-        )
+    def list_command_openings(self) -> Sequence[HomeOpening]:
+        return OPENINGS
+
+    def list_hidden_patterns(self, bench: Workbench) -> Sequence[str]:
+        return parse_hidden_patterns(bench.workspace.settings)
 
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         status, tools, lines = await bench.mcp_servers.test_server_once(name)
@@ -188,34 +181,13 @@ def _describe_configured_server(
     name: str, table: Mapping[str, Any], hosted: HostedServer | None
 ) -> installation_port.McpServerState:
     """Describes a configured server and its state. A mistake in its table affects no other server."""
-    from helix_desktop.mcp_client.server_config import parse_server_table
+    from helix_desktop.mcp_client.server_config import ServerConfig, parse_server_table
 
     try:
         config = parse_server_table(name, table)
     except (InvalidInput, ValueError, TypeError) as error:
-        return installation_port.McpServerState(name, "", mistake=str(error))
-    server = installation_port.McpServerState(
-        name,
-        config.full_description_without_secrets,
-        enabled=config.enabled,
-        start_seconds=config.start_seconds,
-        call_seconds=config.call_seconds,
-        approvals=config.approvals,
-    )
+        return installation_port.McpServerState(ServerConfig(name), mistake=str(error))
     if hosted is None:
-        return server
-    offered = tuple(
-        installation_port.ServerTool(
-            tool.own_name, tool.spec.description, tool.own_name not in config.off, tool.own_name in config.reading
-        )
-        for tool in hosted.all_tools
-    )
-    status = hosted.status
-    return replace(
-        server,
-        state=status.state.value,
-        why=status.why,
-        tools=status.tools,
-        offered=offered,
-        log=tuple(hosted.server_log_lines),
-    )
+        return installation_port.McpServerState(config)
+    tools = tuple((tool.own_name, tool.spec.description) for tool in hosted.all_tools)
+    return installation_port.McpServerState(config, hosted.status, tools, hosted.server_log_lines)

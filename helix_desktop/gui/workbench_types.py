@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from helix_desktop.engine.request_costs import CauseCost, RequestCost
     from helix_desktop.engine.session import Session
     from helix_desktop.installation_checks import DoctorFinding
+    from helix_desktop.mcp_client.hosted_server import McpConnectionStatus
+    from helix_desktop.mcp_client.server_config import ServerConfig
     from helix_desktop.project.project_files import ProjectItems
     from helix_desktop.project.project_item import ProjectItem
     from helix_desktop.resident.connected_agents import ConnectedAgents
     from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.tools.changes.checkpoints import CheckpointProgress
+    from helix_desktop.tools.home_access import HomeOpening
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.conversation_sharing import SharingStatus
     from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
@@ -33,6 +36,7 @@ else:
 
 __all__ = [
     "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
-    "FileUndoResult", "ForeignConversation", "KnownWorkspace", "ProjectItem", "ProjectItems", "RequestCost",
-    "Session", "SharingStatus", "StoredWorkspace", "Workbench", "Workbenches",
+    "FileUndoResult", "ForeignConversation", "HomeOpening", "KnownWorkspace", "McpConnectionStatus",
+    "ProjectItem", "ProjectItems", "RequestCost", "ServerConfig", "Session", "SharingStatus",
+    "StoredWorkspace", "Workbench", "Workbenches",
 ]  # fmt: skip

@@ -149,7 +149,7 @@ class HostedServer:
         return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
 
     @property
-    def server_log_lines(self) -> Sequence[str]:
+    def server_log_lines(self) -> tuple[str, ...]:
         return tuple(self.log.lines) if self.log else ()
 
     def reconnect_now(self) -> None:

@@ -41,10 +41,10 @@ async def bench(desk: Workbenches, tmp_path: Path) -> Workbench:
 
 
 async def test_what_is_kept_is_counted_backed_up_and_verified(backend: SettingsBackend, bench: Workbench) -> None:
-    kept = await backend.measure_workspace_storage(bench)
-    assert (kept.entries, kept.size, kept.backup) == (1, 1_000, 0)
+    kept, backup = await backend.measure_workspace_storage(bench)
+    assert (kept.entries, kept.size, backup) == (1, 1_000, 0)
     assert "Backup saved as journal-" in await backend.back_up_workspace(bench)
-    assert (await backend.measure_workspace_storage(bench)).backup > 0
+    assert (await backend.measure_workspace_storage(bench))[1] > 0
     said: list[str] = []
     assert (
         await backend.verify_workspace_entries(bench, said.append) == "1 entry, 1.0 KB: every entry matches its hash."
@@ -104,12 +104,12 @@ async def test_the_tour_has_one_workspace_however_often_it_is_taken(
 
 async def test_servers_are_read_as_they_will_be_started_and_kept(backend: SettingsBackend, bench: Workbench) -> None:
     text = '{"mcpServers": {"files": {"command": "/nonexistent/server", "args": ["--root", "a b"]}}}'
-    assert [(each.name, each.words) for each in backend.parse_server_configuration(text, "")] == [
-        ("files", "/nonexistent/server --root 'a b'")
-    ]
+    assert [
+        (each.name, each.full_description_without_secrets) for each in backend.parse_server_configuration(text, "")
+    ] == [("files", "/nonexistent/server --root 'a b'")]
     await bench.mcp_servers.add_pasted_servers(text, "")
     await bench.mcp_servers.switch_server("files", on=False)
-    assert [(each.name, each.enabled) for each in backend.list_mcp_servers(bench)] == [("files", False)]
+    assert [(each.config.name, each.config.enabled) for each in backend.list_mcp_servers(bench)] == [("files", False)]
     await bench.mcp_servers.remove_server("files")
     assert backend.list_mcp_servers(bench) == []
 
@@ -121,11 +121,11 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
     await bench.mcp_servers.add_pasted_servers("/nonexistent/server", "good")
     await bench.change_settings({"mcp.bad": {"kind": "stdio", "command": "x", "start_seconds": "soon"}})
     good, bad = backend.list_mcp_servers(bench)
-    assert (good.name, good.mistake, bad.name) == ("good", "", "bad")
+    assert (good.config.name, good.mistake, bad.config.name) == ("good", "", "bad")
     assert bad.mistake
     await bench.mcp_servers.set_server_timeouts("good", call_seconds=30.0)
     await bench.mcp_servers.switch_server_tool("good", "delete", on=False)
-    assert backend.list_mcp_servers(bench)[0].call_seconds == 30.0
+    assert backend.list_mcp_servers(bench)[0].config.call_seconds == 30.0
     assert bench.workspace.settings.mcp["good"]["off"] == ["delete"]
     assert "The program /nonexistent/server was not found" in await backend.test_mcp_server(bench, "good")
 
@@ -135,8 +135,10 @@ async def test_a_server_that_answers_shows_its_tools_and_its_log(backend: Settin
     await bench.mcp_servers.add_pasted_servers(f"{sys.executable} {script}", "modern")
     assert "modern responded" in await backend.test_mcp_server(bench, "modern")
     async with asyncio.timeout(60):
-        while not backend.list_mcp_servers(bench)[0].offered:
+        while not backend.list_mcp_servers(bench)[0].tools:
             await asyncio.sleep(0.02)
     (server,) = backend.list_mcp_servers(bench)
-    assert (server.state, server.words) == ("ready", f"{sys.executable} {script}")
-    assert "count" in [tool.name for tool in server.offered]
+    assert server.config.full_description_without_secrets == f"{sys.executable} {script}"
+    assert server.status is not None
+    assert server.status.state == "ready"
+    assert "count" in dict(server.tools)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow, EntrySort, EntryUse
@@ -35,6 +36,8 @@ class Chosen:
     limits: dict[str, Any] = field(default_factory=dict)
     copies: dict[str, Any] = field(default_factory=dict)
     roots: Sequence[str] = ("/home/me/code",)
+    openings: Sequence[str] = ("gh",)
+    readable: Sequence[str] = ("~/data",)
 
 
 class FakeCatalogue:
@@ -42,6 +45,7 @@ class FakeCatalogue:
 
     def __init__(self) -> None:
         self.settings = Chosen()
+        self.folder = Path("/data/x")
         self.gone: set[Digest] = set()
         self.watching: list[Callable[[], object]] = []
         self.rows = [

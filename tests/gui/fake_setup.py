@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import (
     HelixError,
-    InvalidInput,
     NotFound,
     NoUsableKeyring,
     ProviderKeyRefused,
@@ -26,17 +26,13 @@ from helix_desktop.gui.model_setup_port import (
     RefreshedModels,
 )
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
-from helix_desktop.gui.settings.installation_port import (
-    CommandFileAccess,
-    McpServerState,
-    SpaceToFree,
-    WorkspaceStorage,
-)
+from helix_desktop.gui.settings.installation_port import McpServerState, SpaceToFree
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
-from helix_desktop.mcp_client.hosted_server import McpServerResource
-from helix_desktop.tools.home_access import OPENINGS
+from helix_desktop.mcp_client.hosted_server import McpConnectionState, McpConnectionStatus, McpServerResource
+from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text
+from helix_desktop.tools.home_access import OPENINGS, HomeOpening
 
 ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
 OLLAMA = ProviderChoice("ollama", "Ollama", "http://127.0.0.1:11434/v1")
@@ -110,6 +106,15 @@ class FakeSetup:
         self.corrected.pop(model, None)
 
 
+def listed_server(
+    text: str, name: str, state: str = "off", why: str = "", *, tools: Mapping[str, str] | None = None, **given: Any
+) -> McpServerState:
+    """A server as the settings list it. `text`: what is pasted to add it; `tools`: each with its description."""
+    (config,) = parse_pasted_text(text, name=name).servers
+    status = McpConnectionStatus(McpConnectionState(state), why, len(tools or ()))
+    return McpServerState(replace(config, **given), status, tuple((tools or {}).items()))
+
+
 class FakeServers:
     """`running`: those of the settings; `changes`: the limits that were written, `marked` the tools that only read."""
 
@@ -122,18 +127,23 @@ class FakeServers:
         return [McpServerResource("docs", "docs://style", "The style guide")]
 
     async def add_pasted_servers(self, text: str, name: str = "") -> None:
-        self.running.append(McpServerState(name or "server", text.strip()))
+        self.running += [McpServerState(config) for config in parse_pasted_text(text, name=name).servers]
 
     async def remove_server(self, name: str) -> None:
-        self.running = [server for server in self.running if server.name != name]
+        self.running = [server for server in self.running if server.config.name != name]
 
     async def switch_server(self, name: str, *, on: bool) -> None:
-        self.running = [replace(each, enabled=on) if each.name == name else each for each in self.running]
+        self._change_config(name, enabled=on)
 
     async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
-        for at, server in enumerate(self.running):
-            offered = tuple(replace(each, is_enabled=on) if each.name == tool else each for each in server.offered)
-            self.running[at] = replace(server, offered=offered) if server.name == name else server
+        (server,) = [each.config for each in self.running if each.config.name == name]
+        self._change_config(name, off=tuple({*server.off} - {tool}) if on else (*server.off, tool))
+
+    def _change_config(self, name: str, **values: Any) -> None:
+        self.running = [
+            replace(each, config=replace(each.config, **values)) if each.config.name == name else each
+            for each in self.running
+        ]
 
     async def set_server_timeouts(self, name: str, **seconds: float) -> None:
         self.changes += [(f"{name}.{key}", value) for key, value in seconds.items()]
@@ -218,8 +228,8 @@ class FakeInstallation:
             DoctorFinding("Keyring", DoctorFindingState.BAD, "There is none.", "Install one."),
         ]
 
-    async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage:
-        return WorkspaceStorage(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), 1_795_162_800.0)
+    async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
+        return CacheEntryFigures(1_284, 96_200_000, 21_800_000), 1_795_162_800.0
 
     async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
         report("half")
@@ -237,24 +247,27 @@ class FakeInstallation:
     def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]:
         return cast("FakeServers", bench.mcp_servers).running
 
-    def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
-        if not text.strip():
-            raise InvalidInput("This text doesn't contain an MCP server configuration.")
-        return [McpServerState(name or "server", text.strip())]
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[ServerConfig]:
+        return parse_pasted_text(text, name=name).servers
 
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         return f"{name} answers: 3 tools."
 
     async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
         servers = cast("FakeServers", bench.mcp_servers)
-        servers.running = [replace(each, state="ready") if each.name == name else each for each in servers.running]
+        ready = McpConnectionStatus(McpConnectionState.READY)
+        servers.running = [
+            replace(each, status=ready) if each.config.name == name else each for each in servers.running
+        ]
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return str(rule.get("command", "")).startswith("python3 ")
 
-    def command_file_access(self, bench: Workbench) -> CommandFileAccess:
-        openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
-        return CommandFileAccess(openings, ("gh",), ("~/data",), (".env", "*.pem"))
+    def list_command_openings(self) -> Sequence[HomeOpening]:
+        return OPENINGS
+
+    def list_hidden_patterns(self, bench: Workbench) -> Sequence[str]:
+        return (".env", "*.pem")
 
     async def replay_policies(
         self,

@@ -21,11 +21,11 @@ from helix_desktop.gui import translation
 from helix_desktop.gui.chat.permission_card import PermissionQuestionCard
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.settings.installation_port import McpServerState
 from helix_desktop.gui.settings.mcp_server_card import describe_server_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from tests.gui import below, story
+from tests.gui.fake_setup import listed_server
 
 LANGUAGES = [name for name in program_settings.LANGUAGES if name != "en"]
 NOT_SHOWN = {  # what the window shows nothing of
@@ -248,7 +248,7 @@ def test_ends_failures_and_servers_are_told_in_the_language() -> None:
         "已达到花费上限。今天已花费 $3.00；上限为 $2.00。",
         "交接：没有可用来写的模型。",
     ]
-    server = McpServerState("x", "x", state="failed", why="It closed the connection. Retrying in 5 s.")
+    server = listed_server("x", "x", "failed", "It closed the connection. Retrying in 5 s.")
     assert describe_server_state(server) == "失败 · 它关闭了连接。5 秒后重试。"
 
 

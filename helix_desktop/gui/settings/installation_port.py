@@ -4,22 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
-from helix_desktop.gui.workbench_types import ConnectedAgents, DoctorFinding, Workbench, Workbenches
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceStorage:
-    """The disk space that a workspace uses: entries, their bytes, compressed, and its folder."""
-
-    entries: int
-    size: int
-    disk_bytes: int
-    limit: int
-    folder: Path
-    backup: float = 0.0  # The time of the last backup, or 0 if there is none.
+from helix_desktop.gui.workbench_types import (
+    ConnectedAgents,
+    DoctorFinding,
+    HomeOpening,
+    McpConnectionStatus,
+    ServerConfig,
+    Workbench,
+    Workbenches,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,44 +33,14 @@ class SpaceToFree:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerTool:
-    """A server's tool. `is_enabled`: it is offered to the agent. `is_read_only`: the user says that it only reads."""
-
-    name: str
-    about: str = ""
-    is_enabled: bool = True
-    is_read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class McpServerState:
-    """The state of an MCP server. `words`: its command or address with every value it is given,
-    secrets as dots. `why`: what is wrong. `mistake`: why its settings cannot be read. `approvals`:
-    the tools its file wants to run without approval; they are shown and never obeyed.
-    """
+    """An MCP server. `tools`: each with its description. `mistake`: why it cannot be read."""
 
-    name: str
-    words: str
-    state: str = ""
-    why: str = ""
-    tools: int = 0
-    enabled: bool = True
-    offered: tuple[ServerTool, ...] = ()
+    config: ServerConfig
+    status: McpConnectionStatus | None = None  # None until it is hosted.
+    tools: tuple[tuple[str, str], ...] = ()
     log: tuple[str, ...] = ()
-    start_seconds: float = 60.0
-    call_seconds: float = 600.0
-    approvals: tuple[str, ...] = ()
     mistake: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandFileAccess:
-    """What commands see of the user's home, and the files hidden from agents. `openings`: what can be opened."""
-
-    openings: Sequence[tuple[str, str, str]]
-    opened: Sequence[str]
-    readable: Sequence[str]
-    hidden: Sequence[str]
 
 
 class Installation(Protocol):
@@ -82,13 +49,15 @@ class Installation(Protocol):
     def library_versions(self) -> Sequence[tuple[str, str]]: ...
     def licence_texts(self) -> str: ...
     async def examine_installation(self) -> Sequence[DoctorFinding]: ...
-    async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage: ...
+    async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
+        """Returns the entries' figures and the time of the last backup, or 0 if there is none."""
+
     async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str: ...
     async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree: ...
     async def free_up_space(self, bench: Workbench) -> str: ...
     async def back_up_workspace(self, bench: Workbench) -> str: ...
     def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]: ...
-    def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[ServerConfig]:
         """The servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
 
     async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
@@ -97,7 +66,8 @@ class Installation(Protocol):
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         """Whether an allowing rule also allows programs other than the one it names."""
 
-    def command_file_access(self, bench: Workbench) -> CommandFileAccess: ...
+    def list_command_openings(self) -> Sequence[HomeOpening]: ...
+    def list_hidden_patterns(self, bench: Workbench) -> Sequence[str]: ...
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         """Starts a second copy of the server, and describes the result in a sentence or two."""
 

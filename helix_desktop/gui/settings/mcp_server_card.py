@@ -25,10 +25,16 @@ ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 class McpServerCard(QWidget):
     """`acts` builds a button's work, such as "restart" or "sign_in". `do` runs it."""
 
-    def __init__(self, acts: Callable[..., Coroutine[Any, Any, Any]], do: ServerWorkRunner, parent: QWidget) -> None:
+    def __init__(
+        self,
+        server: McpServerState,
+        acts: Callable[..., Coroutine[Any, Any, Any]],
+        do: ServerWorkRunner,
+        parent: QWidget,
+    ) -> None:
         super().__init__(parent)
         self._build_server_work, self._run_work = acts, do
-        self._server = McpServerState("", "")
+        self._server = server
         set_surface_look(self, "card")
         self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
         self._inside = build_surface(self, "plain")
@@ -40,30 +46,32 @@ class McpServerCard(QWidget):
         self._log = self._build_log_view()
         self._log_title = build_plain_label(tr("Error output"), "small", self)
         build_column(self._tools, self._limits, self._log_title, self._log, owner=self._inside, margins=(0, 6, 8, 6))
-        self._show_server_log()
+        self.update_server_card(server, is_new=True)
 
-    def update_server_card(self, server: McpServerState) -> None:
+    def update_server_card(self, server: McpServerState, *, is_new: bool = False) -> None:
         """Updates the card. It stays open, and what has the focus keeps it."""
-        if server == self._server:
+        if server == self._server and not is_new:
             return
         before, self._server = self._server, server
-        self._name.setText(server.name)
-        self._words.setText(server.words)
+        config, shown = server.config, before.config
+        self._name.setText(config.name)
+        self._words.setText("" if server.mistake else config.full_description_without_secrets)
         self._state.setText(describe_server_state(server))
-        self._switch.setText(tr("Turn off") if server.enabled else tr("Turn on"))
-        self._restart.setVisible(server.enabled and not server.mistake)
-        self._sign_in.setVisible(server.enabled and server.state == "sign in")
+        self._switch.setText(tr("Turn off") if config.enabled else tr("Turn on"))
+        self._restart.setVisible(config.enabled and not server.mistake)
+        waits = server.status is not None and server.status.state == "sign in"
+        self._sign_in.setVisible(config.enabled and waits)
         for button in (self._switch, self._test, self._more):
             button.setVisible(not server.mistake)
         for button in (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove):
-            button.setAccessibleName(f"{button.text()}: {server.name}")
-        is_new = not before.name
-        if is_new or server.offered != before.offered:
+            button.setAccessibleName(f"{button.text()}: {config.name}")
+        switches = {(each.off, each.reading) for each in (shown, config)}
+        if is_new or len(switches) > 1 or server.tools != before.tools:
             self._show_server_tools()
-        timeouts = {(each.start_seconds, each.call_seconds) for each in (before, server)}
+        timeouts = {(each.start_seconds, each.call_seconds) for each in (shown, config)}
         if is_new or len(timeouts) > 1:
             self._show_server_timeouts()
-        if server.log != before.log:
+        if is_new or server.log != before.log:
             self._show_server_log()
 
     def _build_card_buttons(self) -> QHBoxLayout:
@@ -73,7 +81,7 @@ class McpServerCard(QWidget):
         self._sign_in = build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
         self._more = build_link(tr("Tools and log"), lambda: self._inside.setVisible(self._inside.isHidden()))
         self._switch = build_link(
-            tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.enabled)
+            tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.config.enabled)
         )
         self._test = build_link(tr("Test"), lambda: self._run_server_action("test"))
         self._restart = build_link(tr("Restart"), lambda: self._run_server_action("restart"))
@@ -82,35 +90,37 @@ class McpServerCard(QWidget):
         return build_row(*buttons, spacing=0, wraps=True)
 
     def _run_server_action(self, action: str, **given: object) -> None:
-        self._run_work(self._build_server_work(action, self._server.name, **given))
+        self._run_work(self._build_server_work(action, self._server.config.name, **given))
 
     def _confirm_and_remove_server(self) -> None:
-        text = tr("Remove {name} and its settings?", name=self._server.name)
+        text = tr("Remove {name} and its settings?", name=self._server.config.name)
         ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
 
     def _show_server_tools(self) -> None:
         clear_layout(self._tools)
-        for tool in self._server.offered:
-            check = QCheckBox(tool.name, self._inside)
-            check.setChecked(tool.is_enabled)
-            check.setAccessibleDescription(tool.about)
-            check.toggled.connect(lambda on, name=tool.name: self._run_server_action("switch_tool", tool=name, on=on))
+        config = self._server.config
+        for name, about in self._server.tools:
+            check = QCheckBox(name, self._inside)
+            check.setChecked(name not in config.off)
+            check.setAccessibleDescription(about)
+            switch = partial(self._run_server_action, "switch_tool", tool=name)
+            check.toggled.connect(lambda on, switch=switch: switch(on=on))
             reads = QCheckBox(tr("Read-only"), self._inside)
-            reads.setChecked(tool.is_read_only)
+            reads.setChecked(name in config.reading)
             words = tr("Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode.")  # fmt: skip
             reads.setToolTip(safe_tooltip(words))
-            reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
-            mark = partial(self._run_server_action, "mark_reading", tool=tool.name)
+            reads.setAccessibleName(f"{tr('Read-only')}: {name}")
+            mark = partial(self._run_server_action, "mark_reading", tool=name)
             reads.toggled.connect(lambda on, mark=mark: mark(reads=on))
             self._tools.addLayout(build_row((check, 1), reads, wraps=True))
-            if tool.about:
-                about = build_plain_label(tool.about[:MAX_DESCRIPTION_LENGTH], "small", self)
-                about.setContentsMargins(24, 0, 0, 4)
-                self._tools.addWidget(about)
-        if self._server.approvals:
+            if about:
+                explanation = build_plain_label(about[:MAX_DESCRIPTION_LENGTH], "small", self)
+                explanation.setContentsMargins(24, 0, 0, 4)
+                self._tools.addWidget(explanation)
+        if config.approvals:
             said = tr(
                 "The server's configuration asks to run these tools without approval: {names}. You will still be asked before these tools run.",
-                names=", ".join(self._server.approvals),
+                names=", ".join(config.approvals),
             )
             self._tools.addWidget(build_plain_label(said, "small", self))
 
@@ -120,7 +130,7 @@ class McpServerCard(QWidget):
         calling = tr("Tool calls that take longer than this are cancelled.")
         limits = {"start_seconds": (tr("Startup timeout"), starting), "call_seconds": (tr("Call timeout"), calling)}
         for name, (title, sentence) in limits.items():
-            value = float(getattr(self._server, name))
+            value = float(getattr(self._server.config, name))
             declared = FieldDeclaration(name, title, sentence, value, least=1, most=86_400, unit="s")
             self._limits.addWidget(build_field_row(declared, partial(self._change_server_timeout, name), self._inside))
 
@@ -149,10 +159,12 @@ class McpServerCard(QWidget):
 def describe_server_state(server: McpServerState) -> str:
     if server.mistake:
         return tr("The server's settings could not be read: {why}", why=translate_sentences(server.mistake))
-    if not server.enabled:
+    if not server.config.enabled:
         return tr("off")
+    if (status := server.status) is None:
+        return ""
     state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
-    if server.state == "sign in":
+    if status.state == "sign in":
         return tr("Waiting for you to sign in.")
-    tools = format_count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
-    return " · ".join(filter(None, [state.get(server.state, server.state), tools, translate_sentences(server.why)]))
+    tools = format_count(status.tools, "{n} tool", "{n} tools") if status.tools else ""
+    return " · ".join(filter(None, [state[status.state], tools, translate_sentences(status.why)]))

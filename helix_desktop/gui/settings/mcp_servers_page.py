@@ -13,12 +13,12 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.settings.installation_port import Installation, McpServerState
+from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.widgets import build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.gui.workbench_types import ServerConfig, Workbench
 
 REFRESH_MS = 1_000  # The interval between updates of the page, because the state of servers changes by itself.
 
@@ -66,18 +66,18 @@ class McpServersPage(SettingsPage):
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             return
-        for name in [name for name in self._cards if name not in {server.name for server in servers}]:
+        for name in self._cards.keys() - {server.config.name for server in servers}:
             gone = self._cards.pop(name)
             self._rows.removeWidget(gone)
             gone.hide()
             gone.deleteLater()
         for server in servers:
-            if server.name not in self._cards:
-                self._cards[server.name] = McpServerCard(
-                    self._build_server_action, self._run_server_change, self.page_content
-                )
-                self._rows.addWidget(self._cards[server.name])
-            self._cards[server.name].update_server_card(server)
+            if (card := self._cards.get(server.config.name)) is not None:
+                card.update_server_card(server)
+                continue
+            acts, do = self._build_server_action, self._run_server_change
+            self._cards[server.config.name] = McpServerCard(server, acts, do, self.page_content)
+            self._rows.addWidget(self._cards[server.config.name])
 
     def _build_server_action(self, action: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
         program, servers = self._program, self._bench.mcp_servers
@@ -130,11 +130,12 @@ class McpServersPage(SettingsPage):
         self._run_server_change(self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form)
 
 
-def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
+def _describe_new_servers(servers: Sequence[ServerConfig]) -> str:
     lines: dict[bool, list[str]] = {False: [], True: []}
     for server in servers:
-        far = server.words.startswith(("http://", "https://"))
-        lines[far].append(server.words if server.name in server.words else f"{server.name}: {server.words}")
+        words = server.full_description_without_secrets
+        far = words.startswith(("http://", "https://"))
+        lines[far].append(words if server.name in words else f"{server.name}: {words}")
     started = tr("Add this server? The server will run with your permissions:\n\n{command}", command="\n".join(lines[False]))  # fmt: skip
     asked = tr("Add this server? The agent's requests will be sent to:\n\n{address}", address="\n".join(lines[True]))
     return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

@@ -46,23 +46,26 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())
         self._show_permission_rules()
-        self._access = program.command_file_access(bench)
-        self._opened = list(self._access.opened)
+        self._opened = list(bench.workspace.settings.openings)
         self._add_home_folder_section()
         self.add_heading(tr("Files that agents don't see"))
         about = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
-        declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
+        hidden = "\n".join(program.list_hidden_patterns(bench))
+        declared = FieldDeclaration("hidden", "", about, hidden, long=True)
         self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
     def _add_home_folder_section(self) -> None:
         self.add_heading(tr("Your home folder"))
         about = tr("In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files.")  # fmt: skip
         self.add_sentence(about)
-        for name, title, gives in self._access.openings:
-            declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
-            self.add_field(declared, partial(self._save_access_to_home_path, name))
+        for each in self._program.list_command_openings():
+            declared = FieldDeclaration(
+                each.name, tr(each.title), tr(each.what_it_gives_away), each.name in self._opened
+            )
+            self.add_field(declared, partial(self._save_access_to_home_path, each.name))
         about = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
-        title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
+        folders = "\n".join(self._bench.workspace.settings.readable)
+        title = tr("Folders that commands can read")
         readable = FieldDeclaration("readable", title, about, folders, long=True)
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
 

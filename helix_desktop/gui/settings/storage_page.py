@@ -7,10 +7,11 @@ from typing import Any
 import shiboken6
 from PySide6.QtWidgets import QPushButton
 
+from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.settings.installation_port import Installation, SpaceToFree, WorkspaceStorage
+from helix_desktop.gui.settings.installation_port import Installation, SpaceToFree
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date_and_time
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
@@ -53,14 +54,16 @@ class StoragePage(SettingsPage):
         work = self._program.measure_workspace_storage(self._bench)
         self._doing.run_in_background(work, then=self._show_storage, owner=self)
 
-    def _show_storage(self, kept: WorkspaceStorage) -> None:
+    def _show_storage(self, measured: tuple[CacheEntryFigures, float]) -> None:
+        kept, backup = measured
         entries = format_count(kept.entries, "{n} entry", "{n} entries")
-        size, taken = format_byte_size(kept.size), format_byte_size(kept.disk_bytes)
+        size, taken = format_byte_size(kept.size), format_byte_size(kept.kept)
         figures = tr("{entries}, {size}, compressed to {taken}", entries=entries, size=size, taken=taken)
-        last = format_date_and_time(kept.backup) if kept.backup else tr("none")
+        last = format_date_and_time(backup) if backup else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
-        self._folder.setText(str(kept.folder))
-        over = kept.disk_bytes - kept.limit if kept.limit else 0
+        self._folder.setText(str(self._bench.workspace.folder))
+        limit = self._bench.workspace.settings.limit
+        over = kept.kept - limit if limit else 0
         words = tr("{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over))
         self._over_limit_label.setText(words)
         self._over_limit_label.setVisible(over > 0)

@@ -11,12 +11,11 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QWidget
 
 from helix_desktop.gui import translation
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import FakeWorkbench
-from tests.gui.fake_setup import ANTHROPIC, OLLAMA, SONNET, FakeInstallation, FakeSetup
+from tests.gui.fake_setup import ANTHROPIC, OLLAMA, SONNET, FakeInstallation, FakeSetup, listed_server
 
 PAGES = (
     "appearance", "general", "shortcuts", "providers", "models", "instructions", "policy", "permissions", "brought", "servers",
@@ -67,9 +66,10 @@ def test_no_row_is_cut_at_the_right(
     settings = bench.workspace.settings
     settings.rules, settings.models = [LONG_RULE], {"main": SONNET.name, "fast": SONNET.name, "long": ""}
     settings.roots = [LONG_FOLDER]
-    tool = ServerTool("find_symbols_by_name", "Finds symbols.", is_enabled=True, is_read_only=True)
+    tools = {"find_symbols_by_name": "Finds symbols."}
+    server = "npx -y @example/a-server-with-a-long-name"
     bench.mcp_servers.running = [
-        McpServerState("documentation", "npx -y @example/a-server-with-a-long-name", state="ready", offered=(tool,))
+        listed_server(server, "documentation", "ready", tools=tools, reading=("find_symbols_by_name",))
     ]
     setup = FakeSetup()
     setup.added = [(ANTHROPIC, "good", "keyring"), (OLLAMA, "", "")]

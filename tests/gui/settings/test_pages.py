@@ -31,7 +31,7 @@ from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
-from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
+from helix_desktop.gui.settings.installation_port import McpServerState
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage, describe_permission_rule
@@ -47,6 +47,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     TurnLimitsPage,
 )
 from helix_desktop.gui.shared.setting_fields import LongTextField
+from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.program_settings import (
     ALL,
     FONT,
@@ -59,7 +60,7 @@ from helix_desktop.program_settings import (
     ProgramSettings,
 )
 from tests.gui.fake_desk import FakeWorkbench, Held, now
-from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup
+from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup, listed_server
 
 
 @pytest.fixture
@@ -476,7 +477,7 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 ) -> None:
     page = McpServersPage(bench, program, window.background_runner)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    assert "This text doesn't contain an MCP server configuration." in said(page)
+    assert "No MCP server was found in this text." in said(page)
     page._text.setPlainText("npx server 'a b'")
     page._name.setText("github")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
@@ -484,7 +485,7 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     assert "github: npx server 'a b'" in box.text()
     assert bench.mcp_servers.running == []
     next(each for each in box.buttons() if each.text() == "Add").click()
-    assert bench.mcp_servers.running == [McpServerState("github", "npx server 'a b'")]
+    assert bench.mcp_servers.running == [McpServerState(ServerConfig("github", command="npx", args=("server", "a b")))]
 
 
 @pytest.mark.parametrize(
@@ -523,7 +524,7 @@ def test_what_was_pasted_stays_until_it_is_kept(
 def test_a_server_is_switched_off_restarted_and_removed(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [McpServerState("github", "npx server", "ready", tools=3)]
+    bench.mcp_servers.running = [listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))]
     page = McpServersPage(bench, program, window.background_runner)
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
@@ -541,7 +542,7 @@ def test_a_server_is_switched_off_restarted_and_removed(
 def test_a_server_that_waits_for_its_user_is_signed_in_to(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [McpServerState("far", "https://far.example/mcp", "sign in", "Sign-in required.")]
+    bench.mcp_servers.running = [listed_server("https://far.example/mcp", "far", "sign in", "Sign-in required.")]
     page = McpServersPage(bench, program, window.background_runner)
     assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
@@ -552,12 +553,11 @@ def test_a_server_that_waits_for_its_user_is_signed_in_to(
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    offered = (ServerTool("search", "Searches issues."), ServerTool("delete", is_enabled=False))
+    tools = {"search": "Searches issues.", "delete": ""}
+    github = listed_server("npx server", "github", "ready", tools=tools, off=("delete",), approvals=("delete",))
     bench.mcp_servers.running = [
-        McpServerState(
-            "github", "npx server", "ready", tools=2, offered=offered, log=("hello",), approvals=("delete",)
-        ),
-        McpServerState("broken", "", mistake="args have to be texts"),
+        replace(github, log=("hello",)),
+        McpServerState(ServerConfig("broken"), mistake="args have to be texts"),
     ]
     page = McpServersPage(bench, program, window.background_runner)
     page.show()
@@ -569,7 +569,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
     assert (log.toPlainText(), log.isVisible()) == ("hello", True)
     checks["search"].click()
-    assert [each.is_enabled for each in bench.mcp_servers.running[0].offered] == [False, False]
+    assert bench.mcp_servers.running[0].config.off == ("delete", "search")
     seconds = child(page, QDoubleSpinBox, "call_seconds")
     assert isinstance(seconds, QDoubleSpinBox)
     seconds.setFocus()
@@ -676,7 +676,7 @@ def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbe
 def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [McpServerState("github", "npx server", "ready", tools=3)]
+    bench.mcp_servers.running = [listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))]
     storage, servers = (
         StoragePage(bench, program, window.background_runner),
         McpServersPage(bench, program, window.background_runner),
@@ -710,7 +710,7 @@ def test_a_rule_that_allows_other_programs_as_well_is_marked(
 def test_a_tool_of_a_server_is_marked_as_reading(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.mcp_servers.running = [McpServerState("issues", "npx", "ready", tools=1, offered=(ServerTool("search"),))]
+    bench.mcp_servers.running = [listed_server("npx", "issues", "ready", tools={"search": ""})]
     page = McpServersPage(bench, program, window.background_runner)
     box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search")
     assert not box.isChecked()
