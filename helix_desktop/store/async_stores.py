@@ -12,7 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, HelixError, JournalCorrupt, NotFound, StoreFailed
-from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingContent, StagedEntry
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, StagedEntry
 from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -164,7 +164,8 @@ class StoreCache:
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
         if isinstance(content, bytes):
-            stored = await asyncio.wrap_future(self._submit_put(content, about))
+            staging = partial(self._folder.stage_content, content, about)
+            stored = await self._stage_and_commit(staging, len(content))
         else:
             stored = await self._store_stream(content, about)
         await self._notify_of_stored_content()
@@ -205,21 +206,21 @@ class StoreCache:
         self._folder.commit_staged(staged)
         return found
 
-    def _submit_put(self, content: bytes, about: EntryOrigin) -> Future[Stored]:
+    async def _stage_and_commit(self, stage: Callable[[], StagedEntry], size: int) -> Stored:
         outcome: Future[Stored] = Future()
-        self._thread.submit_work(self._stage_put, content, about, outcome)
-        return outcome
+        self._thread.submit_work(self._stage_put, stage, size, outcome)
+        return await asyncio.wrap_future(outcome)
 
-    def _stage_put(self, content: bytes, about: EntryOrigin, outcome: Future[Stored]) -> None:
+    def _stage_put(self, stage: Callable[[], StagedEntry], size: int, outcome: Future[Stored]) -> None:
         """Stage a put. The commit is queued behind all work that waits now, and so includes its puts."""
         if not outcome.set_running_or_notify_cancel():
             return
         try:
-            self._waiting.append((self._folder.stage_content(content, about), outcome))
+            self._waiting.append((stage(), outcome))
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
             outcome.set_exception(error)
             return
-        self._held += len(content)
+        self._held += size
         if self._held > _SLICE:
             self._commit_puts()
         elif len(self._waiting) == 1:
@@ -248,23 +249,12 @@ class StoreCache:
             async for piece in content:
                 for start in range(0, len(piece), CHUNK):
                     await self._thread.run_work(incoming.write_piece, piece[start : start + CHUNK])
-            outcome: Future[Stored] = Future()
-            self._thread.submit_work(self._finish_stream, incoming, outcome)
-            return await asyncio.wrap_future(outcome)
+            return await self._stage_and_commit(incoming.finish_entry, 0)
         except BaseException:
             # If the store is closed, the next opening removes this entry.
             with contextlib.suppress(StoreFailed):
                 self._thread.submit_work(incoming.abandon_entry)
             raise
-
-    def _finish_stream(self, incoming: IncomingContent, outcome: Future[Stored]) -> None:
-        if not outcome.set_running_or_notify_cancel():
-            return
-        try:
-            self._waiting.append((incoming.finish_entry(), outcome))
-        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
-            outcome.set_exception(error)
-        self._commit_puts()
 
     async def read_content(self, digest: Digest) -> bytes:
         return await self._read_or_fetch(digest, partial(self._read_whole, digest))

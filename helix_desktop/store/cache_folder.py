@@ -290,6 +290,7 @@ class IncomingContent:
         self._write_chunk()
         lines = self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
         number, chunks = cache.allocate_entry_number(), tuple(self._chunks)
+        self._chunks.clear()  # From here on, they are the entry's, and abandoning leaves them.
         record = CacheRecord(number, self._blob, digest, self._size, self._kept, lines, self._time, self._about, chunks)
         return cache.stage_record(record, [(cache_records.key_of_number(b"o", self._blob), None)])
 

@@ -67,15 +67,13 @@ class CacheCheck:
         self._at, self._all = page[-1] if page else self._at, len(page) < _PAGE
 
     def _check_entry(self, digest: Digest) -> int:
+        self._seen.add(digest.raw)
         try:
             record = self._cache.reader.record_of_content(digest)
-            self._seen.add(digest.raw)
             size = sum(len(chunk) for chunk in self._cache.reader.iterate_chunks(record))
         except NotFound:
-            self._seen.add(digest.raw)
             return 0
         except StoreFailed as error:
-            self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
         if record.about.tool == CHECKPOINT:

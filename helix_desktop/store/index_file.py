@@ -167,10 +167,7 @@ class IndexFile:
         self._feed = feed
         self._count = count
         self._memory = 0
-        self._last_rows: tuple[int, Sequence[CacheRecord]] = (
-            0,
-            (),
-        )  # Those after this number.
+        self._last_rows: tuple[int, Sequence[CacheRecord]] = (0, ())  # Those after this number.
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
         # While much is indexed, the same pages change again and again: they are seldom copied from the log.
         self.connection.execute("PRAGMA wal_autocheckpoint=16000")

@@ -173,16 +173,8 @@ class LevelDatabase:
                 self._release_read_pages()
         return value
 
-    def _count_and_release_pages(self, size: int) -> None:
-        """Count bytes that went through the tables, by our reads or by compactions of writes."""
-        self._read += size
-        if self._read > _MAPPED:
-            self._release_read_pages()
-
     def _seek_key(self, key: bytes) -> bytes | None:
-        for found, value in self.scan_range(key, key + b"\x00"):
-            return value if found == key else None
-        return None
+        return next((value for _, value in self.scan_range(key, key + b"\x00")), None)
 
     def scan_range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys from `start` up to `stop`, exclusive, and values. Skips damage and raises at the end."""
@@ -226,7 +218,9 @@ class LevelDatabase:
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
         self._in_log += taken
-        self._count_and_release_pages(size)
+        self._read += size  # Compactions of writes go through the tables' mappings, too.
+        if self._read > _MAPPED:
+            self._release_read_pages()
 
     def compact_database(self) -> None:
         """Give back the space of deleted data."""

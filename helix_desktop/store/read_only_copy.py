@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from helix_desktop.errors import StoreBusy, StoreFailed
@@ -36,18 +36,14 @@ def is_disk_unwritable(folder: Path) -> bool:
 @contextmanager
 def copy_for_reading(workspace: Path) -> Iterator[Path]:
     """Yield a folder of the same name to open instead. Raises StoreBusy while the workspace is open."""
-    try:
-        held: WorkspaceLock | None = WorkspaceLock(workspace / "lock")
-    except StoreBusy:
-        raise
-    except StoreFailed:  # If not even the lock can be opened, nobody writes.
-        held = None
-    try:
-        with copy_cache_for_reading(workspace, _COPIED) as copy:
-            yield copy
-    finally:
-        if held is not None:
-            held.release_lock()
+    with ExitStack() as last_first:
+        try:
+            last_first.callback(WorkspaceLock(workspace / "lock").release_lock)
+        except StoreBusy:
+            raise
+        except StoreFailed:
+            pass  # If not even the lock can be opened, nobody writes.
+        yield last_first.enter_context(copy_cache_for_reading(workspace, _COPIED))
 
 
 @contextmanager

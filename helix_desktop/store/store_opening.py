@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import time as clock
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.atomic_files import sync_folder_to_disk
@@ -156,11 +157,8 @@ def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
 
 def _link_or_copy(source: str, target: str) -> str:
     if source.endswith((".ldb", ".sst")):
-        try:
+        with suppress(OSError):
             os.link(source, target)
-        except OSError:
-            pass
-        else:
             return target
     return str(shutil.copy2(source, target))
 

@@ -1,6 +1,7 @@
 """Frees space: removes old contents that only checkpoints had and no fact refers to any more."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.changes import folder_state
@@ -47,7 +48,9 @@ class UnusedContentRemoval:
             yield from self._mark_used_entries()
         for digest in old:
             if digest not in self._live:
-                self._remove_content(digest)
+                with suppress(HelixError):
+                    self.freed += self._cache.discard_entry_content(digest)
+                    self.entries += 1
                 yield True
 
     def _mark_used_entries(self) -> Iterator[bool]:
@@ -98,10 +101,3 @@ class UnusedContentRemoval:
             return self._cache.reader.get_content(digest)
         except HelixError:
             return b""
-
-    def _remove_content(self, digest: Digest) -> None:
-        try:
-            self.freed += self._cache.discard_entry_content(digest)
-        except HelixError:
-            return
-        self.entries += 1

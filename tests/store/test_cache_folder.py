@@ -220,6 +220,18 @@ def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: 
     assert cache.reader.record_of_content(digest) == own  # the first who stored it
 
 
+def test_what_is_abandoned_after_its_end_stays(cache: CacheFolder) -> None:
+    """A stream that is cancelled while its last bytes are committed is abandoned by whoever waited for it."""
+    content = random.Random(7).randbytes(3 * CHUNK)
+    incoming = cache.begin_incoming(EntryOrigin())
+    incoming.write_piece(content)
+    staged = incoming.finish_entry()
+    incoming.abandon_entry()
+    cache.commit_staged([staged])
+    incoming.abandon_entry()
+    assert cache.reader.get_content(staged.record.digest) == content
+
+
 def test_what_is_abandoned_is_taken_back(cache: CacheFolder) -> None:
     incoming = cache.begin_incoming(SHELL)
     incoming.write_piece(bytes(3 * CHUNK))
