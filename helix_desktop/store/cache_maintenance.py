@@ -1,6 +1,7 @@
 """Checks every byte of the cache, and frees space in it, in slices, so that nothing waits long."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed
@@ -126,9 +127,7 @@ def free_cache_bytes(cache: CacheFolder, digests: Sequence[Digest], bytes_to_fre
             break
         if digest in pinned:
             continue
-        try:
+        with suppress(HelixError):  # Damaged and deleted entries free no space.
             freed += cache.discard_entry_content(digest)
-        except HelixError:
-            continue  # Damaged and deleted entries free no space.
-        gone.append(digest)
+            gone.append(digest)
     return gone, freed

@@ -157,7 +157,9 @@ class LevelDatabase:
     def get_value(self, key: bytes) -> bytes | None:
         """Return the value. A miss is checked again, since a damaged Bloom filter can hide a key."""
         value = self.get_value_once(key)
-        return value if value is not None else self._seek_key(key)
+        if value is None:
+            value = next((found for _, found in self.scan_range(key, key + b"\x00")), None)
+        return value
 
     def get_value_once(self, key: bytes) -> bytes | None:
         """Return the value, or None, where a false miss does no harm."""
@@ -172,9 +174,6 @@ class LevelDatabase:
             if self._read > _MAPPED:
                 self._release_read_pages()
         return value
-
-    def _seek_key(self, key: bytes) -> bytes | None:
-        return next((value for _, value in self.scan_range(key, key + b"\x00")), None)
 
     def scan_range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys from `start` up to `stop`, exclusive, and values. Skips damage and raises at the end."""

@@ -8,9 +8,9 @@ chosen on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searchi
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
@@ -24,9 +24,13 @@ NEAR = {-2: 0.1, -1: 0.2, 1: 0.8, 2: 0.1}
 # Other matches in a conversation raise a match's rank by this weight, up to this many of them.
 COMPANION_WEIGHT, MOST_COMPANIONS = 0.3, 8
 FITTING = 2.0  # The gain for a message in the conversation that fits the words best as a whole.
-LINE, LINES = 500, 30  # Characters read on each side of a word in a line, and lines read of a text.
+LINE, LINES = 500, 60  # Characters read on each side of a word in a line, and lines read of a text.
 BY_FREQUENCY = 0.6  # The exponent of the rank by frequency. Below 1, as that rank favours short texts.
 IN_LINE = 10.0  # The gain if one line has all words. If it has half of them, a quarter of the gain.
+IN_PAIRS = 3.0  # The gain for all words that follow each other as in the query, in any lines.
+NEXT_LINE, BEST_LINES = 0.25, 3  # The weight of the next best line, and how many lines count.
+TINY = 25  # An entry with no more characters than this gets half the rank: it shows little.
+KNOWN, REORDERED = 0.6, 15  # The loss for lines that an earlier result has, in the first so many.
 AS_WRITTEN = 1.0  # The gain for an entry with its words in upper and lower case as in the query.
 FOLLOWING, BESIDE = 0.7, 8  # The gain for a word that follows its predecessor within this many characters.
 # If a place, other than a list of details, has every word, those with less than this share are no results.
@@ -36,6 +40,8 @@ COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists
 HANDOVER = "handover"  # The tool that `engine/fold_document_writer.py` names for its lists of details.
 BY_SHARE = 1.5  # The exponent of the share of the words that a place has.
 Stems = Mapping[str, re.Pattern[str]]
+# Lines and weights, the best first; the weight of pairs of words; where the best line's rarest is.
+MatchingLines = tuple[Mapping[str, float], float, int]
 _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 
 
@@ -62,21 +68,22 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     whole = sum(rarity.values())
     shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
     found = [{stem: stems[stem] for stem in each} for each in held]
-    lines = [_find_best_line(text, each, rarity) for text, each in zip(folded, found, strict=True)]
+    lines = [_find_matching_lines(text, each, rarity) for text, each in zip(folded, found, strict=True)]
     older = _find_older_outputs(places, shares)
     first = next(iter(stems))
-    starts = [at if at >= 0 else max(0, folded[n].find(first)) for n, (_, at) in enumerate(lines)]
+    starts = [at if at >= 0 else max(0, folded[n].find(first)) for n, (*_, at) in enumerate(lines)]
     copies = _find_copied_pages(places, folded, starts)
     mean = sum(map(len, folded)) / max(1, len(folded))
     weights = [
         place.worth
         * _rank_by_frequency(folded[at], found[at], words, mean) ** BY_FREQUENCY
         * share**BY_SHARE
-        * (1 + IN_LINE * (line / whole) ** 2)
+        * _gain_by_lines(lines[at], whole)
+        * (len(folded[at]) / (len(folded[at]) + TINY) if place.number else 1)
         * (1 + AS_WRITTEN * _share_as_written(place.text, found[at], words) if place.number else 1)
         * (OLDER if at in older else 1)
         * (HISTORY if at in copies else _worth_of_origin(place))
-        for at, (place, share, (line, _)) in enumerate(zip(places, shares, lines, strict=True))
+        for at, (place, share) in enumerate(zip(places, shares, strict=True))
     ]
     fits = _fit_of_conversations(places, held)
     near = _add_what_is_near(places, weights)
@@ -84,12 +91,32 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     with_all = (place for place, each in zip(places, held, strict=True) if len(each) == len(stems))
     least = LEAST_SHARE if any(place.hit.about.tool != HANDOVER for place in with_all) else 0.0
     order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
-    best: dict[tuple[Digest | None, str, int], SearchHit] = {}
+    best: dict[tuple[Digest | None, str, int], int] = {}
     for at in order:
-        hit, exact = places[at].hit, len(folded[at]) == len(places[at].text)
-        if (key := (hit.digest, hit.conversation, hit.seq)) not in best:
-            best[key] = _show_line(places[at], words, lines[at][1] if exact else -1)
-    return [*best.values()]
+        hit = places[at].hit
+        best.setdefault((hit.digest, hit.conversation, hit.seq), at)
+    exact = [len(text) == len(place.text) for place, text in zip(places, folded, strict=True)]
+    new_first = _put_new_lines_first([*best.values()], ranks, [weights for weights, *_ in lines])
+    return [_show_line(places[at], words, lines[at][-1] if exact[at] else -1) for at in new_first]
+
+
+def _put_new_lines_first(
+    order: Sequence[int], ranks: Sequence[float], lines: Sequence[Mapping[str, float]]
+) -> Iterator[int]:
+    """Yield the places. Lines that an earlier place has count less."""
+    left, known = [*order[:REORDERED]], set[str]()
+
+    def rank_by_new_lines(at: int) -> float:
+        squares = {line: weight * weight for line, weight in lines[at].items()}
+        shown = sum(squares[line] for line in squares.keys() & known)
+        return ranks[at] * (1 - KNOWN * shown / (sum(squares.values()) or 1))
+
+    while left:
+        best = max(left, key=rank_by_new_lines)
+        left.remove(best)
+        known.update(lines[best])
+        yield best
+    yield from order[REORDERED:]
 
 
 def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
@@ -122,26 +149,43 @@ def _share_as_written(text: str, stems: Stems, words: Mapping[str, float]) -> fl
     return sum(same) / (sum(there.values()) or 1)
 
 
-def _find_best_line(text: str, stems: Stems, rarity: Mapping[str, float]) -> tuple[float, int]:
-    """Return the weight of the best line's words, more if they follow each other, and where its rarest one is."""
-    best, place = 0.0, -1
-    for rare in sorted(stems, key=rarity.__getitem__, reverse=True)[:2] if len(stems) > 1 else ():
+def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -> MatchingLines:
+    """Find the lines with any of several words. Words that follow each other weigh more."""
+    found: dict[str, tuple[float, int]] = {}
+    pairs: dict[tuple[str, str], float] = {}
+    left = (1 + FOLLOWING) * sum(map(rarity.__getitem__, stems))
+    for rare in sorted(stems, key=rarity.__getitem__, reverse=True) if len(stems) > 1 else ():
+        if sum(weight > left for weight, _ in found.values()) >= BEST_LINES:
+            break  # Lines with the other words alone cannot be among the best.
+        left -= (1 + FOLLOWING) * rarity[rare]
         match = stems[rare].search(text)
         for _ in range(LINES):
             if match is None:
                 break
             at = match.start()
             begin, end = text.rfind("\n", max(0, at - LINE), at) + 1, text.find("\n", at, at + LINE)
-            line = text[begin or max(0, at - LINE) : end if end >= 0 else at + LINE]
-            there = {stem: it.end() for stem, pattern in stems.items() if (it := pattern.search(line))}
-            pairs = ((one, two, stems[two].search(line, there[one])) for one, two in pairwise(there))
-            beside = (
-                min(rarity[one], rarity[two]) for one, two, it in pairs if it and it.start() - there[one] <= BESIDE
-            )
-            if (weight := sum(map(rarity.__getitem__, there)) + FOLLOWING * sum(beside)) > best:
-                best, place = weight, at
+            line = text[begin or max(0, at - LINE) : end if end >= 0 else at + LINE].strip()
+            if line not in found:
+                first = {stem: pattern.search(line) for stem, pattern in stems.items()}
+                there = {stem: it.end() for stem, it in first.items() if it}
+                beside = {
+                    (one, two): min(rarity[one], rarity[two])
+                    for one, two in pairwise(there)
+                    if (it := stems[two].search(line, there[one])) and it.start() - there[one] <= BESIDE
+                }
+                pairs |= beside
+                found[line] = (sum(map(rarity.__getitem__, there)) + FOLLOWING * sum(beside.values()), at)
             match = stems[rare].search(text, end if end >= 0 else at + LINE)
-    return best, place
+    best_first = sorted(found.items(), key=lambda item: item[1][0], reverse=True)
+    weights = {line: weight for line, (weight, _) in best_first}
+    return weights, sum(pairs.values()), best_first[0][1][1] if best_first else -1
+
+
+def _gain_by_lines(found: MatchingLines, whole: float) -> float:
+    weights, pairs, _ = found
+    best = enumerate(islice(weights.values(), BEST_LINES))
+    lines = sum(NEXT_LINE**n * (weight / whole) ** 2 for n, weight in best)
+    return 1 + IN_LINE * lines + IN_PAIRS * pairs / whole
 
 
 def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -> set[int]:

@@ -73,6 +73,35 @@ async def test_words_in_the_order_they_were_asked_for_come_first_and_their_line_
     assert (first.about.source, first.snippet, first.line) == ("2.py", "except Exception as wrong:", 83)
 
 
+async def test_of_two_files_with_as_good_a_line_the_one_with_more_of_the_words_in_its_next_lines_comes_first(
+    workspace: StoredWorkspace,
+) -> None:
+    """The words of a search are often from several lines of what is looked for."""
+    for name, more in (("one.py", ["def rewrite():", "x = open"]), ("two.py", ["def rewrite(open):", "x = 1"])):
+        lines = "\n".join([LINES, "class Config(wrapper):", *more, LINES])
+        await workspace.cache.store_content(lines.encode(), EntryOrigin("read_file", name))
+    assert (await _search(workspace, "Config wrapper rewrite open"))[0].source == "two.py"
+
+
+async def test_an_output_that_says_nothing_but_the_word_comes_after_a_file_with_it(workspace: StoredWorkspace) -> None:
+    made, file = EntryOrigin("write_file", "a.py"), EntryOrigin("read_file", "src/config.py")
+    await workspace.cache.store_content(b"written: wrapper\n", made)
+    await workspace.cache.store_content(b"wrapper = Config()\nwith open(name) as file:\n    file.read()\n", file)
+    assert await _search(workspace, "wrapper") == [file, made]
+
+
+async def test_what_an_earlier_result_has_shown_comes_after_other_lines_with_the_words(
+    workspace: StoredWorkspace,
+) -> None:
+    """Pages of the history overlap: the same lines would fill the first places."""
+    other = EntryOrigin("read_file", "src/config.py")
+    await workspace.cache.store_content(f"{LINES}ConfigError wrapper fails early\n{LINES}".encode(), other)
+    for page in range(3):
+        text = f"{LINES}{page}\nConfigError wrapper failed\n{LINES}".encode()
+        await workspace.cache.store_content(text, EntryOrigin("run_command", f"test {page}"))
+    assert (await _search(workspace, "ConfigError wrapper"))[1] == other
+
+
 async def test_words_in_upper_and_lower_case_as_asked_come_before_other_words_with_the_same_letters(
     workspace: StoredWorkspace,
 ) -> None:
