@@ -15,7 +15,7 @@ from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part,
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Json, PieceEdit, PieceKind, Speaker, Wired
 from helix_desktop.protocols.openai_responses import responses_gateway
-from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
 
 NO_RESULT = "[There is no result of this call.]"
 Units = list[tuple[Json, bool]]
@@ -84,7 +84,7 @@ def build_folded_body(
         rest = {key: value for key, value in body.items() if key != "messages"}
         shown[:first] = map(anthropic_gateway.without_cache_marks, shown[:first])
         _set_cache_marks(rest, shown, usual, sum(made.inner_mark_counts[-1:]), kept or PreviousBody())
-    return dict(protocol.with_messages(body, shown))
+    return with_messages(wire, body, shown)
 
 
 def _build_messages(
@@ -150,7 +150,7 @@ def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Seque
             left = [call for call in calls if call.id not in found]
             units.extend((protocol.result_message(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
             mended += len(left)
-    return dict(protocol.with_messages(body, protocol.merge_added_messages(units))) if mended else None
+    return with_messages(wire, body, protocol.merge_added_messages(units)) if mended else None
 
 
 def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:

@@ -21,7 +21,7 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import access_check, agent_identity, request_routes
+from helix_desktop.gateway import agent_identity, request_routes
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
@@ -47,7 +47,7 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import SLICE, Json
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_responses import responses_gateway
-from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES, with_messages
 from helix_desktop.providers.http_transport import build_http_client, is_loopback
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class GatewayApp:
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         where = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        registration = access_check.find_registration_or_refusal(headers, self._registrations, where.token)
+        registration = self._registrations.find_or_refuse(headers, where.token)
         if isinstance(registration, str):
             await _send_own_answer(send, 403, registration)
             return
@@ -337,6 +337,8 @@ class GatewayApp:
         self._last_requests.move_to_end(conversation)
         while len(self._last_requests) > MOST_HELD_REQUESTS:
             self._last_requests.popitem(last=False)
+        if len(request.body.places.content) > LARGE_BODY_BYTES:
+            self._tasks.spawn_task(asyncio.to_thread(request.body.places.pack_content), name="pack")
         self.agent_activity[request.arrival.agent].conversation = conversation
         for _ in range(len(self._side_replies)):
             recorder, ticket, replied, key = self._side_replies.popleft()
@@ -400,7 +402,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, syste
     if body.get("stream") and not (wire is responses_gateway and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
-    body = wire.with_messages(body, wire.merge_added_messages(together))
+    body = with_messages(wire.NAME, body, wire.merge_added_messages(together))
     return [orjson.dumps(body)] if system else last.request.body.encode_changed_body(body)
 
 

@@ -16,9 +16,10 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
+import zstandard
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes, next_message_hash
@@ -70,12 +71,53 @@ BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
 
 
-class ValueOffsets(NamedTuple):
+class PackedBody:
+    """The bytes of a long body while no request is read or sent, a few times smaller."""
+
+    def __init__(self, content: BodyBytes) -> None:
+        compress, whole = zstandard.ZstdCompressor(level=1).compress, memoryview(content)
+        # Copied, as the compressor's own bytes take as much memory as what they were made of.
+        self._parts = [bytes(memoryview(compress(whole[at : at + STEP]))) for at in range(0, len(content), STEP)]
+        self._size = len(content)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, wanted: slice) -> bytes:
+        first, end, _ = wanted.indices(self._size)
+        number = first // STEP
+        parts = b"".join(map(_unpack_part, self._parts[number : -(-end // STEP)]))
+        return parts[first - number * STEP : end - number * STEP]
+
+    def startswith(self, words: memoryview, at: int) -> bool:
+        return self[at : at + len(words)].startswith(words)  # `==` would be slow with a view.
+
+
+@functools.lru_cache(maxsize=2)  # Values are read in order, and one may begin in the part before.
+def _unpack_part(part: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(part)
+
+
+@dataclass(slots=True, eq=False)
+class ValueOffsets:
     """Where each value of a body's list is in its bytes. Empty if unknown."""
 
-    content: BodyBytes
+    content: Any  # `BodyBytes`, or once a long body was sent on, a `PackedBody`.
     begins: "array[int]"
     ends: "array[int]"
+
+    def bytes_between(self, first: int, end: int) -> bytes | memoryview:
+        content = self.content
+        return (content if isinstance(content, PackedBody) else memoryview(content))[first:end]
+
+    def pieces_between(self, first: int, end: int) -> Iterator[bytes | memoryview]:
+        step = STEP if isinstance(self.content, PackedBody) else max(1, end - first)
+        return (self.bytes_between(at, min(at + step, end)) for at in range(first, end, step))
+
+    def pack_content(self) -> None:
+        """Compress a body once it was sent on, as its values are rarely read again."""
+        if not isinstance(self.content, PackedBody):
+            self.content = PackedBody(self.content)
 
 
 class ValueInBytes(dict[str, Json]):
@@ -90,9 +132,8 @@ class ValueInBytes(dict[str, Json]):
         self.at = at
 
     @property
-    def raw(self) -> memoryview:
-        content, begins, ends = self.places
-        return memoryview(content)[begins[self.at] : ends[self.at]]
+    def raw(self) -> bytes | memoryview:
+        return self.places.bytes_between(self.places.begins[self.at], self.places.ends[self.at])
 
     def parse(self) -> Any:  # It is not kept here.
         return parse_value_between(bytes(self.raw), 0, len(self.raw))
@@ -164,18 +205,18 @@ class ParsedBody:
         """Encode another body with values of this one, as the bytes that came."""
         name = MESSAGE_FIELDS[self.wire]
         given = value.get(name)
-        content, begins, ends = self.places
         if not isinstance(given, list):
             return [orjson.dumps(value)]
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
-        as_it_came, units = memoryview(content), self.message_units
+        places, units = self.places, self.message_units
         # The end of the body, forwarded as it came: all messages if none changed, otherwise those that were not parsed.
-        rest: bytes | memoryview = b""
-        if ends:
-            rest = as_it_came[begins[0] if given is units else ends[len(units) - 1] : ends[-1]]
-        values = () if ends and given is units else self._encode_values(given)
-        return [before, b"[", *values, rest, b"]", behind]
+        rest: Iterable[bytes | memoryview] = ()
+        if places.ends:
+            first = places.begins[0] if given is units else places.ends[len(units) - 1]
+            rest = places.pieces_between(first, places.ends[-1])
+        values = () if places.ends and given is units else self._encode_values(given)
+        return [before, b"[", *values, *rest, b"]", behind]
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
@@ -184,8 +225,8 @@ class ParsedBody:
             values = [unit for _, unit in group]
             yield b"," if number else b""
             if run:
-                content, begins, ends = values[0].places
-                yield memoryview(content)[begins[values[0].at] : ends[values[-1].at]]
+                places = values[0].places
+                yield from places.pieces_between(places.begins[values[0].at], places.ends[values[-1].at])
                 continue
             for at in range(0, len(values), VALUES_IN_GROUP):
                 encoded = [piece for unit in values[at : at + VALUES_IN_GROUP] for piece in (b",", orjson.dumps(unit))]
@@ -204,7 +245,6 @@ class BodyParser:
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str], list[ParsedBody]] = OrderedDict()
-        self._size = 0
         self._lock = threading.Lock()  # Several threads may parse large bodies at once.
 
     def parse_body(
@@ -237,17 +277,13 @@ class BodyParser:
         held = self._held.setdefault(key, [])
         self._held.move_to_end(key)
         if before is not None and before in held and len(before.messages) <= len(body.messages):
-            self._discard_body_at(held, held.index(before))
+            held.remove(before)
         held.append(body)
-        self._size += len(body.places.content)
-        if len(held) > MOST_BODIES_PER_SESSION:
-            self._discard_body_at(held, 0)
-        while len(self._held) > 1 and (len(self._held) > MOST_HELD_BODIES or self._size > MOST_HELD_BYTES):
-            _, oldest = self._held.popitem(last=False)
-            self._size -= sum(len(each.places.content) for each in oldest)
-
-    def _discard_body_at(self, held: list[ParsedBody], at: int) -> None:
-        self._size -= len(held.pop(at).places.content)
+        del held[:-MOST_BODIES_PER_SESSION]
+        sizes = [sum(len(body.places.content) for body in held) for held in self._held.values()]
+        while len(sizes) > 1 and (len(sizes) > MOST_HELD_BODIES or sum(sizes) > MOST_HELD_BYTES):
+            self._held.popitem(last=False)
+            del sizes[0]
 
 
 class _MessageReader:
@@ -332,7 +368,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
 
 def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
     """Parse only the values that differ. Return None if that is impossible."""
-    content_before, begins, ends = before.places
+    content_before, begins, ends = before.places.content, before.places.begins, before.places.ends
     known = bisect_right(ends, same)
     check_bracket_count(content, ends[known - 1])
     places = ValueOffsets(content, begins[:known], ends[:known])
@@ -356,14 +392,14 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
 
 def _find_marked_values(places: ValueOffsets, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
     """Return the values that may have a mark. `before`: earlier ones; `known` values are the same."""
-    content, begins, ends = places
+    content, begins, ends = places.content, places.begins, places.ends
     marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
     return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks)))
 
 
 def _parse_rest_and_insert_messages(protocol: str, places: ValueOffsets, messages: list[Json]) -> dict[str, Json]:
     name = MESSAGE_FIELDS[protocol]
-    content, begins, ends = places
+    content, begins, ends = places.content, places.begins, places.ends
     if not begins:
         raise MessagesNotFound
     behind = content[ends[-1] :]
@@ -452,7 +488,7 @@ class MessagesNotFound(ValueError):
     """The list of messages is missing or contains something other than objects."""
 
 
-def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
+def count_common_bytes(one: BodyBytes | PackedBody, other: BodyBytes) -> int:
     most = min(len(one), len(other))
     at, whole = 0, memoryview(other)
     while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
@@ -515,7 +551,7 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
 
 def _read_values_from(places: ValueOffsets, at: int, add: Callable[[list[Json]], object]) -> None:
     """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
-    content, begins, ends = places
+    content, begins, ends = places.content, places.begins, places.ends
     one_by_one_until = at
     while True:
         behind, at = at, _end_of_repeat(_SPACE_AND_COMMAS, content, at)

@@ -11,9 +11,9 @@ from helix_desktop.commented_json import parse_commented_json, set_commented_jso
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
-from helix_desktop.gateway.access_check import TOKEN_HEADER
 from helix_desktop.gateway.agent_identity import title_of_known_agent
 from helix_desktop.gateway.agent_upstreams import ADDRESS_ENDS, ADDRESS_VARIABLES, AgentUpstream
+from helix_desktop.gateway.registration import TOKEN_HEADER
 from helix_desktop.json_values import object_at
 from helix_desktop.tools.command_lines import command_analysis
 

@@ -9,7 +9,7 @@ import gc
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -33,8 +33,8 @@ from helix_desktop.gateway.conversation_matching import (
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, without_taken_out
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
-from helix_desktop.tools.recall_tools import AROUND
-from helix_desktop.tools.regex_search import grep_entry_lines
+from helix_desktop.tools import recall_tools
+from helix_desktop.tools.built_in_tool import ToolArguments
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
@@ -442,33 +442,22 @@ class LocalAgentConversations:
         """Run a hidden recall call. Return its text and success; the model gets errors as text."""
         try:
             given = json.loads(call.text or "{}")
-            asked: Mapping[str, object] = given if isinstance(given, dict) else {}
+            args = ToolArguments(given if isinstance(given, dict) else {})
             stores, tokens = self._bench.workspace, self._bench.token_counter
             if call.name.startswith("search"):
-                limit = asked.get("limit", 10)
-                count = limit if isinstance(limit, int) else 10
-                return await content_recall.search_entries(stores.index, str(asked.get("query", "")), limit=count), True
-            if call.name == ToolName.RECALL_HISTORY:
-                if track is None:
-                    return "[This conversation's earlier messages cannot be recalled now.]", False
-                state = (await self._get_open_conversation(track)).conversation.state
-                fold, words = str(asked.get("fold") or ""), str(asked.get("find") or "")
-                return await content_recall.recall_folded_messages(state, stores.cache, tokens, fold, words), True
+                query, limit = args.text_argument("query"), args.number_argument("limit", 10)
+                return await content_recall.search_entries(stores.index, query, limit=limit), True
             here = (await self._get_open_conversation(track)).conversation if track is not None else None
-            text = await content_recall.recall_entry(
-                stores.cache,
-                tokens,
-                str(asked.get("sha256", "")),
-                lines=str(asked.get("lines", "") or ""),
-                words=str(asked.get("find", "") or ""),
-                pattern=str(asked.get("grep", "") or ""),
-                context=AROUND,
-                grep=grep_entry_lines,
-                whole_tokens=content_recall.most_tokens_recalled_whole(here.state, here.policy) if here else 0,
-            )
+            if call.name != ToolName.RECALL_HISTORY:
+                whole = content_recall.most_tokens_recalled_whole(here.state, here.policy) if here else 0
+                return await recall_tools.recall_asked_entry(args, stores.cache, tokens, whole), True
+            if here is None:
+                return "[This conversation's earlier messages cannot be recalled now.]", False
+            asked = args.text_argument("fold"), args.text_argument("find")
+            recall = content_recall.recall_folded_messages
+            return await recall(here.state, stores.cache, tokens, *asked), True
         except (HelixError, ValueError) as error:
             return f"[{error}]", False
-        return text, True
 
     # --- Reading known conversations again after a restart
 

@@ -1,7 +1,7 @@
 """Defines what an address of the gateway gives access to.
 
-Each address has a token in its path, without which requests are refused. Agents that run at the
-same time have separate registrations, so that none reaches another's workspace or provider.
+Each address has a token in its path. Requests without it are refused, as are those of web pages.
+Each agent that runs has its own registration, so that none reaches another's workspace or provider.
 """
 
 import hashlib
@@ -11,14 +11,21 @@ import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from helix_desktop.fast_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
 CONVERSATIONS_FILE = "gateway-conversations.json"
+TOKEN_HEADER = "x-helix-token"  # noqa: S105 -- a name
+NOT_ADMITTED = (
+    "The address has no valid token. Nothing was sent on. Use the address that helix-desktop gateway or the window shows; "
+    "if an agent's settings have an older one, disconnect that agent and connect it again."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +72,23 @@ class GatewayRegistrations:
     def find_by_token(self, token: str) -> GatewayRegistration | None:
         """Find a registration by its token's digest, so that timing reveals nothing."""
         return self._known.get(_digest_of_token(token)) if token else None
+
+    def find_or_refuse(self, headers: Mapping[str, str], token_in_path: str) -> GatewayRegistration | str:
+        """Return a request's registration, or why it is refused."""
+        # The client's user is not checked, since the kernel names root for a closed connection.
+        if not _is_loopback(headers.get("host", "")):
+            return "The address of this gateway is 127.0.0.1. A request for another host is refused."
+        if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return "A web page asked. Pages in a browser are refused."
+        return self.find_by_token(token_in_path or headers.get(TOKEN_HEADER, "")) or NOT_ADMITTED
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 class RegisteredConversations:

@@ -1,9 +1,10 @@
 """The protocols by name. A new one needs a line in each of these tables."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
 from helix_desktop.protocols.openai_chat import chat_gateway
@@ -24,3 +25,13 @@ CALL_FILTERS: Mapping[str, Callable[..., HiddenCallFilter]] = {
     responses_gateway.NAME: responses_gateway.ResponsesCallFilter,
     gemini_gateway.NAME: gemini_gateway.GeminiCallFilter,
 }
+
+
+def with_messages(wire: str, body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """Return the request with these messages. In OpenAI's Responses, a text alone is one, too."""
+    said: Json = list(units)
+    if wire == responses_gateway.NAME:
+        wire_message = responses_gateway.user_message
+        whole = [wire_message(unit) if isinstance(unit, str) else unit for unit in said]
+        said = said[0] if len(said) == 1 and isinstance(said[0], str) else whole
+    return {**body, MESSAGE_FIELDS[wire]: said}

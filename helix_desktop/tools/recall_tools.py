@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, text_schema
@@ -29,18 +30,22 @@ def build_recall_tools(
     return tuple(out)
 
 
-async def recall_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
-    said = await content_recall.recall_entry(
-        use.cache,
-        use.tokens,
+async def recall_asked_entry(args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int) -> str:
+    return await content_recall.recall_entry(
+        cache,
+        tokens,
         args.text_argument("sha256"),
         lines=args.text_argument("lines"),
         words=args.text_argument("find"),
         pattern=args.text_argument("grep"),
         context=AROUND,
         grep=grep_entry_lines,
-        whole_tokens=use.context.whole_tokens,
+        whole_tokens=whole_tokens,
     )
+
+
+async def recall_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
+    said = await recall_asked_entry(args, use.cache, use.tokens, use.context.whole_tokens)
     asked = args.text_argument("sha256")[:16], *map(args.text_argument, ("lines", "find", "grep"))
     return ToolOutput(said, source=" ".join(filter(None, asked))[:100])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.gateway import access_check
+from helix_desktop.gateway import registration
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, new_token
 
 MINE = GatewayRegistration(new_token(), agent="claude")
@@ -14,12 +14,10 @@ HERE = {"host": "127.0.0.1:4356"}
 
 def test_each_token_opens_its_own_registration() -> None:
     known = GatewayRegistrations(MINE, OTHER)
-    assert access_check.find_registration_or_refusal(HERE, known, MINE.token) is MINE
-    assert (
-        access_check.find_registration_or_refusal({**HERE, access_check.TOKEN_HEADER: OTHER.token}, known, "") is OTHER
-    )
+    assert known.find_or_refuse(HERE, MINE.token) is MINE
+    assert known.find_or_refuse({**HERE, registration.TOKEN_HEADER: OTHER.token}, "") is OTHER
     known.replace_all([OTHER])
-    assert access_check.find_registration_or_refusal(HERE, known, MINE.token) == access_check.NOT_ADMITTED
+    assert known.find_or_refuse(HERE, MINE.token) == registration.NOT_ADMITTED
 
 
 @pytest.mark.parametrize(
@@ -28,13 +26,8 @@ def test_each_token_opens_its_own_registration() -> None:
     ids=["none", "short", "cut", "longer", "other case", "no text"],  # tokens are random, names of tests are not
 )
 def test_without_the_token_nobody_comes_in(given: str) -> None:
-    assert (
-        access_check.find_registration_or_refusal(HERE, GatewayRegistrations(MINE), given) == access_check.NOT_ADMITTED
-    )
-    assert (
-        access_check.find_registration_or_refusal(HERE, GatewayRegistrations(GatewayRegistration("")), given)
-        == access_check.NOT_ADMITTED
-    )
+    assert GatewayRegistrations(MINE).find_or_refuse(HERE, given) == registration.NOT_ADMITTED
+    assert GatewayRegistrations(GatewayRegistration("")).find_or_refuse(HERE, given) == registration.NOT_ADMITTED
 
 
 @pytest.mark.parametrize(
@@ -48,4 +41,4 @@ def test_without_the_token_nobody_comes_in(given: str) -> None:
     ],
 )
 def test_another_host_and_a_page_are_refused_with_the_token_too(headers: dict[str, str]) -> None:
-    assert isinstance(access_check.find_registration_or_refusal(headers, GatewayRegistrations(MINE), MINE.token), str)
+    assert isinstance(GatewayRegistrations(MINE).find_or_refuse(headers, MINE.token), str)

@@ -23,6 +23,7 @@ from helix_desktop.gateway import gateway_app, request_parsing
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
+from helix_desktop.gateway.incremental_parsing import PackedBody
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.gateway.request_parsing import IncomingRequest
@@ -336,6 +337,18 @@ async def test_a_large_request_is_understood_too(tmp_path: Path, monkeypatch: py
     async with running(tmp_path, sees_all=True) as here:
         assert (await here.ask("look")).status_code == 200
         assert (await here.status())["agents"][0]["requests"] == 1
+
+
+async def test_a_large_request_is_held_packed_once_it_was_sent_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_app, "LARGE_BODY_BYTES", 10)
+    async with running(tmp_path) as here:
+        await here.ask("look around")
+        await here.app._tasks.wait_for_all_tasks()
+        assert isinstance(here.app._last_requests[here.conversation].request.body.places.content, PackedBody)
+        await here.app.ask_agent_model(here.conversation, "Sum up.", "", 500)
+        assert "look around" in json.dumps(here.provider.asked[-1].body["messages"])
 
 
 async def test_a_provider_whose_certificates_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body
 from helix_desktop.gateway.incremental_parsing import (
     FIRST_VALUES,
     BodyParser,
+    PackedBody,
     ValueOffsets,
     count_common_bytes,
     read_values_of_list,
@@ -57,7 +58,10 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, 
         assert [Wired(one.speaker, one.units, one.pieces) for one in found.messages] == alone
         assert found.head == wire.parse_head(value)
         assert found.chain == compute_message_hashes(protocol, alone[count_leading_instructions(alone) :])
+        if data.draw(st.booleans()):
+            found.places.content = PackedBody(found.places.content)
         assert json.loads(b"".join(found.encode_changed_body(found.value))) == value
+        assert [dict(unit) for unit in found.message_units] == value[MESSAGE_FIELDS[protocol]]
         given_units = list(body[MESSAGE_FIELDS[protocol]])
         keep = data.draw(st.integers(0, len(given_units)))
         body = {
@@ -101,6 +105,8 @@ def test_what_is_kept_of_a_request_makes_the_next_one_no_other(protocol: str, da
         for _ in range(3):
             found = readings.parse_body(protocol, dumped(body, 0), "s")
             assert found is not None
+            if data.draw(st.booleans()):
+                found.places.content = PackedBody(found.places.content)
             said = len(found.messages) - count_leading_instructions(found.messages)
             own = [each for each in entries[: data.draw(st.integers(0, len(entries)))] if getattr(each, "at", 0) < said]
             first = max([each.at for each in own if isinstance(each, As)], default=-1) + 1
@@ -168,7 +174,6 @@ def test_of_many_conversations_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPa
             "anthropic", orjson.dumps({"messages": [{"role": "user", "content": str(number)}]}), str(number)
         )
     assert len(readings._held) == 3
-    assert readings._size == sum(len(body.places.content) for held in readings._held.values() for body in held)
 
 
 def test_a_list_is_found_behind_anything() -> None:
@@ -388,7 +393,6 @@ def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_sta
     def held_after(content: bytes) -> list[bytes]:
         readings.parse_body("anthropic", content, "s")
         [held] = readings._held.values()
-        assert readings._size == sum(len(body.places.content) for body in held)
         return [bytes(body.places.content) for body in held]
 
     two, three, same, side = _body(2), _body(3), _body(3, x=1), _body(1, model="n")
@@ -545,3 +549,35 @@ def test_one_conversation_is_remembered_however_large_it_is(monkeypatch: pytest.
     third = readings.parse_body("anthropic", _body(5), "s")
     assert third is not None
     assert third.message_units[0] is not first.message_units[0], "another took its place"
+
+
+@settings(max_examples=40, deadline=None)
+@given(content=st.binary(min_size=1, max_size=40), step=st.integers(1, 9), ends=st.tuples(st.integers(0, 40), st.integers(0, 40)))  # fmt: skip
+def test_a_packed_body_has_the_bytes_of_the_body(content: bytes, step: int, ends: tuple[int, int]) -> None:
+    first, end = sorted(min(one, len(content)) for one in ends)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incremental_parsing, "STEP", step)
+        packed, places = PackedBody(content), ValueOffsets(content, array("q"), array("q"))
+        assert (len(packed), packed[first:end], packed[:end], packed[first:]) == (len(content), content[first:end], content[:end], content[first:])  # fmt: skip
+        assert count_common_bytes(packed, content[:end]) == end
+        places.content = packed
+        pieces = list(places.pieces_between(first, end))
+        assert b"".join(pieces) == content[first:end]
+        assert all(0 < len(piece) <= step for piece in pieces)
+
+
+def test_a_packed_body_is_gone_on_from() -> None:
+    """A history of 30 MB took 30 MB while it was recorded, and as long as its agent might go on with it."""
+    readings = BodyParser()
+    before = readings.parse_body("anthropic", _body(40_000), "s")
+    assert before is not None
+    before.places.pack_content()
+    packed = before.places.content
+    before.places.pack_content()
+    assert before.places.content is packed
+    assert isinstance(packed, PackedBody)
+    assert sum(map(len, packed._parts)) < len(packed) / 4
+    more = readings.parse_body("anthropic", _body(40_001), "s")
+    assert more is not None
+    assert more.message_units[0] is before.message_units[0]
+    assert more.messages[39_999].pieces[0].text == "39999"

@@ -12,7 +12,7 @@ from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Purpose, Spent
 from helix_desktop.gateway.request_handling import list_recall_tools
 from helix_desktop.protocols.gateway_message import PieceEdit, PieceKind
-from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
 from tests.gateway.written import FIELDS, bodies
 from tests.peers.agent_provider import WRITERS, Calls, Says
 
@@ -25,7 +25,7 @@ each = pytest.mark.parametrize("wire", [pytest.param(wire, id=name) for name, wi
 def test_messages_put_together_again_are_the_request_that_came(wire: Any, data: st.DataObject) -> None:
     body = data.draw(bodies(wire.NAME))
     units = [unit for message in wire.parse_messages(body) for unit in message.units]
-    assert wire.with_messages(body, units)[FIELDS[wire.NAME]] == body[FIELDS[wire.NAME]]
+    assert with_messages(wire.NAME, body, units)[FIELDS[wire.NAME]] == body[FIELDS[wire.NAME]]
     assert wire.merge_added_messages([(unit, False) for unit in units]) == units
 
 
@@ -55,7 +55,7 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
     assert (reply.usage.input, reply.message.pieces_of_kind(PieceKind.CALL)[0].name) == (3, "Bash")
     units = [wire.user_message("look"), *reply.message.units, wire.result_message("c1", "Bash", "a long output")]
     (result,) = (
-        one for one in wire.parse_messages(wire.with_messages({}, units)) if one.pieces_of_kind(PieceKind.RESULT)
+        one for one in wire.parse_messages(with_messages(wire.NAME, {}, units)) if one.pieces_of_kind(PieceKind.RESULT)
     )
     (shown,) = wire.apply_edits(result, [PieceEdit(0, "short")])
     assert "short" in str(shown)

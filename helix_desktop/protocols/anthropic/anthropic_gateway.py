@@ -114,10 +114,6 @@ def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
 
 
-def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    return {**body, "messages": list(units)}
-
-
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 

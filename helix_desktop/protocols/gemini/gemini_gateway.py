@@ -208,10 +208,6 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     )
 
 
-def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    return {**body, "contents": list(units)}
-
-
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     ours = tools_as_json(tools)
     given = list(list_at(body, "tools"))

@@ -91,10 +91,6 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     return [unit for unit, _ in units]
 
 
-def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    return {**body, "messages": list(units)}
-
-
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 

@@ -114,12 +114,6 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     return [unit for unit, _ in units]
 
 
-def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    if len(units) == 1 and isinstance(units[0], str):
-        return {**body, "input": units[0]}
-    return {**body, "input": [user_message(unit) if isinstance(unit, str) else unit for unit in units]}
-
-
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
     ours = tools_as_json(tools)
     for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):

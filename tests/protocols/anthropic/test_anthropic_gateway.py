@@ -11,6 +11,7 @@ from helix_desktop.engine.facts import ModelRole, ModelSet, Stop, ToolSpec, Usag
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.anthropic.anthropic_gateway import AnthropicCallFilter
 from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, WireReply
+from helix_desktop.protocols.protocol_table import with_messages
 from tests.protocols.streams import DONE, put_together, through
 
 
@@ -284,7 +285,7 @@ def test_messages_are_put_back_as_they_were_read() -> None:
     assert [message.units for message in read] == [(unit,) for unit in body["messages"]]
     for known in range(len(read) + 1):
         assert anthropic_gateway.parse_messages(body, read[:known]) == read
-    assert anthropic_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
+    assert with_messages(anthropic_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]) == body
 
 
 def test_an_added_message_joins_its_neighbour_of_one_role_and_one_of_the_agent_does_not() -> None:

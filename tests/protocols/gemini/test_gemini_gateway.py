@@ -11,6 +11,7 @@ from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.gemini.gemini_gateway import PLACEHOLDER, GeminiCallFilter, gemini_parameters
+from helix_desktop.protocols.protocol_table import with_messages
 from tests.protocols.streams import DONE, put_together, through
 
 TEXT: Any = {"type": "string"}
@@ -362,7 +363,7 @@ def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neig
     body = {"contents": [words, result, words, words]}
     read = gemini_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["contents"]]
-    assert gemini_gateway.with_messages({"tools": []}, [unit for one in read for unit in one.units]) == {
+    assert with_messages(gemini_gateway.NAME, {"tools": []}, [unit for one in read for unit in one.units]) == {
         "tools": [],
         **body,
     }

@@ -12,6 +12,7 @@ from helix_desktop.protocols.event_stream import parse_event_data
 from helix_desktop.protocols.gateway_message import Json, Piece, PieceEdit, PieceKind, Speaker, WireReply
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_chat.chat_gateway import ChatCallFilter
+from helix_desktop.protocols.protocol_table import with_messages
 from tests.protocols.streams import DONE, put_together, through
 
 HIDDEN, OWN = "recall_cached_content", "Bash"
@@ -307,7 +308,7 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_i
     assert [message.units for message in read] == [(unit,) for unit in body["messages"]]
     for known in range(len(read) + 1):
         assert chat_gateway.parse_messages(body, read[:known]) == read
-    assert chat_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
+    assert with_messages(chat_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]) == body
     assert chat_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [words, words, result]
 
 

@@ -11,6 +11,7 @@ from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.openai_responses.responses_gateway import ResponsesCallFilter
+from helix_desktop.protocols.protocol_table import with_messages
 from tests.protocols.streams import DONE, put_together, through
 
 RUN = ToolSpec("run", "runs", '{"type":"object"}')
@@ -251,10 +252,10 @@ def test_words_alone_are_a_message_of_the_user_and_are_put_back_as_such() -> Non
     assert message.pieces == (Piece(TEXT, "hello", (0,)),)
     body = {"model": "m", "input": "old"}
     written = responses_gateway.user_message("hello")
-    assert responses_gateway.with_messages(body, ["hello"]) == {"model": "m", "input": "hello"}
-    assert responses_gateway.with_messages(body, ["hello", call]) == {"model": "m", "input": [written, call]}
-    assert responses_gateway.with_messages(body, [call]) == {"model": "m", "input": [call]}
-    assert responses_gateway.with_messages(body, []) == {"model": "m", "input": []}
+    assert with_messages(responses_gateway.NAME, body, ["hello"]) == {"model": "m", "input": "hello"}
+    assert with_messages(responses_gateway.NAME, body, ["hello", call]) == {"model": "m", "input": [written, call]}
+    assert with_messages(responses_gateway.NAME, body, [call]) == {"model": "m", "input": [call]}
+    assert with_messages(responses_gateway.NAME, body, []) == {"model": "m", "input": []}
 
 
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
@@ -303,7 +304,7 @@ def test_what_the_gateway_adds_is_written_as_the_protocol_says_and_put_back_as_i
     body = {"model": "m", "input": [words, result, words, words]}
     read = responses_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["input"]]
-    assert responses_gateway.with_messages({"model": "m"}, [unit for one in read for unit in one.units]) == body
+    assert with_messages(responses_gateway.NAME, {"model": "m"}, [unit for one in read for unit in one.units]) == body
     assert responses_gateway.merge_added_messages([(words, False), (words, True), (result, True)]) == [
         words,
         words,
