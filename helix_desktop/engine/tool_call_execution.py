@@ -101,18 +101,15 @@ class ToolCallRunner:
         """Run a call and time it, without the time the user took for an answer."""
         now, waits = self.services.clock.current_time, list[float]()
         started = now()
-        outcome = await (
-            self._outcome_of_cut_off_call(call)
+        outcome = (
+            CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
             if call is torn
-            else self.services.tools.run_tool_call(call, self._build_call_context(call, waits))
+            else await self.services.tools.run_tool_call(call, self._build_call_context(call, waits))
         )
         returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
         self._notify_stage([call], CallStage.DONE)
         return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
-
-    async def _outcome_of_cut_off_call(self, call: ToolCall) -> CallOutcome:
-        return CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
 
     async def _store_words_instead_of_output(self, call: ToolCall, words: str) -> Stored:
         origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))

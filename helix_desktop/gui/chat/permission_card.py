@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
 WIDE = 1_080  # The width in pixels of a card with many long lines.
 MANY, LONG_LINE = 8, 76  # More lines and characters than these.
+MANY_IN_COLUMNS, LONG_IN_COLUMN = 36, 36  # The same for lines that fit only in two columns.
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
@@ -125,6 +126,7 @@ class PermissionQuestionCard(QWidget):
         self._actions: dict[QPushButton, str] = {}  # For each button, the name of the window action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
+        self._below_change: QHBoxLayout | None = None
         self._change: ExactDifferenceView | None = None
         self._tried = (0, 0)  # The missing pixels and the width for which two columns were last tried.
         widgets.set_surface_look(self, "ask")
@@ -236,7 +238,8 @@ class PermissionQuestionCard(QWidget):
         self._length = self._build_question_label("", "faint")
         if self._change is not None and {"-", "+"} <= {line.mark for line in self._change.shown_lines}:
             self._columns = self._build_columns_button(self._change)
-            self._inside.addLayout(build_row((self._length, 1), self._columns))
+            self._below_change = build_row((self._length, 1), self._columns)
+            self._inside.addLayout(self._below_change)
         return shown
 
     def _build_change_preview(self) -> "ExactDifferenceView | None":
@@ -286,7 +289,11 @@ class PermissionQuestionCard(QWidget):
         is_choice = len(self._question.rules) > 1  # In a list of one choice, Escape would stop the agent.
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
-        self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
+        if self._below_change is None or is_choice:
+            self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
+        else:  # Each line that the card does not need may be one of the change.
+            self._below_change.insertWidget(1, label)
+            self._below_change.insertWidget(2, only)
         return choice
 
     def _enable_buttons_if_preview_is_read(self) -> None:
@@ -405,7 +412,7 @@ class PermissionQuestionPanel(QWidget):
         self._question: PermissionQuestion | None = None
         self.visible_card: PermissionQuestionCard | None = None
         self._more = widgets.build_plain_label("", "faint", self, wraps=False)
-        self._column = build_column(self._more, margins=(0, 8, 0, 8))
+        self._column = build_column(self._more, margins=(0, 6, 0, 6))
         self._middle = widgets.build_centred_column(self, theme)
         self._middle.setLayout(self._column)
         self.hide()
@@ -439,7 +446,8 @@ class PermissionQuestionPanel(QWidget):
             card.show_shortcuts_on_answers(self._keys)
             card.answered.connect(lambda answer: self.answered.emit(number, answer))
             lines = question.preview.split("\n")
-            width = WIDE if len(lines) > MANY and max(map(len, lines)) > LONG_LINE else widgets.COLUMN
+            most = LONG_IN_COLUMN if len(lines) > MANY_IN_COLUMNS else LONG_LINE
+            width = WIDE if len(lines) > MANY and max(map(len, lines)) > most else widgets.COLUMN
             self._middle.setMaximumWidth(self._theme.zoomed_pixels(width))
             self._column.insertWidget(0, card)
             card.show()

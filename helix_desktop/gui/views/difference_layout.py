@@ -19,7 +19,8 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 LONGEST = 5_000  # Longer lines are cut to this many characters.
 LAID = 400
 COLOURING = 0.004  # Colouring may take at most this many seconds of each frame.
-GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
+GUTTER, BOX = 44, 128
+HEADING, LOW_HEADING = (34, 14), (19, 0)  # The height of a heading, with and without buttons, and the gap above it.
 
 
 class DifferenceLines:
@@ -28,6 +29,7 @@ class DifferenceLines:
     def __init__(self, ink: DrawingStyle, width: int, language: str, *, two_columns: bool, is_exact: bool) -> None:
         self.ink, self.width, self.has_two_columns = ink, width, two_columns
         self._language, self._is_exact = language, is_exact
+        self.heading, self.heading_gap = map(ink.scaled_pixels, LOW_HEADING if is_exact else HEADING)
         metrics = QFontMetricsF(ink.mono)
         # The distance from the top of a line to its baseline.
         self._base = (ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
@@ -130,10 +132,10 @@ class DifferenceRowHeights:
     def __init__(self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1) -> None:
         self._sheet, self._lines = sheet, lines
         self._letters = letters = lines.text_width / lines.ink.code_letter_width  # As many fit on a line.
-        line, px = lines.ink.code_line_height, lines.ink.scaled_pixels
+        line = lines.ink.code_line_height
         self._heights = [line if length <= letters else line * ceil(length / letters) for length in sheet.lengths]
         for number in sheet.heads:
-            self._heights[number] = px(HEAD) + (px(GAP) if number else 0)
+            self._heights[number] = lines.heading + (lines.heading_gap if number else 0)
         self._measured: set[int] = set()
         self.commented_row = -1
         self.reserve_room_for_comment_below(commented_row)

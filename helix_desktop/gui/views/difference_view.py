@@ -19,7 +19,7 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.text_surface import TextSurface
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.comment_box import CommentBox
-from helix_desktop.gui.views.difference_layout import BOX, GAP, HEAD, DifferenceLines, DifferenceRowHeights
+from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, DifferenceRowHeights
 
 TAIL = 24
 NO_ROWS = difference_rows.build_difference_sheet((), two_columns=False)
@@ -166,7 +166,7 @@ class DifferenceView(TextSurface):
             buttons.keep.setText(tr("Kept") if kept else tr("Keep"))
             buttons.keep.setEnabled(not kept)
             size = buttons.sizeHint()
-            top = self._top_of_hunk_head(number) + (self._ink.scaled_pixels(HEAD) - size.height()) / 2
+            top = self._top_of_hunk_head(number) + (self._lines.heading - size.height()) / 2
             buttons.setGeometry(self.viewport().width() - size.width() - 10, round(top), size.width(), size.height())
             buttons.show()
         for buttons in self._buttons[len(heads) :]:
@@ -178,7 +178,7 @@ class DifferenceView(TextSurface):
             self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
 
     def _top_of_hunk_head(self, number: int) -> float:
-        gap = self._ink.scaled_pixels(GAP) if number else 0
+        gap = self._lines.heading_gap if number else 0
         return self._heights.tops[number] + gap - self.verticalScrollBar().value()
 
     def _visible_rows(self, top: int = 0, bottom: int = 0) -> range:
@@ -222,7 +222,7 @@ class DifferenceView(TextSurface):
 
     def _draw_hunk_head(self, painter: QPainter, number: int, row: difference_rows.DifferenceRow) -> None:
         top = self._top_of_hunk_head(number)
-        place = QRectF(0, top, self.viewport().width(), self._ink.scaled_pixels(HEAD))
+        place = QRectF(0, top, self.viewport().width(), self._lines.heading)
         painter.fillRect(place, self._ink.token_colour("code"))
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))

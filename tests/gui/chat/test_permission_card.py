@@ -193,15 +193,18 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
     assert window.chat.composer.visibleRegion().boundingRect().height() == window.chat.composer.height()
 
 
-@pytest.mark.parametrize(("lines", "columns"), [(10, False), (21, True), (60, False)])
-def test_a_change_that_fits_only_in_two_columns_is_shown_in_them(window: MainWindow, lines: int, columns: bool) -> None:
+@pytest.mark.parametrize(("lines", "columns"), [(10, False), (21, True), (25, True), (60, False)])
+@pytest.mark.parametrize("words", ["value", "a_name_that_is_long_but_not_too_long"])
+def test_a_change_that_fits_only_in_two_columns_is_shown_in_them(
+    window: MainWindow, lines: int, columns: bool, words: str
+) -> None:
     """Of 21 changed lines, the old and the new ones did not fit below each other, and Allow had to wait."""
-    window.resize(1440, 900)
+    window.resize(1440, 868)  # what a screen of 900 pixels leaves below the window's title
     window.chat.way_on.hide()
-    old = "".join(f"-value_{number} = {number}\n" for number in range(lines))
-    new = "".join(f"+value_{number} = {number}0\n" for number in range(lines))
-    question = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -1,{lines} +1,{lines} @@\n{old}{new}")
-    window.chat.approvals.show_oldest_question({1: question})
+    old = "".join(f"-{words}_{number} = {number}\n" for number in range(lines))
+    new = "".join(f"+{words}_{number} = {number}0  # or more\n" for number in range(lines))
+    preview = f"--- a.txt\n+++ a.txt\n@@ -1,{lines + 2} +1,{lines + 2} @@\n before\n{old}{new} after\n"
+    window.chat.approvals.show_oldest_question({1: replace(EDIT, preview=preview, rules=("edit_file",))})
     for _ in range(20):
         QApplication.processEvents()
     (view,) = window.chat.approvals.findChildren(ExactDifferenceView)
