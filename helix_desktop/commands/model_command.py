@@ -13,7 +13,7 @@ from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
 from helix_desktop.providers import local_servers, model_listing
 from helix_desktop.providers.model_prices import ModelInfo
-from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model
+from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model, find_provider_key
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "cache_read": float, "cache_write": float}
@@ -75,7 +75,7 @@ async def _list_usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
 
 
 async def _list_models_of_provider(desk: ProviderTools, config: ProviderConfig) -> tuple[ModelInfo, ...]:
-    key = await desk.key_of_provider(config)
+    key = await find_provider_key(config, desk.secrets)
     return await model_listing.list_and_save_models(desk.configured, config.name, key, desk.connections)
 
 
@@ -124,7 +124,7 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
 async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
     """Refuses a model that the provider does not have. If the provider cannot be reached, prints a note."""
     try:
-        key = await desk.key_of_provider(config)
+        key = await find_provider_key(config, desk.secrets)
         await model_listing.ask_provider_about_model(desk.configured, config.name, name, key, desk.connections)
     except ModelFailed as error:
         await desk.console.print_error(f"Not checked with the provider: {error}")

@@ -58,9 +58,6 @@ class ProviderTools:
     connections: ProviderConnections
     console: Terminal
 
-    async def key_of_provider(self, config: ProviderConfig) -> str | None:
-        return await provider_catalog.find_provider_key(config, self.secrets)
-
 
 ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
 
@@ -202,7 +199,7 @@ def _format_provider_line(one: dict[str, Any]) -> str:
 async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     """Sends two requests: a list of models, which checks address and key, and one short prompt."""
     config = desk.configured.find_provider(arguments.name)
-    key = await desk.key_of_provider(config)
+    key = await provider_catalog.find_provider_key(config, desk.secrets)
     models = await list_and_save_models(desk.configured, arguments.name, key, desk.connections)
     result: dict[str, Any] = {"name": config.name, "models": len(models)}
     lines = [f"{config.name} responds and has {format_things(len(models), 'model', 'models')}."]

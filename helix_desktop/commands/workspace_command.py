@@ -32,7 +32,10 @@ def add_workspace_command(nouns: Subparsers) -> None:
         verbs, "show", "show details of a workspace", on_open, WORKSPACE, work=print_workspace_details, reads=True
     )
     options = {**WORKSPACE, "NAME": ""}
-    add_changing_verb = partial(add_subcommand, verbs, run=_run_workspace_change, work=change_open_workspace_setting)
+    add_changing_verb = partial(
+        add_subcommand, verbs, work=change_open_workspace_setting,
+        run=lambda arguments: asyncio.run(_change_setting_in_file_or_at_owner(arguments)),
+    )  # fmt: skip
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
     add_changing_verb("colour", "change the color of a workspace", options=options, setting="colour")
@@ -122,12 +125,8 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
     return described | {"folder": str(known.folder), "trashed": known.trashed, "mistake": known.mistake}
 
 
-def _run_workspace_change(arguments: argparse.Namespace) -> int:
-    """Changes the workspace through the process that has it open, or else directly in its file."""
-    return asyncio.run(_change_setting_in_file_or_at_owner(arguments))
-
-
 async def _change_setting_in_file_or_at_owner(arguments: argparse.Namespace) -> int:
+    """Changes the workspace through the process that has it open, or else directly in its file."""
     workspaces, console = workspace_access.open_all_workspaces(arguments.places), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
     if (wire := await running_instance.connect_to_owner(arguments.places.run, known.id)) is not None:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.engine.ports import ForeignToolResult
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
 from helix_desktop.secrets import SecretKeeper, SecretStorage
@@ -37,7 +36,6 @@ class WorkspaceMcpServers:
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
-        self.mistakes: dict[str, str] = {}  # By server: what is wrong with its settings.
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn
@@ -59,11 +57,8 @@ class WorkspaceMcpServers:
     def list_offered_resources(self) -> Sequence[McpServerResource]:
         return [one for server in self.running_servers for one in server.resources]
 
-    async def fetch_server_prompt(self, server: str, name: str, values: Mapping[str, str]) -> str:
-        return await (await self._require_host()).find_hosted_server(server).fetch_prompt_text(name, values)
-
-    async def fetch_server_resource(self, server: str, uri: str) -> ForeignToolResult:
-        return await (await self._require_host()).find_hosted_server(server).fetch_resource(uri)
+    async def find_server(self, name: str) -> HostedServer:
+        return (await self._require_host()).find_hosted_server(name)
 
     @property
     def running_servers(self) -> Sequence[HostedServer]:
@@ -118,14 +113,14 @@ class WorkspaceMcpServers:
         await self._change_server_table(name, lambda _: seconds)
 
     async def restart_server(self, name: str) -> None:
-        (await self._require_host()).find_hosted_server(name).reconnect_now()
+        (await self.find_server(name)).reconnect_now()
 
     async def sign_in_at_server(self, name: str, page: Callable[[str], Awaitable[object]]) -> McpConnectionStatus:
         """Sign in to a server: `page` opens the address that it names. Returns the server's status afterwards."""
         await self.apply_server_settings()
         from helix_desktop.mcp_client.hosted_server import McpConnectionState
 
-        server = (await self._require_host()).find_hosted_server(name)
+        server = await self.find_server(name)
         if server.status.state is McpConnectionState.OFF:
             raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Turn the server on first.")
 
@@ -171,15 +166,14 @@ class WorkspaceMcpServers:
         return self._host
 
     def _readable_configs(self) -> Sequence[ServerConfig]:
-        """Return the configurations that can be read. `mistakes` says why others cannot."""
+        """Return the configurations that can be read. The settings say why others cannot."""
         from helix_desktop.mcp_client.server_config import parse_server_table
 
-        configs, self.mistakes = [], {}
+        configs = []
         for name, table in self._workspace.settings.mcp.items():
             try:
                 configs.append(parse_server_table(name, table))
-            except (InvalidInput, ValueError, TypeError) as error:
-                self.mistakes[name] = str(error)
+            except (InvalidInput, ValueError, TypeError):
                 log.warning("the settings of MCP server %s cannot be read", name)
         return configs
 

@@ -630,7 +630,7 @@ class Workbench:
         await self.change_settings({"permissions.mode": name})
 
     async def attach_server_resource(self, server: str, uri: str) -> facts.Attachment:
-        found = await self.mcp_servers.fetch_server_resource(server, uri)
+        found = await (await self.mcp_servers.find_server(server)).fetch_resource(uri)
         if found.images and not found.text.strip():
             kind, data = found.images[0]
             return await self.attach_content(uri, data, kind)

@@ -58,9 +58,9 @@ class SlashCommands:
             return (Text(words), *parts[1:])
         for offered in self._servers.list_server_prompts():
             if name == f"{offered.server}:{offered.name}":
-                said = await self._servers.fetch_server_prompt(
-                    offered.server, offered.name, _assign_prompt_arguments(offered.arguments, arguments)
-                )
+                values = _assign_prompt_arguments(offered.arguments, arguments)
+                server = await self._servers.find_server(offered.server)
+                said = await server.fetch_prompt_text(offered.name, values)
                 return (Text(f"[Prompt {offered.name} of the server {offered.server}]\n{said}"), *parts[1:])
         return parts
 

@@ -191,7 +191,6 @@ async def test_a_table_with_a_mistake_stops_no_other_server(tmp_path: Path, expe
         await bench.change_settings({"mcp.broken": {"kind": "stdio", "start_seconds": "soon"}})
         await bench.mcp_servers.add_pasted_servers(PASTED)
         await ready(bench)
-        assert list(bench.mcp_servers.mistakes) == ["broken"]
     finally:
         await desk.aclose()
 
