@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
 from helix_desktop.console import Console
+from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
 from helix_desktop.processes.starter import open_web_page
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 NEWEST_FACTS = 200  # Among so many of an agent's conversation is one that names its session.
+# By workspace and server: the sessions of the Claude Code that started this server. After `/clear`, it has another one.
+_sessions_by_server: dict[tuple[str, str], set[str]] = {}
+_open_servers: set[str] = set()
 YOUNG = 50_000  # The number of new objects that start a garbage collection. With 700, imports are a seventh slower.
 
 
@@ -84,9 +88,16 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
     from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 
+    arguments.server = new_conversation_id()  # Conversations that begin later have greater ones.
     server = cache_mcp_server.build_cache_server(build_served_workspace(workspace, arguments.places, arguments))
     if arguments.http is None:
-        await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
+        if arguments.session:
+            _open_servers.add(arguments.server)
+            _sessions_by_server[workspace.id, arguments.server] = {arguments.session}
+        try:
+            await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
+        finally:
+            _open_servers.discard(arguments.server)
         return 0
     from helix_desktop.mcp_server import mcp_over_http
 
@@ -140,13 +151,19 @@ async def _use_agent_session(
         rows = [row for row in bench.list_conversations() if row.agent and not row.parent and not row.trashed]
         own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
         if urls := started_by.addresses.split():  # After `/clear`, the session has another name.
-            known = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
-            started = [known.find_conversations(url.rpartition("/")[2]) for url in urls]
+            registered = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
+            started = [registered.find_conversations(url.rpartition("/")[2]) for url in urls]
             own = rows = [row for row in rows if any(row.id in each for each in started)]
+        here = {server: names for (place, server), names in _sessions_by_server.items() if place == workspace.id}
+        known = here.pop(started_by.server, set())
         for row in own if started_by.session and not urls else ():
             last = (await workspace.journal.find_conversation(row.id)).last_seq
             newest = await workspace.journal.read_facts(row.id, max(0, last - NEWEST_FACTS))
-            if any(isinstance(one.fact, Received) and one.fact.session == started_by.session for one in newest):
+            sessions = {one.fact.session for one in newest if isinstance(one.fact, Received)}
+            # If no other Claude Code is open, a later session that none began with is this one's after `/clear`.
+            is_next = row.id > started_by.server and _open_servers.isdisjoint(here)
+            if not sessions.isdisjoint(known) or (is_next and sessions.isdisjoint(set().union(*here.values()))):
+                known |= sessions
                 own = [row]
                 break
         if (chosen := next(iter(own or rows), None)) is None:

@@ -11,12 +11,11 @@ import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.http_transport import is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -76,19 +75,11 @@ class GatewayRegistrations:
     def find_or_refuse(self, headers: Mapping[str, str], token_in_path: str) -> GatewayRegistration | str:
         """Return a request's registration, or why it is refused."""
         # The client's user is not checked, since the kernel names root for a closed connection.
-        if not _is_loopback(headers.get("host", "")):
+        if not is_loopback(f"http://{headers.get('host', '')}"):
             return "The address of this gateway is 127.0.0.1. A request for another host is refused."
         if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return "A web page asked. Pages in a browser are refused."
         return self.find_by_token(token_in_path or headers.get(TOKEN_HEADER, "")) or NOT_ADMITTED
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 class RegisteredConversations:

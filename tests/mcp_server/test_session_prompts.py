@@ -187,6 +187,35 @@ async def test_of_two_claude_codes_each_is_told_of_its_own_session(tmp_path: Pat
             assert f"Conversation: {title}" in told
 
 
+async def test_after_clear_a_claude_code_that_wrap_did_not_start_is_told_of_its_new_session(tmp_path: Path) -> None:
+    info = types.Implementation(name="claude-code", version="1")
+    async with _agent_with_outputs(tmp_path, STEPS[:1]) as (agent, client, _):
+        server = client.server
+        assert isinstance(server, mcp.StdioServerParameters)
+
+        def begin(session: str, words: str) -> None:
+            begun = Agent("anthropic", agent.url, session=session, headers=agent.headers)
+            begun.say(words)
+            begun.ask()
+
+        def started_by(session: str) -> mcp.StdioServerParameters:
+            environment = {**os.environ, "CLAUDE_CODE_SESSION_ID": session}
+            return server.model_copy(update={"env": environment})
+
+        async with mcp.Client(started_by("first"), client_info=info, cache=None) as one:
+            begin("first", "Mow the lawn.")
+            assert "Conversation: Mow the lawn." in await _told(one, "context")
+            begin("after clear", "Water the roses.")
+            assert "Conversation: Water the roses." in await _told(one, "context")
+            async with mcp.Client(started_by("second"), client_info=info, cache=None) as other:
+                begin("second", "Paint the fence.")
+                assert "Conversation: Paint the fence." in await _told(other, "context")
+                assert "Conversation: Water the roses." in await _told(one, "context"), "it is known to be its own"
+                begin("of one of the two", "Feed the cat.")
+                assert "Conversation: Water the roses." in await _told(one, "context")
+                assert "Conversation: Paint the fence." in await _told(other, "context")
+
+
 async def test_of_two_wrapped_agents_each_is_told_of_its_newest_conversation_also_after_clear(
     tmp_path: Path, expect: Expect
 ) -> None:
