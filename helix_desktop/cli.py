@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from helix_desktop import __version__
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.errors import TO_WRITABLE_FOLDER, HelixError, InvalidInput
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -44,14 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             from helix_desktop.console import discard_output
 
             discard_output()
-            print(
-                "The disk is full, or the disk that the output is written to. Free up disk space and try again.",
-                file=sys.stderr,
-            )
+            sentence = "The disk is full, or the disk that the output is written to. Free up disk space and try again."
+        elif error.errno in (errno.EROFS, errno.EACCES) and error.filename:
+            sentence = f"{error.filename}: {error.strerror}. {TO_WRITABLE_FOLDER}"
         elif _is_current_folder_missing():
-            print("The folder you are in no longer exists. Change to another one and try again.", file=sys.stderr)
+            sentence = "The folder you are in no longer exists. Change to another one and try again."
         else:
             raise
+        print(sentence, file=sys.stderr)
         return FAILED
 
 

@@ -26,6 +26,8 @@ HelixError                       something the user can be told in a sentence
 A HelixError is a failure of the surroundings and is shown. Anything else is a bug and is reported with its trace.
 """
 
+TO_WRITABLE_FOLDER = "Make the folder writable, or start the program with another folder (--home)."
+
 
 class HelixError(Exception):
     """`what` happened, in a sentence; `remedy`: what the reader can do about it, or empty."""

@@ -26,12 +26,12 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from helix_desktop.atomic_files import ensure_private_folder, lock_open_file, write_file_atomically
 from helix_desktop.concurrency import OwnedTasks, wait_with_limit
 from helix_desktop.console import PIECE, Console
-from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, StoppedByUser
+from helix_desktop.errors import TO_WRITABLE_FOLDER, ActionRefused, HelixError, InvalidInput, StoppedByUser, StoreFailed
 
 VERSION = 1
 HEADER = struct.Struct(">cI")
@@ -357,27 +357,19 @@ def user_id_of_peer(peer: socket.socket) -> int:
     return int(user)
 
 
-class InstanceClaim:
-    """A claim that only one running program can hold. It is released when the process ends, however it ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-    def try_to_claim(self) -> bool:
-        try:
-            lock_open_file(self._handle)
-        except OSError:
-            return False
-        return True
-
-    def close(self) -> None:
-        os.close(self._handle)
-
-
-def claim_instance(run: Path, name: str) -> InstanceClaim | None:
-    """Returns the claim to listen as `name`, or None when another process holds it."""
-    mine = InstanceClaim(check_private_folder(run) / f"{name}.lock")
-    if mine.try_to_claim():
-        return mine
-    mine.close()
-    return None
+def claim_instance(run: Path, name: str) -> IO[bytes] | None:
+    """Returns an open file, the claim to listen as `name`, or None when another process holds it. The
+    claim is released when the file is closed or the process ends, however it ends.
+    """
+    path = run / f"{name}.lock"
+    try:
+        check_private_folder(run)
+        claim = path.open("ab")
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be opened: {error.strerror}.", remedy=TO_WRITABLE_FOLDER) from error
+    try:
+        lock_open_file(claim.fileno())
+    except OSError:
+        claim.close()
+        return None
+    return claim

@@ -488,6 +488,26 @@ def test_diagnostics_that_found_no_room_are_not_said_to_be_written(
     assert "could not be written" in said.err
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "/home/x/run: Read-only file system. Make the folder writable, or start the program with"),
+        (errno.EACCES, "/home/x/run: Permission denied. Make the folder writable, or start the program with"),
+        (errno.ENOSPC, "The disk is full"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_said_in_a_sentence(
+    helix: Helix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refuse(*_given: object) -> None:
+        raise OSError(number, os.strerror(number), "/home/x/run")
+
+    monkeypatch.setattr(AllWorkspaces, "create_stored_workspace", refuse)
+    said = helix("workspace", "new", "Disk", "--folder", tmp_path)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(words)
+
+
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     script = (
         "import sys; from helix_desktop import cli; cli.main(['workspace', 'list']); print(*sys.modules, sep='\\n')"

@@ -19,7 +19,7 @@ import pytest
 from helix_desktop import program_folders, running_instance
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
-from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, StoreFailed
 from helix_desktop.running_instance import (
     HEADER,
     RequestListener,
@@ -390,6 +390,14 @@ async def test_another_process_is_served(run: Path) -> None:
         out, err = await caller.communicate(data)
     assert (caller.returncode, err.decode()) == (2, "x y\n")
     assert hashlib.sha256(out).digest() == hashlib.sha256(data).digest()
+
+
+def test_a_claim_that_cannot_be_opened_is_said_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(StoreFailed, match=f"{folder}/window.lock cannot be opened: ") as refused:
+            claim_instance(folder, "window")
+        assert "--home" in refused.value.remedy
 
 
 def test_only_one_can_claim_and_the_next_after_it(run: Path) -> None:

@@ -49,22 +49,22 @@ def copy_for_reading(workspace: Path) -> Iterator[Path]:
 @contextmanager
 def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
     """Yield such a folder with the cache and the files `beside` it. Takes no lock, so reads must be checked."""
-    try:
-        files = [
-            each
-            for each in (*(workspace / name for name in beside), *(workspace / "cache").glob("*"))
-            if each.is_file()
-        ]
-        room = sum(each.stat().st_size for each in files if each.suffix not in _TABLES)
-        with tempfile.TemporaryDirectory(prefix="helix-reading-", dir=_find_folder_with_room(room + _SPARE)) as outside:
+    with ExitStack() as until_read:
+        try:
+            found = (*(workspace / name for name in beside), *(workspace / "cache").glob("*"))
+            files = [each for each in found if each.is_file()]
+            room = _find_folder_with_room(
+                sum(each.stat().st_size for each in files if each.suffix not in _TABLES) + _SPARE
+            )
+            outside = until_read.enter_context(tempfile.TemporaryDirectory(prefix="helix-reading-", dir=room))
             copy = Path(outside) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
             for each in files:
                 bring = os.symlink if each.suffix in _TABLES else shutil.copyfile
                 bring(each, copy / each.relative_to(workspace))
-            yield copy
-    except OSError as error:
-        raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error
+        except OSError as error:
+            raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error  # fmt: skip
+        yield copy
 
 
 def _find_folder_with_room(room: int) -> str:

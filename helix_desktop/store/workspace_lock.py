@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from helix_desktop.atomic_files import lock_open_file
-from helix_desktop.errors import StoreBusy, StoreFailed
+from helix_desktop.errors import TO_WRITABLE_FOLDER, StoreBusy, StoreFailed
 
 TRIES, PAUSE = 40, 0.05  # Attempts, and seconds between them, while a dead owner's lock remains.
 
@@ -23,10 +23,7 @@ class WorkspaceLock:
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise StoreFailed(
-                f"{path} cannot be opened: {error.strerror}.",
-                remedy="Nothing was changed. Make this folder writable, or start the program with another folder (--home).",
-            ) from error
+            raise StoreFailed(f"{path} cannot be opened: {error.strerror}.", remedy=TO_WRITABLE_FOLDER) from error
         try:
             self._acquire_with_retries()
         except OSError as error:

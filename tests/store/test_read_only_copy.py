@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,24 @@ async def test_everything_is_there_and_nothing_changes(tmp_path: Path) -> None:
         await opened.aclose()
     assert state(folder) == before
     assert not copy.exists()
+
+
+async def test_what_fails_while_the_copy_is_read_is_not_blamed_on_the_workspace(tmp_path: Path) -> None:
+    """`cost | head -3` said that the workspace cannot be read: Broken pipe."""
+    folder = await filled(AllWorkspaces(tmp_path / "workspaces"), tmp_path)
+    with pytest.raises(BrokenPipeError), read_only_copy.copy_for_reading(folder) as copy:
+        raise BrokenPipeError
+    assert not copy.exists()
+
+
+def test_a_workspace_that_cannot_be_copied_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "workspace.toml").touch()
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    with pytest.raises(StoreFailed, match=f"{tmp_path} cannot be read: Input/output error"):
+        read_only_copy.copy_for_reading(tmp_path).__enter__()
 
 
 async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
