@@ -67,7 +67,11 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
     whole = sum(rarity.values())
     shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
-    found = [{stem: stems[stem] for stem in each} for each in held]
+    with_all = (place for place, each in zip(places, held, strict=True) if len(each) == len(stems))
+    least = LEAST_SHARE if any(place.hit.about.tool != HANDOVER for place in with_all) else 0.0
+    # Entries with less are no results. Facts with less raise the ranks of facts beside them.
+    needed = [share >= least or not place.number for place, share in zip(places, shares, strict=True)]
+    found = [{stem: stems[stem] for stem in each if needed[at]} for at, each in enumerate(held)]
     lines = [_find_matching_lines(text, each, rarity) for text, each in zip(folded, found, strict=True)]
     older = _find_older_outputs(places, shares)
     first = next(iter(stems))
@@ -88,8 +92,6 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     fits = _fit_of_conversations(places, held)
     near = _add_what_is_near(places, weights)
     ranks = [near[at] * fits.get(place.hit.conversation, 1.0) for at, place in enumerate(places)]
-    with_all = (place for place, each in zip(places, held, strict=True) if len(each) == len(stems))
-    least = LEAST_SHARE if any(place.hit.about.tool != HANDOVER for place in with_all) else 0.0
     order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
     best: dict[tuple[Digest | None, str, int], int] = {}
     for at in order:
