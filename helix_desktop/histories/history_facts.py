@@ -5,7 +5,7 @@ no call becomes an attachment, a failed request ends a turn, and what the other 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
@@ -173,7 +173,8 @@ class _FactDrafting:
             self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
-        parts = tuple(self._with_counted_tokens(part) for part in message.parts or _reply_parts_from_message(message))
+        given = message.parts or recorded_session.reply_parts_from_message(message)
+        parts = tuple(map(self._with_counted_tokens, given))
         if not parts:
             return
         self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
@@ -263,25 +264,13 @@ class _FactDrafting:
         return f"{kind.value}-{self.fold_number}"
 
     def _with_counted_tokens(self, part: facts.ReplyPart) -> facts.ReplyPart:
-        if isinstance(part, facts.ToolCall):
-            tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
-            return facts.ToolCall(part.id, part.name, part.arguments, tokens, part.keep, part.via)
-        tokens = self.tokens.count_tokens(part.text)
-        return facts.Text(part.text, tokens) if isinstance(part, facts.Text) else replace(part, tokens=tokens)
+        texts = (part.name, part.arguments) if isinstance(part, facts.ToolCall) else (part.text,)
+        return replace(part, tokens=sum(map(self.tokens.count_tokens, texts)))
 
     def _estimate_picture_tokens(self, picture: recorded_session.RecordedPicture) -> int:
         if picture.media_type.startswith("text/"):
             return self.tokens.count_tokens(picture.data.decode("utf-8", "replace"))
         return PICTURE_TOKENS
-
-
-def _reply_parts_from_message(message: RecordedMessage) -> Iterator[facts.ReplyPart]:
-    if message.reasoning:
-        yield facts.Reasoning(message.reasoning)
-    if message.text:
-        yield facts.Text(message.text)
-    for call in message.calls:
-        yield facts.ToolCall(call.id, call.name, call.arguments)
 
 
 def reference_to_content(content: bytes, media_type: str = "text/plain") -> facts.Stored:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession, Speaker
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, object_at, text_at
 from helix_desktop.protocols.openai_chat import chat_gateway
 
@@ -57,7 +58,7 @@ def _read_openai_message(value: Mapping[str, object], before: Sequence[RecordedM
     return RecordedMessage(role, text, time=time, pictures=pictures)
 
 
-def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[RecordedCall, ...]:
+def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[ToolCall, ...]:
     raw = message.get("tool_calls") or []
     if not isinstance(raw, list):
         raise history_rows.UnreadableRow("its tool_calls are not a list")
@@ -70,7 +71,7 @@ def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[R
         if not (name := text_at(function, "name")):
             raise history_rows.UnreadableRow(f"its call {index + 1} has no name")
         arguments = history_rows.format_arguments(function.get("arguments", function.get("input")))
-        made.append(RecordedCall(text_at(call, "id") or f"call-{message_number}-{index}", name, arguments))
+        made.append(ToolCall(text_at(call, "id") or f"call-{message_number}-{index}", name, arguments))
     return tuple(made)
 
 

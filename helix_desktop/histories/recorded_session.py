@@ -11,15 +11,6 @@ Speaker = Literal["system", "user", "assistant", "tool", "failure"]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedCall:
-    """`arguments`: JSON text as the model wrote it."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
 class RecordedPicture:
     """A picture or another file in a message."""
 
@@ -40,7 +31,7 @@ class RecordedMessage:
 
     role: Speaker
     text: str
-    calls: tuple[RecordedCall, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     answers: str = ""
     ok: bool = True
     reasoning: str = ""
@@ -113,6 +104,14 @@ def texts_in_context(session: RecordedSession) -> Iterator[str]:
         yield from texts_to_count(message)
 
 
+def reply_parts_from_message(message: RecordedMessage) -> Iterator[ReplyPart]:
+    if message.reasoning:
+        yield Reasoning(message.reasoning)
+    if message.text:
+        yield Text(message.text)
+    yield from message.calls
+
+
 def build_recorded_reply(
     parts: Iterable[ReplyPart], *, model: str = "", time: float = 0.0, usage: Usage | None = None
 ) -> RecordedMessage:
@@ -120,7 +119,7 @@ def build_recorded_reply(
     return RecordedMessage(
         "assistant",
         "\n".join(part.text for part in parts if isinstance(part, Text)),
-        tuple(RecordedCall(part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)),
+        tuple(ToolCall(part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)),
         reasoning="\n".join(part.text for part in parts if isinstance(part, Reasoning) and part.text),
         parts=parts,
         model=model,

@@ -24,7 +24,7 @@ from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, reply_parts_from_message
 from helix_desktop.replay import cache_billing
 from helix_desktop.replay.cache_billing import HEAD_TOKENS, BillingLedger, Piece, RecallReason
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode, group_by_round
@@ -226,7 +226,8 @@ class SessionPlayer:
         asks = RecallReason.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else RecallReason.RECALLED
         begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
         named = [
-            RecordedCall(f"{begins}{self._recalled + n}", tool, json.dumps(of)) for n, (tool, of, _) in enumerate(calls)
+            facts.ToolCall(f"{begins}{self._recalled + n}", tool, json.dumps(of))
+            for n, (tool, of, _) in enumerate(calls)
         ]
         self._recalled += len(named)
         reply = RecordedMessage("assistant", self._words_with_recall, tuple(named))
@@ -242,11 +243,8 @@ class SessionPlayer:
 
     @staticmethod
     def _build_agent_reply(message: RecordedMessage, usage: facts.Usage) -> facts.ModelReplied:
-        parts: list[facts.ReplyPart] = [facts.Reasoning(message.reasoning)] if message.reasoning else []
-        if message.text:
-            parts.append(facts.Text(message.text))
-        parts.extend(facts.ToolCall(call.id, call.name, call.arguments) for call in message.calls)
-        return facts.ModelReplied(tuple(parts), MAIN, facts.Stop.CALLS if message.calls else facts.Stop.END, usage)
+        stop = facts.Stop.CALLS if message.calls else facts.Stop.END
+        return facts.ModelReplied(tuple(reply_parts_from_message(message)), MAIN, stop, usage)
 
     async def _play_outputs(self, batch: Sequence[RecordedMessage]) -> None:
         before = self._waited_now

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.fold_economics import RelativePrices
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import RememberingCounter
 from tests.benchmarks.peer_policies import Design, Policy, Summary, play
@@ -19,7 +20,7 @@ def session() -> RecordedSession:
     said = [RecordedMessage("user", "Begin.")]
     for step in range(30):
         text = LINE if step in (0, 29) else f"another line of the file, number {step}"
-        call = RecordedCall(f"c{step}", "write", json.dumps({"content": text}))
+        call = ToolCall(f"c{step}", "write", json.dumps({"content": text}))
         said += [RecordedMessage("assistant", "", (call,)), RecordedMessage("tool", "word " * 900, answers=call.id)]
     return RecordedSession("session", tuple(said))
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from helix_desktop.engine.facts import Reasoning
+from helix_desktop.engine.facts import Reasoning, ToolCall
 from helix_desktop.histories import claude_code_history, history_reading
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from tests.histories import written
 
 
@@ -47,7 +47,7 @@ def test_lines_of_one_reply_are_one_message() -> None:
         said("read a.py"), reply("m1", THINKING), reply("m1", TEXT), reply("m1", CALL), said([RESULT])
     )
     assert complaints == []
-    calls = (RecordedCall("t1", "Read", '{"file_path": "a.py"}'),)
+    calls = (ToolCall("t1", "Read", '{"file_path": "a.py"}'),)
     assert plain(messages[1]) == ("assistant", "I look.", calls, "", True, "hm")
     assert plain(messages[2]) == ("tool", "text", (), "t1", True, "")
 
@@ -380,7 +380,7 @@ def test_a_reply_in_words_alone_and_with_blocks_nobody_knows() -> None:
     messages, complaints = read(said("go"), words, reply("m2", *unknown, model="m"))
     assert [message.text for message in messages] == ["go", "Done.", "[novelty]"]
     assert complaints == []
-    assert messages[2].calls == (RecordedCall("1", "web", "{}"),)
+    assert messages[2].calls == (ToolCall("1", "web", "{}"),)
 
 
 def test_thinking_goes_back_only_as_it_was_signed() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Reasoning, Usage
+from helix_desktop.engine.facts import Reasoning, ToolCall, Usage
 from helix_desktop.histories import codex_history, history_reading
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from tests.histories import written
 
 ITEMS: tuple[Mapping[str, object], ...] = (
@@ -30,8 +30,8 @@ EXPECTED = [
         "assistant",
         "I look.",
         (
-            RecordedCall("c1", "shell", '{"command": ["ls"]}'),
-            RecordedCall("c2", "apply_patch", '{"input": "*** Begin"}'),
+            ToolCall("c1", "shell", '{"command": ["ls"]}'),
+            ToolCall("c2", "apply_patch", '{"input": "*** Begin"}'),
         ),
         reasoning="think",
     ),
@@ -67,7 +67,7 @@ def test_items_of_one_reply_are_one_message(*, wrapped: bool) -> None:
 def test_a_shell_call_keeps_its_action() -> None:
     item = {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}}
     (message,), _ = read(HistoryRow(item, "f"))
-    assert message.calls == (RecordedCall("c", "shell", '{"command": ["ls"]}'),)
+    assert message.calls == (ToolCall("c", "shell", '{"command": ["ls"]}'),)
 
 
 def test_what_cannot_be_read_gets_a_sentence() -> None:
@@ -283,7 +283,7 @@ def test_a_picture_in_a_prompt_and_in_an_output_is_kept() -> None:
 )
 def test_a_call_of_every_kind(call: Mapping[str, object], name: str, arguments: str) -> None:
     (message,), _ = read(HistoryRow(call, "f"))
-    assert message.calls == (RecordedCall("c", name, arguments),)
+    assert message.calls == (ToolCall("c", name, arguments),)
 
 
 def test_an_output_of_every_shape_says_whether_its_call_failed() -> None:
@@ -326,9 +326,9 @@ def test_what_the_provider_ran_says_what_there_is_of_it() -> None:
     found = session(said("I look.", "assistant"), drawn, *unnamed)
     calls = [call for message in found.messages for call in message.calls]
     assert calls == [
-        RecordedCall("i1", "image_generation", '{"revised_prompt": "a cat"}'),
-        RecordedCall("web_search-2-0", "web_search", '{"type": "search"}'),
-        RecordedCall("w2", "web_search", "{}"),
+        ToolCall("i1", "image_generation", '{"revised_prompt": "a cat"}'),
+        ToolCall("web_search-2-0", "web_search", '{"type": "search"}'),
+        ToolCall("w2", "web_search", "{}"),
     ]
     results = [message for message in found.messages if message.role == "tool"]
     assert [(one.text, one.answers, one.time) for one in results] == [

@@ -38,7 +38,6 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.recorded_session import (
-    RecordedCall,
     RecordedCompaction,
     RecordedMessage,
     RecordedPicture,
@@ -88,7 +87,7 @@ def test_reasoning_is_kept_as_it_was_sealed_for_its_own_model(tmp_path: Path) ->
 def conversation(*, keep: int = 4, summary: str = "short") -> RecordedSession:
     messages = [
         RecordedMessage("user", "begin " + "word " * 50),
-        RecordedMessage("assistant", "I look", (RecordedCall("c1", "read", "{}"),)),
+        RecordedMessage("assistant", "I look", (ToolCall("c1", "read", "{}"),)),
         RecordedMessage("tool", "output " * 100, answers="c1"),
         RecordedMessage("assistant", "done"),
         RecordedMessage("user", "go on"),
@@ -132,7 +131,7 @@ def test_what_answers_no_call_is_an_attachment_and_its_content_is_stored() -> No
 
 def test_what_the_other_program_showed_in_the_place_of_an_output_is_a_fold_over_it() -> None:
     shown = RecordedMessage("tool", "long " * 500, answers="c1", shown="the first lines")
-    calling = RecordedMessage("assistant", "", (RecordedCall("c1", "read", "{}"),))
+    calling = RecordedMessage("assistant", "", (ToolCall("c1", "read", "{}"),))
     made = drafts(RecordedSession("f", (RecordedMessage("user", "hi"), calling, shown)))
     fold = made[-1].fact
     assert isinstance(fold, Folded)
@@ -141,7 +140,7 @@ def test_what_the_other_program_showed_in_the_place_of_an_output_is_a_fold_over_
 
 
 def test_a_reply_without_parts_has_reasoning_then_text_then_calls_and_nothing_empty() -> None:
-    call = RecordedCall("c1", "bash", "{}")
+    call = ToolCall("c1", "bash", "{}")
     for message, parts in (
         (RecordedMessage("assistant", "I look", (call,), reasoning="hm"), [Reasoning, Text, ToolCall]),
         (RecordedMessage("assistant", "I look"), [Text]),
@@ -162,7 +161,7 @@ def said(text: str, **more: Any) -> RecordedMessage:
 
 
 def replied(text: str, *calls: str, **more: Any) -> RecordedMessage:
-    return RecordedMessage("assistant", text, tuple(RecordedCall(call, "bash", '{"a": 1}') for call in calls), **more)
+    return RecordedMessage("assistant", text, tuple(ToolCall(call, "bash", '{"a": 1}') for call in calls), **more)
 
 
 def returned(call: str, text: str = "out", **more: Any) -> RecordedMessage:
@@ -287,7 +286,7 @@ def test_pictures_and_files_are_attachments_with_their_size() -> None:
 def test_an_output_knows_its_call_its_pictures_and_how_it_begins() -> None:
     pictures = RecordedPicture("image/png", b"one"), RecordedPicture("text/plain", b"two")
     long = "x" * 2_001
-    call = RecordedMessage("assistant", "", (RecordedCall("c1", "bash", '{"a":\n  "' + "y" * 300),))
+    call = RecordedMessage("assistant", "", (ToolCall("c1", "bash", '{"a":\n  "' + "y" * 300),))
     *_, draft = drafts(RecordedSession("f", (call, returned("c1", long, pictures=pictures))))
     assert draft.fact == ToolReturned("c1", stored(long.encode()), 1, images=(stored(b"one", "image/png"),))
     about = "y" * 200

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
 HELLO = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "hi"}
@@ -33,7 +34,7 @@ def test_the_form_of_the_traces(tmp_path: Path) -> None:
     imported = history_reading.read_history_file(path)
     (recording,) = imported.recordings
     assert [message.role for message in recording.messages] == ["user", "assistant", "tool"]
-    assert recording.messages[1].calls == (RecordedCall("a", "read", '{"path": "x.py"}'),)
+    assert recording.messages[1].calls == (ToolCall("a", "read", '{"path": "x.py"}'),)
     assert recording.messages[2].answers == "a"
     assert imported.complaints == ()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories.recorded_session import (
-    RecordedCall,
     RecordedCompaction,
     RecordedMessage,
     RecordedSession,
@@ -27,7 +26,7 @@ PARTS: list[ReplyPart] = [
 def test_a_reply_has_its_parts_and_what_they_say() -> None:
     reply = build_recorded_reply([*PARTS, Text("Now.")], model="m", time=2.0, usage=Usage(1, 0, 0, 2))
     assert (reply.role, reply.text, reply.reasoning) == ("assistant", "I look.\nNow.", "hm")
-    assert reply.calls == (RecordedCall("c", "Bash", '{"a": 1}'),)
+    assert reply.calls == (ToolCall("c", "Bash", '{"a": 1}'),)
     assert reply.parts == (*PARTS[:3], PARTS[4], Text("Now.")), "an empty text is no part"
     assert (reply.model, reply.time, reply.usage) == ("m", 2.0, Usage(1, 0, 0, 2))
     assert build_recorded_reply([]).usage == Usage()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.fold_economics import RelativePrices
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.missed_references import RecallMode
 from helix_desktop.replay.replay_figures import ReplayFigures
@@ -27,7 +28,7 @@ def user(text: str) -> RecordedMessage:
     return RecordedMessage("user", text)
 
 
-def says(text: str, *calls: RecordedCall) -> RecordedMessage:
+def says(text: str, *calls: ToolCall) -> RecordedMessage:
     return RecordedMessage("assistant", text, calls)
 
 
@@ -37,7 +38,7 @@ def returned(call: str, text: str) -> RecordedMessage:
 
 def step(number: int, output: str, *, name: str = "read") -> list[RecordedMessage]:
     """A reply with one call, and what it returned."""
-    call = RecordedCall(f"c{number}", name, f'{{"path": "src/module_{number}.py"}}')
+    call = ToolCall(f"c{number}", name, f'{{"path": "src/module_{number}.py"}}')
     said = (
         f"Step {number}: I look at identifier_{number:03} and what uses it. "
         + "So the work goes on as it was asked. " * 12

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import PartRef, Stored, Text
+from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.errors import NotFound
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage
+from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.replay import lost_details, simulated_clock
 from helix_desktop.replay.lost_details import ReachableText
 from tests.replay.sessions import returned, says, user
@@ -26,7 +26,7 @@ def test_what_must_not_be_lost() -> None:
     assert {"FAILED tests/test_a.py::test_b", "ValueError: no such thing"} <= printed
     called = set(
         lost_details.details_of_recorded_message(
-            says("", RecordedCall("c", "write", '{"path": "a/b.py", "text": "first\\nlong_identifier"}'))
+            says("", ToolCall("c", "write", '{"path": "a/b.py", "text": "first\\nlong_identifier"}'))
         )
     )
     assert {"a/b.py", "long_identifier"} <= called

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from helix_desktop.engine.facts import PartRef, Text
+from helix_desktop.engine.facts import PartRef, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay.missed_references import (
     MANY,
     MOST_WRONG,
@@ -55,7 +55,7 @@ def test_words_of_prose_and_what_is_new_are_not_missed() -> None:
 def test_a_line_is_missed_where_a_call_repeats_it() -> None:
     misses = heard()
     shows(misses, "merge_tables src/tables.py")
-    edit = RecordedCall("e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}')
+    edit = ToolCall("e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}')
     assert misses.references_used_but_not_in_view(says("", edit)) == {"return left + right  # nothing is dropped here"}
     assert misses.references_used_but_not_in_view(says("return left + right  # nothing is dropped here")) == set()
 
@@ -63,7 +63,7 @@ def test_a_line_is_missed_where_a_call_repeats_it() -> None:
 def test_numbers_before_lines_do_not_hide_them() -> None:
     misses = heard()
     shows(misses, "    12\t    return left + right  # nothing is dropped here\nmerge_tables")
-    edit = RecordedCall("e", "edit", '{"old_text": "return left + right  # nothing is dropped here"}')
+    edit = ToolCall("e", "edit", '{"old_text": "return left + right  # nothing is dropped here"}')
     assert misses.references_used_but_not_in_view(says("", edit)) == set()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
-from helix_desktop.histories.recorded_session import RecordedCall
 from helix_desktop.replay.retention import ReferenceRetention
 from tests.replay.sessions import says, user
 
@@ -23,7 +22,7 @@ def test_what_came_earlier_and_stands_counts() -> None:
     retention.remember_identifiers_of(user("first_identifier and second_identifier and stored_identifier"))
     retention.set_current_view([block(Text("first_identifier")), block(STORED)])
     retention.count_known_identifiers_in(
-        says("first_identifier, never_heard_before", RecordedCall("c", "f", '"second_identifier stored_identifier"'))
+        says("first_identifier, never_heard_before", ToolCall("c", "f", '"second_identifier stored_identifier"'))
     )
     assert (retention.used, retention.standing) == (3, 2)
 

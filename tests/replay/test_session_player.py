@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.stand_in_model import KINDS
 from tests.replay.sessions import long_session, play, returned, says, step, user
@@ -76,7 +77,7 @@ def test_admission_waits_ten_seconds_at_the_most() -> None:
 
 
 def test_calls_without_a_result_are_repaired() -> None:
-    call = RecordedCall("c", "bash", '{"command": "sleep"}')
+    call = ToolCall("c", "bash", '{"command": "sleep"}')
     said = (user("go"), says("", call), user("stop that"), says("stopped"))
     figures = play(RecordedSession("interrupted", said), "none")
     assert figures.illegal_requests == 0
@@ -89,7 +90,7 @@ def test_replies_one_after_the_other_and_empty_ones_are_legal() -> None:
 
 
 def test_a_session_that_begins_with_a_reply_or_ends_in_results_is_legal() -> None:
-    call = RecordedCall("c", "read", "{}")
+    call = ToolCall("c", "read", "{}")
     said = (RecordedMessage("system", "be brief"), says("hello", call), returned("c", "text"))
     assert sound(play(RecordedSession("odd", said)))
 
@@ -98,7 +99,7 @@ def test_repeats_of_the_same_read_are_counted() -> None:
     call = '{"path": "a.py"}'
     said = [user("go")]
     for number in range(4):
-        said += [says("", RecordedCall(f"c{number}", "read", call)), returned(f"c{number}", "the same text")]
+        said += [says("", ToolCall(f"c{number}", "read", call)), returned(f"c{number}", "the same text")]
     assert play(RecordedSession("repeats", (*said, says("done"))), "none").repeats_served == 3
 
 
