@@ -225,11 +225,11 @@ class TranscriptCanvas(BoxSurface):
         """Runs a slice of idle work: first the rest of the visible items, then colours, then the next screen."""
         y, height = self.verticalScrollBar().value(), self.viewport().height()
         until = time.perf_counter() + SLICE
-        if not all(self.column.is_laid_out(index) for index in self.column.visible_items(y, height)):
+        visible = [self.column.existing_layout(index) for index in self.column.visible_items(y, height)]
+        if not all(laid is not None and laid.done for laid in visible):
             self._lay_out_and_draw(anew=False)
             return
-        for index in self.column.visible_items(y, height):
-            laid = self.column.existing_layout(index)
+        for laid in visible:
             if laid is not None and laid.has_uncoloured_code:
                 if laid.colour_code_boxes_and_report_change(until):
                     self.viewport().update()
