@@ -91,7 +91,8 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     program_folders.make_folders_private(where)
     try:
         if where.logs.parent == where.data and not where.data.is_dir():
-            raise InvalidInput(f"{where.data} is not a folder.", remedy="Choose another --home.")
+            defect = "is not a folder" if where.data.exists() else "cannot be created"
+            raise InvalidInput(f"{where.data} {defect}.", remedy="Choose another --home (or HELIX_HOME).")
         code = int(arguments.run(arguments))
         if sys.stdout is not None:
             sys.stdout.flush()  # An error is shown as a sentence here, but as a traceback at exit.

@@ -49,7 +49,7 @@ def add_mcp_command(nouns: Subparsers) -> None:
     verbs = mcp.add_subparsers(metavar="VERB")
     options: Options = {
         "--client claude-code|codex|gemini|opencode|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
-        "--write": "write the configuration to the program's file in the workspace's folder",
+        "--write": "write the configuration to the program's file: in the workspace's folder, or for codex in its own settings, for all folders",
     }  # fmt: skip
     sentence = "show or write the configuration for other programs"
     add_subcommand(verbs, "install", sentence, install_in_client_settings, {**NAMED_WORKSPACE, **options}, work=None)

@@ -140,9 +140,10 @@ class RestoredSession:
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
-    """Return the agent from which the conversation came, or "" if we can't write for it."""
+    """Return the agent that wrote the conversation or its history, or "" if we can't write for it."""
     kind = origin_of_conversation(facts).kind
-    return next((name for name, one in FORMATS.items() if one.kind == kind), "")
+    title = next((one.fact.agent for one in facts if isinstance(one.fact, ConversationStarted)), "")
+    return next((name for name, one in FORMATS.items() if kind == one.kind or title == NAMES[one.kind]), "")
 
 
 def build_restored_session(facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest) -> RestoredSession:

@@ -223,6 +223,14 @@ def test_calls_of_a_resumed_session_of_gemini_cli_stand_in_its_content(tmp_path:
     )
 
 
+@pytest.mark.parametrize(
+    ("title", "agent"), [("Claude Code", "claude"), ("Gemini CLI", "gemini"), ("qwen", ""), ("", "")]
+)
+def test_an_agent_that_worked_through_the_gateway_is_the_one_that_can_resume_it(title: str, agent: str) -> None:
+    started = ConversationStarted("Title", agent=title)
+    assert restoring.agent_of_origin([Recorded("c", 1, 0.0, started)]) == agent
+
+
 def test_opencode_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:
     restored = restoring.RestoredSession("opencode", "ses_1", "/f", b"{}", False, 0, 0, ())
     with pytest.raises(NotFound, match="no database") as refused:
