@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import Options, Subparsers, add_subcommand
+from helix_desktop.commands import JSON, Options, Subparsers, add_subcommand
 from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.commands.workspace_access import ask_yes_or_no
 from helix_desktop.console import escape_control_characters
@@ -38,7 +38,8 @@ OPTIONS: Options = {
     "--uninstall": "restore the agent's original configuration, byte for byte",
     "--yes": "with --install or --uninstall: do not ask for confirmation",
 }
-OWN_OPTIONS = tuple(written.replace(",", " ").split()[0] for written in OPTIONS if written.startswith("--"))
+_WRITTEN_OPTIONS = " ".join((*OPTIONS, *JSON, "--home")).replace(",", " ").split()
+OWN_OPTIONS = frozenset(word for word in _WRITTEN_OPTIONS if word.startswith("-"))
 
 
 def add_wrap_command(nouns: Subparsers) -> None:
@@ -114,7 +115,7 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
         if before:
             raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
         return []
-    if mistaken := next((one for one in before if one.partition("=")[0] in OWN_OPTIONS), ""):
+    if mistaken := next((one for one in before if OWN_OPTIONS & {one.partition("=")[0], one[:2]}), ""):
         raise InvalidInput(
             f"{mistaken} comes after the agent's name. Nothing was started.",
             remedy="Put wrap's own options before the agent's name, and the agent's options after --.",

@@ -21,11 +21,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("option", ["--yes", "--upstream=http://x", "--dry-run", "--workspace"])
-def test_an_option_of_ours_behind_the_agents_name_is_refused(option: str, helix: Helix) -> None:
-    code, *told = helix("wrap", "claude", option)
-    assert code
-    assert "after the agent's name" in "".join(told)
+@pytest.mark.parametrize(
+    "words",
+    ["--yes", "--upstream=http://x", "--dry-run", "--workspace", "-w W", "-wW", "--json", "--home H", "-w W -- exec"],
+)
+@pytest.mark.parametrize("first", [[], ["--dry-run"]])
+def test_an_option_of_ours_behind_the_agents_name_is_refused(words: str, first: list[str], helix: Helix) -> None:
+    code, *told = helix("wrap", *first, "codex", *words.split())
+    assert code == 2
+    assert f"{words.split()[0]} comes after the agent's name. Nothing was started." in "".join(told)
+
+
+def test_what_only_begins_like_an_option_of_ours_is_the_agents(helix: Helix) -> None:
+    for words in ("-p --jsonx", "exec --worktree x", "-- -w W --json", "exec -- --yes"):
+        assert helix("wrap", "--dry-run", "codex", *words.split())[0] == 0
 
 
 def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix) -> None:
