@@ -46,9 +46,8 @@ def add_changes_command(nouns: Subparsers) -> None:
     options |= RESTORING
     work = partial(workspace_access.run_on_workbench, _restore_files)
     sentence = "restore files to their state before the agent changed them"
-    add_workspace_subcommand(
-        verbs, "restore", sentence, work, options, run=partial(run_if_confirmed, question="Restore these files? [y/N] ")
-    )
+    run = partial(run_if_confirmed, question="Restore these files? [y/N] ")
+    add_workspace_subcommand(verbs, "restore", sentence, work, options, run=run)
 
 
 async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:

@@ -42,14 +42,8 @@ def add_copy_command(nouns: Subparsers) -> None:
     add_workspace_subcommand(verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY)
     work = partial(run_on_workbench, _bring_back_into_folder)
     sentence = "bring the changes in a copy of the repository back into your own folder"
-    add_workspace_subcommand(
-        verbs,
-        "bring-back",
-        sentence,
-        work,
-        BRINGING_BACK,
-        run=partial(run_if_confirmed, question="Delete this copy? [y/N] "),
-    )
+    run = partial(run_if_confirmed, question="Delete this copy? [y/N] ")
+    add_workspace_subcommand(verbs, "bring-back", sentence, work, BRINGING_BACK, run=run)
 
 
 async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:

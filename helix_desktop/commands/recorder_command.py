@@ -55,7 +55,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
 
 
 def _turn_recorder_on(arguments: argparse.Namespace) -> int:
-    where, settings = _folders_and_settings(arguments)
+    where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     change_exclusions(arguments, settings)
     command = agent_run.command_of_this_program(where)
     if arguments.at_login:
@@ -86,7 +86,7 @@ def _is_folder_within(folder: str, folders: Sequence[str]) -> bool:
 
 
 def _turn_recorder_off(arguments: argparse.Namespace) -> int:
-    where, settings = _folders_and_settings(arguments)
+    where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(ask_resident(where, "recorder"))
     login_start.disable_unneeded_login_start(where)
@@ -122,7 +122,7 @@ def _run_command_in_workspace(where: ProgramFolders, workspace: str, words: Sequ
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
-    where, settings = _folders_and_settings(arguments)
+    where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     running = (asyncio.run(ask_resident(where, "status")) or {}).get("recorder") or {}
     recorded = history_recorder.list_history_folders_to_record(where, HistoryPlaces.of_this_user())
     folders = [(kind, folder) for kind, folder in recorded if folder.is_dir()]
@@ -154,10 +154,6 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
     if found["trouble"]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
-
-
-def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders, ProgramSettings]:
-    return arguments.places, ProgramSettings(arguments.places.settings_file)
 
 
 def _answer_import_requests(arguments: argparse.Namespace) -> int:

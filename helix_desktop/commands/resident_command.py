@@ -8,17 +8,24 @@ from functools import partial
 from helix_desktop.commands import Subparsers, add_subcommand, format_local_time
 from helix_desktop.console import escape_control_characters
 from helix_desktop.gateway import agent_run, agent_settings
+from helix_desktop.gateway.agent_identity import title_of_known_agent
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client
+from helix_desktop.resident.schedules import read_schedules
 
 
 def add_resident_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("resident", help="show or stop the background process that holds the gateway's address")
+    noun = nouns.add_parser(
+        "resident", help="show, start or stop the background process that holds the gateway's address"
+    )
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(
         run=lambda given: (_run_resident if given.run_here else _print_resident_status)(given), json=False
     )
     verbs = noun.add_subparsers(metavar="VERB")
     add_subcommand(verbs, "status", "show the background process and which agents use it", _print_resident_status)
+    add_subcommand(verbs, "start", "start the background process if it is not running", _start_if_stopped)
     add_subcommand(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
     add_subcommand(
         verbs, "leave", "remove the gateway's address from the agents' settings, before you uninstall Helix Desktop", _disconnect_all
@@ -30,10 +37,12 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
-        print("The background process is not running. It starts when it is needed.")
+        _print_that_it_is_stopped("The background process is not running.", arguments.places)
     else:
         print(f"The background process {found['pid']} has been running since {format_local_time(found['since'])}.")
         print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "The gateway is not in use.")
+        if found["trouble"]:
+            print(found["trouble"])
         for one in found["registered"]:
             told = filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))
             print(escape_control_characters(" ".join(told)))
@@ -42,9 +51,36 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
 
 def _stop_resident(arguments: argparse.Namespace) -> int:
     found = asyncio.run(resident_client.ask_resident(arguments.places, "stop"))
-    line = "The background process is not running." if found is None else "The background process was stopped."
-    print(json.dumps({"stopped": found is not None}) if arguments.json else line)
+    if arguments.json:
+        print(json.dumps({"stopped": found is not None}))
+    else:
+        state = "is not running" if found is None else "was stopped"
+        _print_that_it_is_stopped(f"The background process {state}.", arguments.places)
     return 0
+
+
+def _start_if_stopped(arguments: argparse.Namespace) -> int:
+    command = agent_run.command_of_this_program(arguments.places)
+    asyncio.run(resident_client.ask_resident(arguments.places, "status", command=command))
+    return _print_resident_status(arguments)
+
+
+def _print_that_it_is_stopped(sentence: str, where: ProgramFolders) -> None:
+    """Prints the sentence, and what does not work until the background process runs again."""
+    names = [one.agent for one in agent_settings.read_written_registrations(where.config)]
+    waiting = [
+        f"- {title_of_known_agent(name)} gets no answers, because its settings contain the gateway's address. "
+        f"To remove it, run: helix-desktop wrap --uninstall {name}"
+        for name in names
+    ]
+    if ProgramSettings(where.settings_file)[RECORDER]:
+        waiting.append("- No conversation is recorded.")
+    if any(one.is_on for one in read_schedules(where.data)):
+        waiting.append("- No schedule adds a task.")
+    if waiting:
+        print(f"{sentence} Until it runs again:", *waiting, "To start it, run: helix-desktop resident start", sep="\n")
+    else:
+        print(f"{sentence} It starts when it is needed.")
 
 
 def _disconnect_all(arguments: argparse.Namespace) -> int:

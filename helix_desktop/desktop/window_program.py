@@ -59,7 +59,8 @@ TURN = 0.0003  # A busy thread releases the interpreter lock after this many sec
 # These modules are imported in a thread. Importing them in the window's thread would block it for 100 ms.
 _BEHIND_WINDOW = (
     "workbench.all_workbenches", "desktop.provider_administration", "desktop.settings_backend", "desktop.history_import",
-    "gui.dialogs_and_notifications", "gui.transcript.transcript_pane", "resident.agent_routes",
+    "gui.dialogs_and_notifications", "gui.transcript.transcript_pane",
+    "resident.agent_routes", "resident.login_start",
 )  # fmt: skip
 _PAGES = (
     "gui.inspector.context_panel", "gui.inspector.context_inspector", "gui.help_dialog",
@@ -159,6 +160,7 @@ class WindowProgram:
         from helix_desktop.desktop.provider_administration import ProviderAdministration
         from helix_desktop.desktop.settings_backend import SettingsBackend
         from helix_desktop.gui import dialogs_and_notifications
+        from helix_desktop.resident import login_start
         from helix_desktop.resident.agent_routes import AgentRoutes
         from helix_desktop.secrets import SecretStorage
         from helix_desktop.workbench import all_workbenches
@@ -189,7 +191,7 @@ class WindowProgram:
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
         )
-        if self._settings[RECORDER]:  # The recorder is turned on, but may not be running.
+        if await asyncio.to_thread(login_start.is_resident_needed, self._where):  # But it may not be running.
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
         self.window.workbench_shown.connect(self._import_pages_in_background, Qt.ConnectionType.SingleShotConnection)
 
@@ -252,12 +254,13 @@ class WindowProgram:
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
 
     async def _start_or_stop_recorder(self) -> None:
-        """Makes the resident start or stop recording, as the settings say."""
+        """Makes the resident start or stop recording, as the settings say. Starts it if it has other work."""
         from helix_desktop.gateway import agent_run
         from helix_desktop.resident import login_start, resident_client
 
-        command = agent_run.command_of_this_program(self._where) if self._settings[RECORDER] else ()
         try:
+            needed = await asyncio.to_thread(login_start.is_resident_needed, self._where)
+            command = agent_run.command_of_this_program(self._where) if needed else ()
             await resident_client.ask_resident(self._where, "recorder", command=command)
             login_start.disable_unneeded_login_start(self._where)
         except HelixError as error:

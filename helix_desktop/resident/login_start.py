@@ -59,10 +59,15 @@ def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) ->
 
 def disable_unneeded_login_start(where: ProgramFolders) -> None:
     """Remove the file unless an agent has the gateway's address, a schedule exists, or the recorder needs it."""
-    records = ProgramSettings(where.settings_file)[RECORDER] and _is_written_for_recorder()
-    connected = agent_settings.read_written_registrations(where.config)
-    if not (records or connected or schedules.read_schedules(where.data)):
+    if not is_resident_needed(where, at_login=True):
         disable_login_start()
+
+
+def is_resident_needed(where: ProgramFolders, *, at_login: bool = False) -> bool:
+    """Whether the resident has work even if no wrap and no window uses it."""
+    records = ProgramSettings(where.settings_file)[RECORDER] and (not at_login or _is_written_for_recorder())
+    connected = agent_settings.read_written_registrations(where.config)
+    return bool(records or connected or schedules.read_schedules(where.data))
 
 
 def disable_login_start() -> None:

@@ -80,7 +80,7 @@ class Resident:
             case _:
                 raise InvalidInput(
                     "The background process does not support this request.",
-                    remedy="Run `helix-desktop resident stop`. The background process will start again when it is needed.",
+                    remedy="Run `helix-desktop resident stop`, and then `helix-desktop resident start`.",
                 )
         if arguments[0] in ("hold", "recorder", "status"):
             await console.print_line(json.dumps(self.resident_status_as_json()))

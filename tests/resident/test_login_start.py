@@ -50,6 +50,9 @@ def test_the_last_agent_takes_the_entry_with_it_if_only_agents_asked_for_it(wher
     assert starts_at_login(where)
     disconnect_claude(where)
     assert not starts_at_login(where)
+    assert login_start.is_resident_needed(where)  # For the recorder, but not at login.
+    turn_recorder(where, on=False)
+    assert not login_start.is_resident_needed(where)
 
 
 @pytest.mark.parametrize("first", [True, False])
