@@ -93,10 +93,14 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
         if where.logs.parent == where.data and not where.data.is_dir():
             defect = "is not a folder" if where.data.exists() else "cannot be created"
             raise InvalidInput(f"{where.data} {defect}.", remedy="Choose another --home (or HELIX_HOME).")
-        code = int(arguments.run(arguments))
+        code = arguments.run(arguments)
+        if not isinstance(code, int):  # The command is a coroutine.
+            import asyncio
+
+            code = asyncio.run(code)
         if sys.stdout is not None:
             sys.stdout.flush()  # An error is shown as a sentence here, but as a traceback at exit.
-        return code
+        return int(code)
     finally:
         stop()
 

@@ -6,7 +6,7 @@ when the work is done.
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,7 @@ from helix_desktop import __version__
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
 Options = Mapping[str, str | Mapping[str, Any]]
-Run = Callable[[argparse.Namespace], int]
+Run = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
 NAMED_WORKSPACE: Options = {
     "--workspace, -w W": {"default": None, "help": "the workspace's name or ID (default: the workspace of this folder)"}

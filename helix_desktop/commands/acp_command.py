@@ -29,13 +29,8 @@ def add_acp_command(nouns: Subparsers) -> None:
     acp.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)
 
 
-def run_acp_command(arguments: argparse.Namespace) -> int:
+async def run_acp_command(arguments: argparse.Namespace) -> int:
     """Serves the editor until it closes its input. Nothing but messages may be written to standard output."""
-    asyncio.run(_serve_standard_streams(arguments))
-    return 0
-
-
-async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     from helix_desktop.acp_agent.workspace_switch import WorkspaceSwitch
 
     async def open_line(workspace: str, console: WorkspacePipe) -> int:

@@ -58,9 +58,8 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
     with Terminal() as console:
-        return asyncio.run(
-            _act_in_all_workspaces(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console)
-        )
+        names = {one.id: one.name for one in workspaces.list_workspaces()}
+        return asyncio.run(_act_in_all_workspaces(arguments, names, console))
 
 
 async def _act_in_all_workspaces(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_subcommand
-from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools, with_provider_tools
+from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
@@ -23,7 +23,8 @@ def add_model_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("model", help="list models, choose models for a workspace, and override their limits")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     options: Options = {"--provider P": "list only models from this provider"}
-    add_subcommand(verbs, "list", "list the models of all providers", with_provider_tools(print_model_list), options)
+    sentence = "list the models of all providers"
+    add_subcommand(verbs, "list", sentence, run_with_provider_tools, options, work=print_model_list)
     roles = "|".join(ModelRole)
     model = {"dest": "model", "type": lambda text: "demo/demo" if text == "demo" else text}  # `ask` accepts "demo" too.
     options = {

@@ -1,11 +1,11 @@
 """`provider`: adds, lists, tests and removes providers. Keys are never arguments."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
@@ -38,15 +38,14 @@ ADDING: Options = {
 def add_provider_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("provider", help="set up services and local servers that provide models")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    add_subcommand(verbs, "add", "set up or change a provider", with_provider_tools(add_or_change_provider), ADDING)
+    add_verb = partial(add_subcommand, verbs, run=run_with_provider_tools)
+    add_verb("add", "set up or change a provider", options=ADDING, work=add_or_change_provider)
     sentence = "list the providers that are set up, and the servers found on this computer"
-    add_subcommand(verbs, "list", sentence, with_provider_tools(print_provider_list))
+    add_verb("list", sentence, work=print_provider_list)
     options: Options = {"NAME": "", "--model M": "the model to send a test request to (default: none)"}
     sentence = "list a provider's models, and send one of them a test request"
-    add_subcommand(verbs, "test", sentence, with_provider_tools(test_provider_connection), options)
-    add_subcommand(
-        verbs, "remove", "remove a provider and its key", with_provider_tools(run_remove_provider), {"NAME": ""}
-    )
+    add_verb("test", sentence, options=options, work=test_provider_connection)
+    add_verb("remove", "remove a provider and its key", options={"NAME": ""}, work=run_remove_provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +61,12 @@ class ProviderTools:
 ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
 
 
-def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], int]:
-    """Returns a function that runs a command with tools that it opens and closes."""
-    return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
-
-
-async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork) -> int:
+async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork | None = None) -> int:
+    """Runs the work, or that of the command, with tools that are opened and closed for it."""
     secrets = workspace_access.open_secrets(arguments.places)
     async with aclosing(ProviderConnections()) as connections:
         desk = ProviderTools(ConfiguredProviders(arguments.places.providers_file), secrets, connections, Terminal())
-        return await work(arguments, desk)
+        return await (work or arguments.work)(arguments, desk)
 
 
 # --- Adding and removing providers ---

@@ -1,7 +1,6 @@
 """`resident`: the process that holds the gateway's address while windows come and go."""
 
 import argparse
-import asyncio
 import json
 from functools import partial
 
@@ -32,8 +31,8 @@ def add_resident_command(nouns: Subparsers) -> None:
     )  # fmt: skip
 
 
-def _print_resident_status(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(resident_client.ask_resident(arguments.places, "status"))
+async def _print_resident_status(arguments: argparse.Namespace) -> int:
+    found = await resident_client.ask_resident(arguments.places, "status")
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
@@ -49,8 +48,8 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _stop_resident(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(resident_client.ask_resident(arguments.places, "stop"))
+async def _stop_resident(arguments: argparse.Namespace) -> int:
+    found = await resident_client.ask_resident(arguments.places, "stop")
     if arguments.json:
         print(json.dumps({"stopped": found is not None}))
     else:
@@ -59,10 +58,10 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _start_if_stopped(arguments: argparse.Namespace) -> int:
+async def _start_if_stopped(arguments: argparse.Namespace) -> int:
     command = agent_run.command_of_this_program(arguments.places)
-    asyncio.run(resident_client.ask_resident(arguments.places, "status", command=command))
-    return _print_resident_status(arguments)
+    await resident_client.ask_resident(arguments.places, "status", command=command)
+    return await _print_resident_status(arguments)
 
 
 def _print_that_it_is_stopped(sentence: str, where: ProgramFolders) -> None:
@@ -83,13 +82,13 @@ def _print_that_it_is_stopped(sentence: str, where: ProgramFolders) -> None:
         print(f"{sentence} It starts when it is needed.")
 
 
-def _disconnect_all(arguments: argparse.Namespace) -> int:
+async def _disconnect_all(arguments: argparse.Namespace) -> int:
     """Disconnects all agents. If some settings cannot be changed, the exit code is 3 and the address stays."""
     where = arguments.places
     removed, left = agent_settings.remove_all_addresses(where.config)
     if not left:
         login_start.disable_login_start()
-        asyncio.run(resident_client.ask_resident(where, "stop"))
+        await resident_client.ask_resident(where, "stop")
     lines = [f"{agent} no longer uses the gateway." for agent in removed] + left or ["No agent used the gateway."]
     if not left:
         lines.append("The background process is stopped, and no longer starts when you log in.")
@@ -97,9 +96,9 @@ def _disconnect_all(arguments: argparse.Namespace) -> int:
     return 3 if left else 0
 
 
-def _run_resident(arguments: argparse.Namespace) -> int:
+async def _run_resident(arguments: argparse.Namespace) -> int:
     from helix_desktop.resident import resident_process
 
     command, tell = agent_run.command_of_this_program(arguments.places), partial(print, "ready", flush=True)
-    asyncio.run(resident_process.run_resident(arguments.places, command, tell))
+    await resident_process.run_resident(arguments.places, command, tell)
     return 0

@@ -1,7 +1,6 @@
 """`schedule`: tasks that are added automatically at certain times."""
 
 import argparse
-import asyncio
 import sys
 import time
 from dataclasses import asdict
@@ -43,7 +42,7 @@ def add_schedule_command(nouns: Subparsers) -> None:
     add_subcommand(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
 
 
-def _add_schedule(arguments: argparse.Namespace) -> int:
+async def _add_schedule(arguments: argparse.Namespace) -> int:
     workspace = find_chosen_workspace(arguments, open_all_workspaces(arguments.places)).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
@@ -52,28 +51,28 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
     new = schedules.build_schedule(workspace, " ".join(arguments.text), *when, **more)
-    _change_schedules(arguments.places, lambda known: [*known, new])
-    return _print_schedules(arguments, [new])
+    await _change_schedules(arguments.places, lambda known: [*known, new])
+    return await _print_schedules(arguments, [new])
 
 
-def _list_schedules(arguments: argparse.Namespace) -> int:
-    return _print_schedules(arguments, schedules.read_schedules(arguments.places.data))
+async def _list_schedules(arguments: argparse.Namespace) -> int:
+    return await _print_schedules(arguments, schedules.read_schedules(arguments.places.data))
 
 
-def _remove_schedules(arguments: argparse.Namespace) -> int:
+async def _remove_schedules(arguments: argparse.Namespace) -> int:
     known = schedules.read_schedules(arguments.places.data)
     if unknown := set(arguments.schedules) - {one.id for one in known}:
         raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
-    _change_schedules(arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules])
-    return _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
+    await _change_schedules(arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules])
+    return await _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
 
 
-def _change_schedules(where: program_folders.ProgramFolders, change: schedules.ScheduleChange) -> None:
-    if refused := asyncio.run(schedule_changes.change_schedules(where, change)):
+async def _change_schedules(where: program_folders.ProgramFolders, change: schedules.ScheduleChange) -> None:
+    if refused := await schedule_changes.change_schedules(where, change):
         print(refused, file=sys.stderr)  # Standard output must contain nothing else with `--json`.
 
 
-def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
+async def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
     due = {one.id: _next_due_or_problem(one) for one in found}
     workspaces = open_all_workspaces(arguments.places)
     names = {one.id: one.name for one in workspaces.list_workspaces()}
@@ -85,7 +84,7 @@ def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -
         when = f"{one.at} {one.zone}, {days}; {said}"
         lines.append(f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}")
     result = [{**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None} for one in found]
-    return asyncio.run(print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."])))
+    return await print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."]))
 
 
 def _next_due_or_problem(schedule: WorkSchedule) -> float | str:

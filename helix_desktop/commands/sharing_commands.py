@@ -132,9 +132,9 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
     return await _print_key(arguments, console, {"id": workspace.id, "key": key}, "the workspace")
 
 
-def run_new_key_command(arguments: argparse.Namespace) -> int:
+async def run_new_key_command(arguments: argparse.Namespace) -> int:
     key = format_key_line(new_workspace_key())
-    return asyncio.run(_print_key(arguments, Terminal(), {"key": key}, "everything that is shared with this key"))
+    return await _print_key(arguments, Terminal(), {"key": key}, "everything that is shared with this key")
 
 
 async def _print_key(arguments: argparse.Namespace, console: Console, result: dict[str, str], what: str) -> int:
@@ -146,13 +146,13 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
 # --- `join`: opening a workspace of a shared store on this computer ---
 
 
-def run_join_command(arguments: argparse.Namespace) -> int:
+async def run_join_command(arguments: argparse.Namespace) -> int:
     if not arguments.url and os.environ.get(workspace_link.STORE):
-        return asyncio.run(_join_with_key(arguments, format_key_line(workspace_link.read_store_key())))
+        return await _join_with_key(arguments, format_key_line(workspace_link.read_store_key()))
     if arguments.url == "-":
         arguments.url = _read_typed_line("Address of the shared store: ")
     text = _read_typed_line("Key of the workspace (a line that begins with helix1-): ")
-    return asyncio.run(_join_with_key(arguments, text))
+    return await _join_with_key(arguments, text)
 
 
 def _read_typed_line(question: str) -> str:

@@ -1,7 +1,6 @@
 """`workspace`: creates, lists, shows, renames, colours, trashes, restores, exports, imports and shares workspaces."""
 
 import argparse
-import asyncio
 import re
 import sys
 from functools import partial
@@ -32,10 +31,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
         verbs, "show", "show details of a workspace", on_open, WORKSPACE, work=print_workspace_details, reads=True
     )
     options = {**WORKSPACE, "NAME": ""}
-    add_changing_verb = partial(
-        add_subcommand, verbs, work=change_open_workspace_setting,
-        run=lambda arguments: asyncio.run(_change_setting_in_file_or_at_owner(arguments)),
-    )  # fmt: skip
+    add_changing_verb = partial(add_subcommand, verbs, run=_run_workspace_change, work=change_open_workspace_setting)
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
     add_changing_verb("colour", "change the color of a workspace", options=options, setting="colour")
@@ -72,44 +68,41 @@ def _run_export(arguments: argparse.Namespace) -> int:
 # --- Commands that work without opening a workspace ---
 
 
-def run_new_workspace_command(arguments: argparse.Namespace) -> int:
+async def run_new_workspace_command(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.check_usable_by_tools(arguments.folder)
-    return _print_known_workspace(arguments, workspaces.create_stored_workspace(arguments.name, arguments.folder))
+    created = workspaces.create_stored_workspace(arguments.name, arguments.folder)
+    return await _print_workspace(arguments, created, Terminal())
 
 
-def print_workspace_list(arguments: argparse.Namespace) -> int:
+async def print_workspace_list(arguments: argparse.Namespace) -> int:
     known = workspace_access.open_all_workspaces(arguments.places).list_workspaces(trashed=arguments.trash)
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
     lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
     told = [_workspace_as_json(one) for one in known]
-    return asyncio.run(print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."))
+    return await print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces.")
 
 
-def _trash_or_restore_workspace(arguments: argparse.Namespace) -> int:
+async def _trash_or_restore_workspace(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
-    return _print_known_workspace(arguments, move(arguments.workspace))
+    return await _print_workspace(arguments, move(arguments.workspace), Terminal())
 
 
-def run_import_workspace(arguments: argparse.Namespace) -> int:
+async def run_import_workspace(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     roots: tuple[str, ...] = ()
     if arguments.folder is not None:
         workspaces.check_usable_by_tools(arguments.folder)
         roots = build_roots_of_folder(arguments.folder)
-    imported = asyncio.run(workspaces.import_workspace(arguments.file, name=arguments.name))
+    imported = await workspaces.import_workspace(arguments.file, name=arguments.name)
     known = workspaces.change_roots(imported.id, roots) if roots else imported
     if proposed := tomlkit.dumps(dict(known.settings.proposed)).strip():
         print("The file asks for these settings. To agree, open the workspace in the window:", file=sys.stderr)
         print(escape_control_characters(proposed), file=sys.stderr)
     for sentence in imported.left_out:
         print(escape_control_characters(sentence), file=sys.stderr)
-    return _print_known_workspace(arguments, known)
-
-
-def _print_known_workspace(arguments: argparse.Namespace, known: KnownWorkspace) -> int:
-    return asyncio.run(_print_workspace(arguments, known, Terminal()))
+    return await _print_workspace(arguments, known, Terminal())
 
 
 async def _print_workspace(arguments: argparse.Namespace, known: KnownWorkspace, console: Console) -> int:
@@ -125,7 +118,7 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
     return described | {"folder": str(known.folder), "trashed": known.trashed, "mistake": known.mistake}
 
 
-async def _change_setting_in_file_or_at_owner(arguments: argparse.Namespace) -> int:
+async def _run_workspace_change(arguments: argparse.Namespace) -> int:
     """Changes the workspace through the process that has it open, or else directly in its file."""
     workspaces, console = workspace_access.open_all_workspaces(arguments.places), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
