@@ -222,10 +222,10 @@ def install_in_client_settings(arguments: argparse.Namespace) -> int:
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = conversation_relay.mcp_server_command(known.id, arguments.places.data)
     wanted = [arguments.client] if arguments.client else client_configuration.CLIENTS
-    found = [
-        client_configuration.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())
-        for each in wanted
-    ]
+    # In settings for all folders, the servers of several workspaces need names of their own.
+    names = dict.fromkeys(("codex", "goose"), f"helix-{known.id}")
+    build = partial(client_configuration.build_client_snippet, command=command, folder=folder, home=Path.home())
+    found = [build(each, name=names.get(each, "helix-context-cache")) for each in wanted]
     if arguments.json:
         print(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1, default=str))
     for one in found if not arguments.json else ():

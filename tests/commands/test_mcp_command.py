@@ -8,6 +8,7 @@ from pathlib import Path
 
 import mcp
 import pytest
+import tomlkit
 
 from helix_desktop import cli
 
@@ -52,6 +53,22 @@ def test_it_is_written_only_when_asked_and_only_for_one_program(
     out, err = capsys.readouterr()
     assert "--client" in err
     assert out == ""
+
+
+def test_the_servers_of_two_workspaces_stand_side_by_side_in_settings_for_all_folders(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second one replaced the first without a word, because both had one name in Codex's only file."""
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    (tmp_path / "codex").mkdir()
+    capsys.readouterr()
+    assert cli.main([*made, "workspace", "new", "other", "--folder", str(tmp_path), "--json"]) == 0
+    other = json.loads(capsys.readouterr().out)["id"]
+    for workspace in ("w", "other"):
+        assert cli.main([*made, "mcp", "install", "-w", workspace, "--client", "codex", "--write"]) == 0
+    servers = tomlkit.parse((tmp_path / "codex" / "config.toml").read_text()).unwrap()["mcp_servers"]
+    assert len({one["args"][-1] for one in servers.values()}) == 2
+    assert f"helix-{other}" in servers, "`conversation restore --mcp` adds it under the same name"
 
 
 def test_a_home_named_by_the_environment_is_in_the_configuration(
