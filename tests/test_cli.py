@@ -437,6 +437,12 @@ def test_a_home_that_is_no_folder_is_refused(helix: Helix, tmp_path: Path) -> No
     assert (said.code, said.err) == (2, f"{tmp_path / 'nowhere'} does not exist.\n")
 
 
+def test_what_is_no_number_is_said_in_plain_words(helix: Helix) -> None:
+    said = helix("conversation", "restore", "abc", "--window", "200k")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("Argument --window: '200k' is not a number. See ")
+
+
 def test_version_and_help(helix: Helix) -> None:
     assert helix("--version").out == f"Helix Desktop {__version__}\n"
     assert "Exit codes" in helix("--help").out

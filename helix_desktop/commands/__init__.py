@@ -6,6 +6,7 @@ when the work is done.
 """
 
 import argparse
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -43,6 +44,7 @@ class CommandLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if "invalid choice: 'delete'" in message and "'trash'" in message:
             message += "; instead of delete, use the command trash"
+        message = re.sub(r"invalid (?:int|float) value: (.*)", r"\1 is not a number", message)
         self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
 
 
