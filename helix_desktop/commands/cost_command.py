@@ -1,13 +1,15 @@
 """`cost`: why requests cost what they did: what was read from the provider's cache, what was written anew, and why."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
+from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -25,12 +27,8 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums: dict[str, Sums] = {"days": {}, "agents": {}, "models": {}, "causes": {}}
-    for row in await workspace.journal.list_conversations():
-        facts = await workspace.journal.read_facts(row.id)
-        starts = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
-        agent = next((started.agent or started.origin.kind or OWN for started in starts), OWN)
-        for request in await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts):
-            _add_request_to_sums(sums, agent, request)
+    for agent, request in await _read_requests_of_agents(workspace):
+        _add_request_to_sums(sums, agent, request)
     result: dict[str, list[dict[str, object]]] = {}
     lines = []
     for name, found in sums.items():
@@ -65,9 +63,37 @@ def _request_as_json(request: RequestCost) -> dict[str, object]:
     return {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
 
 
+async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
+    """Return all requests and their agents. Those that the gateway and an agent's history have count once."""
+    found: list[tuple[str, str, RequestCost]] = []
+    replies: dict[str, list[tuple[float, float]]] = {}  # By session: of the gateway.
+    for row in await workspace.journal.list_conversations():
+        facts = await workspace.journal.read_facts(row.id)
+        starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
+        origin = next((started.origin for started in starts if started.origin.kind), Origin())
+        connected = next((started.agent for started in starts if started.agent), "")
+        agent = connected or NAMES.get(origin.kind, origin.kind) or OWN
+        of_gateway = [(one.time, one.fact) for one in facts if isinstance(one.fact, ModelReplied)]
+        for session in {one.fact.session for one in facts if isinstance(one.fact, Received)}:
+            spans = replies.setdefault(session, [])
+            spans += ((time - reply.seconds, time) for time, reply in of_gateway)
+        requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
+        found += ((origin.session, agent, request) for request in requests)
+    return [
+        (agent, request)
+        for session, agent, request in found
+        if not session or not _is_within_any(request.time, replies.get(session, ()))
+    ]
+
+
+def _is_within_any(time: float, spans: Sequence[tuple[float, float]]) -> bool:
+    apart = SAME_REPLY_SECONDS
+    return any(begun - apart <= time <= ended + apart for begun, ended in spans)
+
+
 def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:
     day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
-    whole = (("days", day), ("agents", agent), ("models", request.model))
+    whole = (("days", day), ("agents", agent), ("models", request.model.rpartition("/")[2]))
     parts = [(name, key, request.tokens, request.cost) for name, key in whole]
     parts += [("causes", one.cause.kind.value, one.tokens, one.cost) for one in request.causes]
     for name, key, tokens, cost in parts:

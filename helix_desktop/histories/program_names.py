@@ -13,6 +13,8 @@ NAMES = {
     "cline": "Cline",
     "goose": "goose",
 }
+# The gateway and an agent's own history record the same reply at most this many seconds apart.
+SAME_REPLY_SECONDS = 60.0
 # Agents that can continue a conversation, by the name passed to `conversation restore --to`.
 AGENTS_TO_CONTINUE_IN = {
     "claude": "Claude Code",

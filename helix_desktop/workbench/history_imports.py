@@ -17,11 +17,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Recorded, Rewound
+from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Received, Recorded, Rewound
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_reading, leaked_keys
+from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
+from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -40,6 +42,7 @@ from helix_desktop.workbench.session_preparation import FileToRead, Prepared, Se
 
 Report = Callable[[int, int, str], object]  # Called with the number of bytes read, the total number, and the file.
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
+NEWEST = 64  # One of this many newest facts of a connected agent names its session.
 AHEAD, BEHIND = 4 << 20, 2_000
 TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
 
@@ -92,12 +95,15 @@ class HistoryImport:
     earlier: EarlierImports = field(default_factory=EarlierImports)
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _connected: list[StoredConversation] = field(default_factory=list)
+    _sessions: dict[str, set[str]] = field(default_factory=dict)  # Their names for conversations.
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Import all sessions of these files. The result has a sentence about each that could not be imported."""
         gc.set_threshold(20_000, 50, 100)  # An import creates few reference cycles, so garbage is collected less often.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
+        self._connected = await self._list_connected_conversations()
         sizes, ahead = [_stamp_of_history_file(file)[0] for file in files], 0
         done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
         prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
@@ -126,6 +132,30 @@ class HistoryImport:
                 known.add(fact)
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
+
+    async def _list_connected_conversations(self) -> list[StoredConversation]:
+        """For the recorder: what the gateway may have recorded, the last changed first."""
+        if self.preparation.copies is None:
+            return []
+        imported = {one.conversation for one in self.earlier.last.values()}
+        rows = await self.workspace.journal.list_conversations()
+        return [row for row in rows if row.id not in imported and not row.trashed]
+
+    async def _find_time_at_gateway(self, held: SessionToImport) -> float | None:
+        """Return when the gateway last recorded this session. None: it did not."""
+        times = [draft.time for draft in held.made if draft.time] or [0.0]
+        begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
+        for row in self._connected:
+            if begun <= row.created <= ended and held.recording.session in await self._sessions_of(row):
+                return row.updated
+        return None
+
+    async def _sessions_of(self, row: StoredConversation) -> set[str]:
+        if row.id not in self._sessions:
+            behind = max(0, row.last_seq - NEWEST)
+            newest = [one.fact for one in await self.workspace.journal.read_facts(row.id, after=behind)]
+            self._sessions[row.id] = {fact.session for fact in newest if isinstance(fact, Received)}
+        return self._sessions[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
@@ -175,6 +205,7 @@ class HistoryImport:
             session = apart
         conversation = self.earlier.conversation_of_recording(session.recording)
         writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, session, conversation)
+        writing.at_gateway = await self._find_time_at_gateway(session)
         try:
             await writing.write_session()
         except HelixError as error:

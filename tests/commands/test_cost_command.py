@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from helix_desktop.store.journal_file import JournalFile
 from tests.commands.conftest import Helix
 from tests.gateway.running import TOOL, Agent, running
+from tests.histories import written
 from tests.peers.agent_provider import Asked, Calls, Provider
 from tests.peers.anthropic_billing import Cache
 
@@ -286,7 +288,7 @@ def test_sums_by_day_agent_model_and_cause(tmp_path: Path, helix: Helix, monkeyp
     play(tmp_path, trial, ["time ran out"])
     name = workspace_of(tmp_path, helix)
     sums = json.loads(helix("--home", tmp_path, "cost", "-w", name, "--json")[1])
-    assert [one["model"] for one in sums["models"]] == ["anthropic/claude-sonnet-4-5"]
+    assert [one["model"] for one in sums["models"]] == ["claude-sonnet-4-5"]
     for rows in sums.values():
         assert sum(one["cost"] for one in rows) == pytest.approx(sum(trial.paid))
         assert sum(one["tokens"] for one in rows) == sums["models"][0]["tokens"]
@@ -318,3 +320,26 @@ def test_a_workspace_without_requests_says_so(tmp_path: Path, helix: Helix) -> N
         "models": [],
         "causes": [],
     }
+
+
+def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recorder and gateway both kept a wrapped run, and `cost` showed it twice, under two names."""
+    trial = Trial(monkeypatch)
+    play(tmp_path, trial, [])
+    usage = {"input_tokens": 1_000, "output_tokens": 10}
+    session = [written.claude_said(1, None, "Go on until it is done.")]
+    for number, later in enumerate((0, 4_000), 2):
+        reply = written.claude_reply(number, number - 1, f"m{number}", written.text("Done."))
+        reply["timestamp"] = datetime.fromtimestamp(trial.now() + later, UTC).isoformat()
+        reply["message"] |= {"usage": usage, "model": Client.model}
+        session.append(reply)
+    path = written.lines(tmp_path / "s.jsonl", [{**line, "sessionId": "s"} for line in session])
+    name = workspace_of(tmp_path, helix)
+    assert helix("--home", tmp_path, "conversation", "import", str(path), "-w", name)[0] == 0
+    sums = json.loads(helix("--home", tmp_path, "cost", "-w", name, "--json")[1])
+    assert [one["model"] for one in sums["models"]] == ["claude-sonnet-4-5"]
+    paid_later = (1_000 * PRICE["input"] + 10 * PRICE["output"]) / 1e6
+    assert sums["models"][0]["cost"] == pytest.approx(sum(trial.paid) + paid_later)
+    assert {one["agent"]: one["cost"] for one in sums["agents"]}["Claude Code"] == pytest.approx(paid_later)

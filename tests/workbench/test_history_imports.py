@@ -17,8 +17,10 @@ from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
+    ConversationStarted,
     Folded,
     ModelReplied,
+    Received,
     Rewound,
     Span,
     Text,
@@ -594,6 +596,27 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert (await recorder.import_files([path, other])).imported == []
     assert [row.id for row in await workspace.journal.list_conversations()] == [stays.id]
     assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]
+
+
+async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_without_it(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """A wrapped run with the recorder on was listed twice under the same title."""
+    lines = written.claude_session()
+
+    async def is_archived_after_import(*session: dict[str, Any]) -> bool:
+        path = written.lines(tmp_path / "s.jsonl", session)
+        recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
+        (one,) = (await recorder.import_files([path])).imported
+        return (await workspace.journal.find_conversation(one.id)).archived
+
+    second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
+    begun = ConversationStarted(agent="Claude Code"), Received(("hash",), (1,), lines[0]["sessionId"])
+    await workspace.journal.append_imported_facts("connected", [(second, fact) for fact in begun])
+    assert await is_archived_after_import(*lines[:3])
+    assert await is_archived_after_import(*lines[:6]), "a few seconds later"
+    later = [{**line, "timestamp": "2026-01-02T09:00:00.000Z"} for line in lines[6:]]
+    assert not await is_archived_after_import(*lines[:6], *later)
 
 
 async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWorkspace, tmp_path: Path) -> None:
