@@ -60,7 +60,7 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
     for row in rows:
         title, copy = row.title or row.begins, labels.get(row.id, "")
         told.append({"id": row.id, "title": title, "updated": row.updated, "parent": row.parent, "copy": copy})
-        words = f"{title}  (copy of {copy})" if copy else title
+        words = f"{title}  (copy of {copy})" if copy else f"{title}  (archived)" if row.archived else title
         lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
     return await workspace_access.print_result(arguments, console, told, *lines)
 
