@@ -17,13 +17,22 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Received, Recorded, Rewound
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
+    Received,
+    Recorded,
+    Rewound,
+    UserSaid,
+)
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_reading, leaked_keys
-from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
-from helix_desktop.store.conversation_rows import StoredConversation
+from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
+from helix_desktop.store.conversation_rows import StoredConversation, shorten_first_message
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -96,7 +105,7 @@ class HistoryImport:
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _connected: list[StoredConversation] = field(default_factory=list)
-    _sessions: dict[str, set[str]] = field(default_factory=dict)  # Their names for conversations.
+    _sessions: dict[str, set[str | tuple[str, str]]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Import all sessions of these files. The result has a sentence about each that could not be imported."""
@@ -145,16 +154,22 @@ class HistoryImport:
         """Return when the gateway last recorded this session. None: it did not."""
         times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
+        said = next((one.fact for one in held.made if isinstance(one.fact, UserSaid)), UserSaid(()))
+        known = held.recording.session, (NAMES.get(held.recording.kind, ""), shorten_first_message(said))
         for row in self._connected:
-            if begun <= row.created <= ended and held.recording.session in await self._sessions_of(row):
+            if begun <= row.created <= ended and not (await self._sessions_of(row)).isdisjoint(known):
                 return row.updated
         return None
 
-    async def _sessions_of(self, row: StoredConversation) -> set[str]:
+    async def _sessions_of(self, row: StoredConversation) -> set[str | tuple[str, str]]:
+        """Return the agent's name for a conversation. Without one: the agent and the first message."""
         if row.id not in self._sessions:
-            behind = max(0, row.last_seq - NEWEST)
-            newest = [one.fact for one in await self.workspace.journal.read_facts(row.id, after=behind)]
-            self._sessions[row.id] = {fact.session for fact in newest if isinstance(fact, Received)}
+            read = self.workspace.journal.read_facts
+            begun = await read(row.id, limit=1)
+            newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
+            agent = next((one.fact.agent for one in begun if isinstance(one.fact, ConversationStarted)), "")
+            received = (one.fact for one in newest if isinstance(one.fact, Received))
+            self._sessions[row.id] = {fact.session or (agent, row.begins) for fact in received}
         return self._sessions[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
