@@ -17,9 +17,10 @@ from helix_desktop.commands import (
 )
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
 from helix_desktop.console import Console
+from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import session_export
-from helix_desktop.histories.program_names import history_kinds_of_agents
+from helix_desktop.histories.program_names import NAMES, history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 CHOICE: Options = {
@@ -58,9 +59,15 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
     told: list[dict[str, object]] = []
     lines = []
     for row in rows:
+        behind = row.forked_at + 1 if row.forked_from else 0  # The first fact of its own names the agent.
+        begun = await workspace.journal.read_facts(row.id, after=behind, limit=1)
+        starts = [one.fact for one in begun if isinstance(one.fact, ConversationStarted)]
+        agent = next((fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts), "")
         title, copy = row.title or row.begins, labels.get(row.id, "")
-        told.append({"id": row.id, "title": title, "updated": row.updated, "parent": row.parent, "copy": copy})
-        words = f"{title}  (copy of {copy})" if copy else f"{title}  (archived)" if row.archived else title
+        same = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
+        told.append({**same, "copy": copy, "agent": agent})
+        notes = [agent, copy and f"copy of {copy}", "archived" if row.archived else ""]
+        words = f"{title}  ({', '.join(filter(None, notes))})" if any(notes) else title
         lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
     return await workspace_access.print_result(arguments, console, told, *lines)
 

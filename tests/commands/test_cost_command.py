@@ -340,6 +340,11 @@ def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
     path = written.lines(tmp_path / "s.jsonl", [{**line, "sessionId": "s"} for line in session])
     name = workspace_of(tmp_path, helix)
     assert helix("--home", tmp_path, "conversation", "import", str(path), "-w", name)[0] == 0
+    listed = json.loads(helix("--home", tmp_path, "conversation", "list", "-w", name, "--json")[1])
+    assert [one["agent"] for one in listed] == ["Claude Code"] * 2
+    assert (
+        "Go on until it is done.  (Claude Code)\n" in helix("--home", tmp_path, "conversation", "list", "-w", name)[1]
+    )
     sums = json.loads(helix("--home", tmp_path, "cost", "-w", name, "--json")[1])
     assert [one["model"] for one in sums["models"]] == ["claude-sonnet-4-5"]
     paid_later = (1_000 * PRICE["input"] + 10 * PRICE["output"]) / 1e6

@@ -106,10 +106,12 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
     """Of every reply that had seen something."""
     found: dict[int, Usual] = {}
     summarised_away = last_whole = last_count = 0
-    for m, _ in replies(c, n):
+    for m, answer in replies(c, n):
         c_, w = counted(c, saw(c, m)), counted(c, saw(c, m), folding=False)
         if not c_ or not w:
             continue
+        if not last_count:  # what was in the cache before the first step is there either way
+            last_count = max(0, answer.usage.cache_read) * c_ // max(1, sent(c, m))
         f, limit = sent(c, m) / c_, window_before(c, m)
         limit = max(limit, sent(c, m)) if limit else 0
         summarised_away = summarised_away if w >= last_whole else 0

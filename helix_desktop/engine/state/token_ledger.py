@@ -84,14 +84,17 @@ class SummaryBaseline:
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _in_cache: int = 0  # How many of the last step's tokens the provider had cached, by our count.
 
-    def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
-        """Return a step's tokens, with a summary before it if needed: in all, cached, new and written."""
+    def bill_step(self, shown: int, whole: int, sent: int, read: int) -> dict[str, int]:
+        """Return a step's tokens, with a summary before it if needed: in all, cached, new and written.
+
+        What the provider had cached before the first step, it would have had without folds, too.
+        """
         if not shown or not whole:
             return {"without": sent, "old": 0, "new": sent, "summary": 0}
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
-        usual, before = whole - self._left_out, self._in_cache
+        usual, before = whole - self._left_out, self._in_cache or max(0, read) * shown // max(1, sent)
         asked = written = 0
         if limit and round(usual * factor) > limit:
             summary = limit // SUMMARY_PARTS
@@ -237,7 +240,7 @@ class TokenLedger:
             reports.billed.append(sent)
         elif sent <= 0:
             sent = round(shown * self.billing_factor(reply.model, recorded.seq))
-        usual = self._baseline.bill_step(shown, whole, sent)
+        usual = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
         written = usage.output or sum(part.tokens for part in reply.parts)
         known = {**usual, "output": written} if usage.input > 0 else {"without": usual["without"]}
         self._append_running_sums(recorded.seq, usage, steps=1, sent=sent, **known)

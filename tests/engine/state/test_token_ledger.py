@@ -107,6 +107,14 @@ def test_money_counts_what_the_provider_would_have_had_in_its_cache() -> None:
     assert figures.paid_without == pytest.approx(old * 0.1 + (110 + 2_260 - old) * 1.25 + 22 * 5)
 
 
+def test_what_an_earlier_session_left_in_the_cache_would_have_been_read_without_folds_too() -> None:
+    """The first request of a run was billed as read, and counted as written in what it was compared with."""
+    talk = told(SystemSet("s", 100), UserSaid((Text("u", 6),)), reply(16, 110, cached=100))
+    assert savings(talk, RelativePrices(0.1, 1.25, 5), 1e6).paid_without == pytest.approx(
+        100 * 0.1 + 10 * 1.25 + 16 * 5
+    )
+
+
 def test_money_is_compared_over_reported_steps_alone() -> None:
     reported = savings(told(*STEPS), RelativePrices(0.1, 1.25, 5), 1e6)
     more = savings(told(*STEPS, reply(6, 0, stop=Stop.STOPPED)), RelativePrices(0.1, 1.25, 5), 1e6)
