@@ -7,24 +7,12 @@ word, before what they led to, and only to the same provider.
 import re
 from collections.abc import Mapping
 
+from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import (
-    Json,
-    Object,
-    checked_text_at,
-    list_at,
-    number_at,
-    object_at,
-    parse_json,
-    parse_object,
-    require_object,
-    text_at,
-    value_at,
-    without_fields,
-)
+from helix_desktop.json_values import Json, Object, list_at, object_at, text_at, value_at
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_responses import responses_gateway
@@ -74,7 +62,7 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
             kept = [item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"]
             return None if kept == body["input"] else {**body, "input": kept}
         if "reasoning.summary" in failure.what and value_at(body, "reasoning", "summary"):
-            return {**body, "reasoning": without_fields(object_at(body, "reasoning"), "summary")}
+            return {**body, "reasoning": json_values.without_fields(object_at(body, "reasoning"), "summary")}
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
 
@@ -100,7 +88,7 @@ class _ResponsesItemWriter:
 
     def _reply_item(self, part: MessagePart) -> Object | None:
         if isinstance(part, Reasoning):
-            item = parse_object(part.opaque) if part.provider == self.tag else None
+            item = json_values.parse_object(part.opaque) if part.provider == self.tag else None
             return item if item is not None and item.get("type") == "reasoning" else None
         if isinstance(part, ToolCall):
             call: Object = {"type": "function_call", "call_id": self.ids[part.id], "name": part.name}
@@ -139,7 +127,7 @@ class ResponsesReplyReader(ReplyReaderBase):
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         if event.data.strip() == "[DONE]":
             return []
-        value = require_object(parse_json(event.data))
+        value = json_values.require_object(json_values.parse_json(event.data))
         if text_at(value, "object") == "response":
             return self._read_whole_response(value)
         match text_at(value, "type"):
@@ -152,7 +140,7 @@ class ResponsesReplyReader(ReplyReaderBase):
                 return []
             case "response.output_item.added" | "response.output_item.done" as kind:
                 return self._read_item(
-                    number_at(value, "output_index"), object_at(value, "item"), done=kind.endswith("done")
+                    json_values.number_at(value, "output_index"), object_at(value, "item"), done=kind.endswith("done")
                 )
         if protocol_dialect.find_error_in(value):
             raise self._failure_of_body(value)
@@ -163,14 +151,14 @@ class ResponsesReplyReader(ReplyReaderBase):
         return self._failure_in_stream(_STATUS_OF.get(code, 500), body)
 
     def _read_event(self, value: Object) -> list[Delta]:
-        index = number_at(value, "output_index")
-        delta = checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else ""
+        index = json_values.number_at(value, "output_index")
+        delta = json_values.checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else ""
         match text_at(value, "type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._draft.add_text(index, delta)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._draft.add_reasoning(index, delta)
-            case "response.reasoning_summary_part.added" if number_at(value, "summary_index"):
+            case "response.reasoning_summary_part.added" if json_values.number_at(value, "summary_index"):
                 return self._draft.add_reasoning(index, "\n\n")
             case "response.function_call_arguments.delta":
                 return self._draft.add_call_piece(index, arguments=delta)
@@ -190,7 +178,7 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def _read_call_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
         call_id = text_at(item, "call_id") or text_at(item, "id")
-        deltas = self._draft.add_call_piece(index, call_id=call_id, name=checked_text_at(item, "name"))
+        deltas = self._draft.add_call_piece(index, call_id=call_id, name=json_values.checked_text_at(item, "name"))
         return [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))] if done else deltas
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
@@ -198,7 +186,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
         deltas = self._draft.add_reasoning(index, "" if self._draft.kind_of_part(index) else summary)
         if text_at(item, "encrypted_content"):
-            kept = without_fields(item, "status", "content")
+            kept = json_values.without_fields(item, "status", "content")
             self._draft.seal_reasoning(index, **{name: value for name, value in kept.items() if value is not None})
         return deltas
 
