@@ -61,7 +61,7 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
     for row in rows:
         behind = row.forked_at + 1 if row.forked_from else 0  # The first fact of its own names the agent.
         begun = await workspace.journal.read_facts(row.id, after=behind, limit=1)
-        starts = [one.fact for one in begun if isinstance(one.fact, ConversationStarted)]
+        starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
         agent = next((fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts), "")
         title, copy = row.title or row.begins, labels.get(row.id, "")
         same = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}

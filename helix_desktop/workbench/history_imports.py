@@ -17,16 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    ConversationChanged,
-    ConversationStarted,
-    Fact,
-    Received,
-    Recorded,
-    Rewound,
-    UserSaid,
-)
+from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -104,7 +95,7 @@ class HistoryImport:
     earlier: EarlierImports = field(default_factory=EarlierImports)
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _connected: list[StoredConversation] = field(default_factory=list)
+    _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
     _sessions: dict[str, set[str | tuple[str, str]]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
@@ -112,7 +103,8 @@ class HistoryImport:
         gc.set_threshold(20_000, 50, 100)  # An import creates few reference cycles, so garbage is collected less often.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
-        self._connected = await self._list_connected_conversations()
+        if self.preparation.copies is not None:  # What the gateway also records is archived by the recorder.
+            self._rows = [row for row in await self.workspace.journal.list_conversations() if not row.trashed]
         sizes, ahead = [_stamp_of_history_file(file)[0] for file in files], 0
         done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
         prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
@@ -135,28 +127,20 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        known: set[Fact] = set()  # A fork contains copies of these facts, but the session continues in the original.
+        known = set[facts.Fact]()  # A fork contains copies of these facts, but the session continues in the original.
         for recorded in await self.workspace.journal.facts_about_imports():
-            if isinstance(fact := recorded.fact, BroughtIn) and fact.run and fact not in known:
+            if isinstance(fact := recorded.fact, facts.BroughtIn) and fact.run and fact not in known:
                 known.add(fact)
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
-
-    async def _list_connected_conversations(self) -> list[StoredConversation]:
-        """For the recorder: what the gateway may have recorded, the last changed first."""
-        if self.preparation.copies is None:
-            return []
-        imported = {one.conversation for one in self.earlier.last.values()}
-        rows = await self.workspace.journal.list_conversations()
-        return [row for row in rows if row.id not in imported and not row.trashed]
 
     async def _find_time_at_gateway(self, held: SessionToImport) -> float | None:
         """Return when the gateway last recorded this session. None: it did not."""
         times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
-        said = next((one.fact for one in held.made if isinstance(one.fact, UserSaid)), UserSaid(()))
+        said = next((one.fact for one in held.made if isinstance(one.fact, facts.UserSaid)), facts.UserSaid(()))
         known = held.recording.session, (NAMES.get(held.recording.kind, ""), shorten_first_message(said))
-        for row in self._connected:
+        for row in self._rows:
             if begun <= row.created <= ended and not (await self._sessions_of(row)).isdisjoint(known):
                 return row.updated
         return None
@@ -167,8 +151,8 @@ class HistoryImport:
             read = self.workspace.journal.read_facts
             begun = await read(row.id, limit=1)
             newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
-            agent = next((one.fact.agent for one in begun if isinstance(one.fact, ConversationStarted)), "")
-            received = (one.fact for one in newest if isinstance(one.fact, Received))
+            agent = next((one.fact.agent for one in begun if isinstance(one.fact, facts.ConversationStarted)), "")
+            received = (one.fact for one in newest if isinstance(one.fact, facts.Received))
             self._sessions[row.id] = {fact.session or (agent, row.begins) for fact in received}
         return self._sessions[row.id]
 
@@ -272,7 +256,7 @@ async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no
     newest = {
         one.conversation: (one, one.fact)
         for one in await workspace.journal.facts_about_imports()
-        if isinstance(one.fact, BroughtIn) and one.fact.run == run
+        if isinstance(one.fact, facts.BroughtIn) and one.fact.run == run
     }
     found = [one for one, fact in newest.values() if not fact.undone]
     if not found:
@@ -287,13 +271,15 @@ async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no
     return count, stayed
 
 
-async def _undo_imported_facts(workspace: StoredWorkspace, brought: Recorded) -> bool:
-    facts = await workspace.journal.read_facts(brought.conversation)
-    later = [one.fact for one in facts if one.seq > brought.seq]
-    if any(isinstance(fact, (*SAID, Rewound, BroughtIn)) for fact in later) or not isinstance(brought.fact, BroughtIn):
+async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Recorded) -> bool:
+    recorded = await workspace.journal.read_facts(brought.conversation)
+    later = [one.fact for one in recorded if one.seq > brought.seq]
+    if any(isinstance(fact, (*SAID, facts.Rewound, facts.BroughtIn)) for fact in later) or not isinstance(
+        brought.fact, facts.BroughtIn
+    ):
         return False
     fact = brought.fact
-    change: Fact = ConversationChanged(trashed=True) if fact.first <= 1 else Rewound(fact.first - 1)
+    change: facts.Fact = facts.ConversationChanged(trashed=True) if fact.first <= 1 else facts.Rewound(fact.first - 1)
     await workspace.journal.append_imported_facts(
         brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))]
     )
@@ -304,8 +290,8 @@ async def find_recorded_conversations(
     workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
 ) -> list[str]:
     """Return conversations imported from these programs, or from all, and their forks. `before`: last changed."""
-    facts = await workspace.journal.facts_about_imports()
-    origins = ((one.conversation, one.fact.origin.kind) for one in facts if isinstance(one.fact, BroughtIn))
+    brought = await workspace.journal.facts_about_imports()
+    origins = ((one.conversation, one.fact.origin.kind) for one in brought if isinstance(one.fact, facts.BroughtIn))
     found = {conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)}
     rows = await workspace.journal.list_conversations()
     while more := {row.id for row in rows if row.forked_from in found} - found:
@@ -317,6 +303,6 @@ async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, b
     """Return a workspace's imports, newest first: name, number of conversations, whether it was undone."""
     found: dict[str, dict[str, bool]] = {}
     for one in await workspace.journal.facts_about_imports():
-        if isinstance(one.fact, BroughtIn) and one.fact.run:
+        if isinstance(one.fact, facts.BroughtIn) and one.fact.run:
             found.setdefault(one.fact.run, {})[one.conversation] = one.fact.undone
     return [(run, len(those), all(those.values())) for run, those in sorted(found.items(), reverse=True)]
