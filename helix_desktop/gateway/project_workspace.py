@@ -10,7 +10,8 @@ LONGEST_NAME = 60
 
 def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> KnownWorkspace | None:
     """Return the workspace for the folder, or for one above it in the same project."""
-    roots = {Path(root).resolve(): each for each in known for root in each.settings.roots}
+    # Of several with this folder, the first one: commands choose the same.
+    roots = {Path(root).resolve(): each for each in reversed(known) for root in each.settings.roots}
     project = project_folder(folder)
     between = [folder, *folder.parents]
     inside = between[: between.index(project) + 1]

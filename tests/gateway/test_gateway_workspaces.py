@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import httpx
 import pytest
 
 from helix_desktop import program_folders, running_instance
+from helix_desktop.commands.workspace_access import find_chosen_workspace
 from helix_desktop.errors import ActionRefused, NotFound, StoppedByUser, StoreBusy
 from helix_desktop.gateway import gateway_workspaces, project_workspace
 from helix_desktop.gateway.gateway_app import GatewayApp
@@ -111,6 +113,21 @@ def test_a_folder_has_the_workspace_of_its_project(tmp_path: Path) -> None:
     assert project_workspace.find_project_workspace(known, below.parent.parent) is None
     assert project_workspace.find_project_workspace(known, beside) is None
     assert project_workspace.create_project_workspace(workspaces, beside).name == "thesis (other)"
+
+
+def test_of_two_workspaces_with_one_folder_agents_and_commands_choose_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wrap` and the recorder wrote to one of them, and `cost` read the other."""
+    (tmp_path / "proj").mkdir()
+    monkeypatch.chdir(tmp_path / "proj")
+    workspaces = AllWorkspaces(tmp_path / "workspaces")
+    for _ in range(2):
+        workspaces.create_stored_workspace("Proj", tmp_path / "proj")
+    chosen = find_chosen_workspace(argparse.Namespace(workspace=None), workspaces)
+    found = project_workspace.find_project_workspace(workspaces.list_workspaces(), tmp_path / "proj")
+    assert found is not None
+    assert found.id == chosen.id
 
 
 def test_a_workspace_above_the_project_is_not_the_projects(tmp_path: Path) -> None:
