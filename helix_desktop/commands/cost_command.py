@@ -84,13 +84,12 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
     return [
         (agent, request)
         for agent, request, names in found
-        if not any(_is_within_any(request.time, replies.get(name, ())) for name in names)
+        if not any(
+            begun - SAME_REPLY_SECONDS <= request.time <= ended + SAME_REPLY_SECONDS
+            for name in names
+            for begun, ended in replies.get(name, ())
+        )
     ]
-
-
-def _is_within_any(time: float, spans: Sequence[tuple[float, float]]) -> bool:
-    apart = SAME_REPLY_SECONDS
-    return any(begun - apart <= time <= ended + apart for begun, ended in spans)
 
 
 def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:

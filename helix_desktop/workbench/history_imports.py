@@ -103,8 +103,7 @@ class HistoryImport:
         gc.set_threshold(20_000, 50, 100)  # An import creates few reference cycles, so garbage is collected less often.
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
-        if self.preparation.copies is not None:  # What the gateway also records is archived by the recorder.
-            self._rows = [row for row in await self.workspace.journal.list_conversations() if not row.trashed]
+        self._rows = [row for row in await self.workspace.journal.list_conversations() if not row.trashed]
         sizes, ahead = [_stamp_of_history_file(file)[0] for file in files], 0
         done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
         prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
@@ -134,16 +133,20 @@ class HistoryImport:
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    async def _find_time_at_gateway(self, held: SessionToImport) -> float | None:
-        """Return when the gateway last recorded this session. None: it did not."""
+    async def _archive_if_gateway_has_it(self, held: SessionToImport, brought: ImportedConversation) -> None:
+        """Archive what the gateway also records, so that it is listed once, until it goes on without the gateway."""
         times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
         said = next((one.fact for one in held.made if isinstance(one.fact, facts.UserSaid)), facts.UserSaid(()))
-        known = held.recording.session, (NAMES.get(held.recording.kind, ""), shorten_first_message(said))
+        names = held.recording.session, (NAMES.get(held.recording.kind, ""), shorten_first_message(said))
         for row in self._rows:
-            if begun <= row.created <= ended and not (await self._sessions_of(row)).isdisjoint(known):
-                return row.updated
-        return None
+            if begun <= row.created <= ended and not (await self._sessions_of(row)).isdisjoint(names):
+                is_copy = row.updated + SAME_REPLY_SECONDS >= max(times)
+                was_archived = (await self.workspace.journal.find_conversation(brought.id)).archived
+                if is_copy is not was_archived and is_copy is (brought.state == "new"):
+                    change = facts.ConversationChanged(archived=is_copy)
+                    await self.workspace.journal.append_imported_facts(brought.id, [(0.0, change)])
+                return
 
     async def _sessions_of(self, row: StoredConversation) -> set[str | tuple[str, str]]:
         """Return the agent's name for a conversation. Without one: the agent and the first message."""
@@ -204,7 +207,6 @@ class HistoryImport:
             session = apart
         conversation = self.earlier.conversation_of_recording(session.recording)
         writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, session, conversation)
-        writing.at_gateway = await self._find_time_at_gateway(session)
         try:
             await writing.write_session()
         except HelixError as error:
@@ -214,6 +216,7 @@ class HistoryImport:
             self.result.here.add(writing.conversation)
         else:
             self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
+            await self._archive_if_gateway_has_it(writing.held, writing.brought)
         for at, key in session.keys:
             if at >= writing.new_from:
                 self.result.keys.count_key_in_conversation(writing.conversation, key)

@@ -38,7 +38,6 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_facts import FactDraft
-from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -130,7 +129,6 @@ class SessionWriter:
     run: str
     held: SessionToImport
     conversation: str
-    at_gateway: float | None = None  # When the gateway last recorded the session, if it did.
     new_from: int = 0  # The number of the first new message.
     recorded: Recorded | None = None  # The fact about this import, or None if nothing was new.
     brought: ImportedConversation | None = None
@@ -344,7 +342,7 @@ class SessionWriter:
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
         unread = await self._store_unread_lines(before)
         brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid, unread=unread)
-        whole = [*facts, *self._archive_if_gateway_has_it(facts, before), (0.0, brought)]
+        whole = [*facts, (0.0, brought)]
         seq, known = len(before) + len(whole), self.held.meter
         meter = conversation_list_rows.encode_meter(known, seq) if known is not None else ""
         appended = await self.workspace.journal.append_imported_facts(self.conversation, whole, meter)
@@ -359,24 +357,11 @@ class SessionWriter:
             sum(isinstance(fact, UserSaid | ModelReplied) for fact in said),
             sum(isinstance(fact, ToolReturned) for fact in said),
             sum(isinstance(fact, Folded) for fact in said),
-            len(whole),
+            len(facts) + 1,
             appended[-1].time,
             next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
             next((fact.forked_from for fact in said if isinstance(fact, ConversationStarted) and fact.forked_from), ""),
         )
-
-    def _archive_if_gateway_has_it(
-        self, facts: Sequence[tuple[float, Fact]], before: Sequence[Recorded]
-    ) -> list[tuple[float, Fact]]:
-        """Archive what the gateway also records, so that it is listed once, unless it goes on without it."""
-        newest = max((time for time, _ in facts), default=0.0)
-        if self.at_gateway is None or not newest:
-            return []
-        changes = (one.fact.archived for one in before if isinstance(one.fact, ConversationChanged))
-        was_archived = [archived for archived in changes if archived is not None][-1:]
-        is_copy = newest <= self.at_gateway + SAME_REPLY_SECONDS
-        needed = [] if is_copy else [True]  # If the user took it out of the archive, it stays out.
-        return [(0.0, ConversationChanged(archived=is_copy))] if was_archived == needed else []
 
 
 def _rename_folds(before: Sequence[Recorded], facts: Sequence[tuple[float, Fact]]) -> list[tuple[float, Fact]]:

@@ -85,15 +85,13 @@ class SummaryBaseline:
     _in_cache: int = 0  # How many of the last step's tokens the provider had cached, by our count.
 
     def bill_step(self, shown: int, whole: int, sent: int, read: int) -> dict[str, int]:
-        """Return a step's tokens, with a summary before it if needed: in all, cached, new and written.
-
-        What the provider had cached before the first step, it would have had without folds, too.
-        """
+        """Return a step's tokens, with a summary before it if needed: in all, cached, new and written."""
         if not shown or not whole:
             return {"without": sent, "old": 0, "new": sent, "summary": 0}
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
+        # Without folds, the first step would have read as much from the cache.
         usual, before = whole - self._left_out, self._in_cache or max(0, read) * shown // max(1, sent)
         asked = written = 0
         if limit and round(usual * factor) > limit:
