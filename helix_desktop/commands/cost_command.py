@@ -1,7 +1,6 @@
 """`cost`: why requests cost what they did: what was read from the provider's cache, what was written anew, and why."""
 
 import argparse
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
@@ -14,7 +13,6 @@ from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 Sums = dict[str, tuple[int, float]]
-SessionName = str | tuple[str, str]  # As the agent names it; or the agent and the first message.
 OWN = "Helix Desktop"
 
 
@@ -66,29 +64,25 @@ def _request_as_json(request: RequestCost) -> dict[str, object]:
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
     """Return all requests and their agents. Those that the gateway and an agent's history have count once."""
-    found: list[tuple[str, RequestCost, Sequence[SessionName]]] = []
-    replies: dict[SessionName, list[tuple[float, float]]] = {}  # Of the gateway: begin and end.
+    found: list[tuple[str, RequestCost, str]] = []
+    replies: dict[str, list[tuple[float, float]]] = {}  # Of the gateway, by session: begin and end.
     for row in await workspace.journal.list_conversations():
         facts = await workspace.journal.read_facts(row.id)
         starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
         origin = next((started.origin for started in starts if started.origin.kind), Origin())
         connected = next((started.agent for started in starts if started.agent), "")
         agent = connected or NAMES.get(origin.kind, origin.kind) or OWN
-        names = (origin.session, (agent, row.begins)) if origin.session else ()
         of_gateway = [(one.time, one.fact) for one in facts if isinstance(one.fact, ModelReplied)]
-        for session in {one.fact.session for one in facts if isinstance(one.fact, Received)}:
-            spans = replies.setdefault(session or (agent, row.begins), [])
+        for session in {one.fact.session for one in facts if isinstance(one.fact, Received)} - {""}:
+            spans = replies.setdefault(session, [])
             spans += ((time - reply.seconds, time) for time, reply in of_gateway)
         requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
-        found += ((agent, request, names) for request in requests)
+        found += ((agent, request, origin.session) for request in requests)
+    apart = SAME_REPLY_SECONDS
     return [
         (agent, request)
-        for agent, request, names in found
-        if not any(
-            begun - SAME_REPLY_SECONDS <= request.time <= ended + SAME_REPLY_SECONDS
-            for name in names
-            for begun, ended in replies.get(name, ())
-        )
+        for agent, request, session in found
+        if not any(begun - apart <= request.time <= ended + apart for begun, ended in replies.get(session, ()))
     ]
 
 

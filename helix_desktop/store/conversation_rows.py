@@ -90,14 +90,11 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
                 trashed=row.trashed if changed.trashed is None else changed.trashed,
             )
         case facts.UserSaid(by="") as said if not row.begins:
-            return replace(row, begins=shorten_first_message(said))
+            words = split_off_agent_additions(said.parts)[0]
+            return replace(row, begins=" ".join(words[:1000].split())[:_BEGINS])
         case facts.TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row
-
-
-def shorten_first_message(said: facts.UserSaid) -> str:
-    return " ".join(split_off_agent_additions(said.parts)[0][:1000].split())[:_BEGINS]
 
 
 def _row_after_start(row: StoredConversation, begun: facts.ConversationStarted) -> StoredConversation:

@@ -22,8 +22,8 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_reading, leaked_keys
-from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
-from helix_desktop.store.conversation_rows import StoredConversation, shorten_first_message
+from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
+from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -96,7 +96,7 @@ class HistoryImport:
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
-    _sessions: dict[str, set[str | tuple[str, str]]] = field(default_factory=dict)
+    _sessions: dict[str, set[str]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Import all sessions of these files. The result has a sentence about each that could not be imported."""
@@ -135,28 +135,22 @@ class HistoryImport:
 
     async def _archive_if_gateway_has_it(self, held: SessionToImport, brought: ImportedConversation) -> None:
         """Archive what the gateway also records, so that it is listed once, until it goes on without the gateway."""
-        times = [draft.time for draft in held.made if draft.time] or [0.0]
+        journal, times = self.workspace.journal, [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
-        said = next((one.fact for one in held.made if isinstance(one.fact, facts.UserSaid)), facts.UserSaid(()))
-        names = held.recording.session, (NAMES.get(held.recording.kind, ""), shorten_first_message(said))
         for row in self._rows:
-            if begun <= row.created <= ended and not (await self._sessions_of(row)).isdisjoint(names):
+            if begun <= row.created <= ended and held.recording.session in await self._sessions_of(row):
                 is_copy = row.updated + SAME_REPLY_SECONDS >= max(times)
-                was_archived = (await self.workspace.journal.find_conversation(brought.id)).archived
+                was_archived = (await journal.find_conversation(brought.id)).archived
                 if is_copy is not was_archived and is_copy is (brought.state == "new"):
                     change = facts.ConversationChanged(archived=is_copy)
-                    await self.workspace.journal.append_imported_facts(brought.id, [(0.0, change)])
+                    await journal.append_imported_facts(brought.id, [(0.0, change)])
                 return
 
-    async def _sessions_of(self, row: StoredConversation) -> set[str | tuple[str, str]]:
-        """Return the agent's name for a conversation. Without one: the agent and the first message."""
+    async def _sessions_of(self, row: StoredConversation) -> set[str]:
+        """Return a connected agent's names for a conversation."""
         if row.id not in self._sessions:
-            read = self.workspace.journal.read_facts
-            begun = await read(row.id, limit=1)
-            newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
-            agent = next((one.fact.agent for one in begun if isinstance(one.fact, facts.ConversationStarted)), "")
-            received = (one.fact for one in newest if isinstance(one.fact, facts.Received))
-            self._sessions[row.id] = {fact.session or (agent, row.begins) for fact in received}
+            newest = await self.workspace.journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
+            self._sessions[row.id] = {one.fact.session for one in newest if isinstance(one.fact, facts.Received)}
         return self._sessions[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:

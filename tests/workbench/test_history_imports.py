@@ -598,9 +598,8 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]
 
 
-@pytest.mark.parametrize("named", ["session-1", ""])
 async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_without_it(
-    workspace: StoredWorkspace, tmp_path: Path, named: str
+    workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
     """A wrapped run with the recorder on was listed twice under the same title."""
     lines = written.claude_session()
@@ -612,8 +611,7 @@ async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_w
         return (await workspace.journal.find_conversation(one.id)).archived
 
     second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
-    said = UserSaid((Text("list the files"),))
-    begun = ConversationStarted(agent="Claude Code"), said, Received(("hash",), (1,), named)
+    begun = ConversationStarted(agent="Claude Code"), Received(("hash",), (1,), lines[0]["sessionId"])
     await workspace.journal.append_imported_facts("connected", [(second, fact) for fact in begun])
     assert await is_archived_after_import(*lines[:3])
     assert await is_archived_after_import(*lines[:6]), "a few seconds later"
