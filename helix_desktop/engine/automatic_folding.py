@@ -323,7 +323,7 @@ class ConversationFolding:
             self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
-        flying, before = self._flying, self.conversation.state.last_seq
+        flying, before = self._flying, self.conversation.state.seq
         if flying is not None:
             await asyncio.wait([flying])
         if self._ready is None:

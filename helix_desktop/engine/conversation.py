@@ -75,7 +75,7 @@ class Conversation:
     async def _write_facts_or_return_error(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
         """Write facts, even if the caller is cancelled. That is why an error is returned, not raised."""
         async with self._lock:
-            first = self.state.last_seq + 1
+            first = self.state.seq + 1
             facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
             try:
                 recorded = tuple(await self.journal.append_to_journal(self.id, facts)) if facts else ()
@@ -101,7 +101,7 @@ class Conversation:
         async with self._lock:
             try:
                 await grow()
-                recorded = await self.journal.read_facts(self.id, after=self.state.last_seq)
+                recorded = await self.journal.read_facts(self.id, after=self.state.seq)
             except HelixError as error:
                 return error
             await self._advance_state(recorded)
@@ -125,7 +125,7 @@ class Conversation:
             try:
                 yield
                 last = self.state.facts[-1:]
-                now = await self.journal.read_facts(self.id, after=self.state.last_seq - len(last))
+                now = await self.journal.read_facts(self.id, after=self.state.seq - len(last))
                 changed = list(now) != list(last)
             finally:
                 if changed:
@@ -141,7 +141,7 @@ class Conversation:
     def fact_at(self, seq: int) -> Fact:
         """Return the fact with this number. Raises NotFound."""
         if not 1 <= seq <= len(self.state.facts):
-            raise NotFound(f"This conversation has no record {seq}. The last record is {self.state.last_seq}.")
+            raise NotFound(f"This conversation has no record {seq}. The last record is {self.state.seq}.")
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:
@@ -186,7 +186,7 @@ class Conversation:
         transaction. Nobody else appends meanwhile. After a failure or cancellation, the state is read again.
         """
         await self._lock.acquire()
-        known, is_whole = self.state.last_seq, False
+        known, is_whole = self.state.seq, False
         try:
             yield ConversationDraft(self.journal, self.id, self.state)
             is_whole = True
@@ -227,7 +227,7 @@ class ConversationDraft(Conversation):
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Append without a lock or task of its own, as no write can be cut off here."""
-        first, now = self.state.last_seq + 1, time.time()
+        first, now = self.state.seq + 1, time.time()
         facts = [resolve_relative_cover(fact, first) for fact in make(first)]
         recorded = tuple(Recorded(self.id, seq, now, fact) for seq, fact in enumerate(facts, first))
         await self._advance_state(recorded)

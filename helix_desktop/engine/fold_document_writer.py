@@ -102,7 +102,7 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
     shown = sum(item.tokens for item in items)
     view = situation.state.get_view()
-    return DocumentMaterial(plan, situation, branch, items, view, situation.state.last_seq, shown, kept, branch.todo)
+    return DocumentMaterial(plan, situation, branch, items, view, situation.state.seq, shown, kept, branch.todo)
 
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:

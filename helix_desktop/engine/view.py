@@ -38,7 +38,7 @@ class ConversationState(Moment):
 
     def __init__(self) -> None:
         self.record = FactTree()
-        self.seq = 0
+        self.seq = 0  # The number of the newest fact.
         self.settings = RequestSettings()
         self.branch = self._empty_branch()
         self.spent: list[Spent | ModelReplied] = []
@@ -60,11 +60,6 @@ class ConversationState(Moment):
     def facts(self) -> list[Recorded]:
         """Return everything that ever happened here; it grows."""
         return self.record.facts
-
-    @property
-    def last_seq(self) -> int:
-        """Return the number of the newest fact, or 0."""
-        return self.seq
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
         """Add a fact in constant time. For a rewind, the whole branch is rebuilt, unless it is passed in."""

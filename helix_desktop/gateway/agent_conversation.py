@@ -181,7 +181,7 @@ class OpenAgentConversation:
                 await self._append_call_results(outputs, seqs)
             if others:
                 await self._append_one_message(message, others, steering=bool(results))
-                seqs[at] = self.conversation.state.last_seq
+                seqs[at] = self.conversation.state.seq
                 await asyncio.sleep(0)  # Let other agents' requests be handled.
         if outputs:
             await self._append_call_results(outputs, seqs)
@@ -213,20 +213,20 @@ class OpenAgentConversation:
         return results, others
 
     async def _append_call_results(self, outputs: list[tuple[int, AgentOutput]], seqs_to_fill: dict[int, int]) -> None:
-        before = self.conversation.state.last_seq
+        before = self.conversation.state.seq
         await self.follower.record_outputs([output for _, output in outputs])
         at_of = {output.call: at for at, output in outputs}
         for recorded in self.conversation.state.facts[before:]:
             if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in at_of:
                 seqs_to_fill[at_of[recorded.fact.call]] = recorded.seq
-        seqs_to_fill[outputs[-1][0]] = self.conversation.state.last_seq
+        seqs_to_fill[outputs[-1][0]] = self.conversation.state.seq
         outputs.clear()
 
     async def _append_one_message(self, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:
         following = self.follower
         if message.speaker is Speaker.ASSISTANT:
             stop = facts.Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else facts.Stop.END
-            saw = following.conversation.state.last_seq
+            saw = following.conversation.state.seq
             await following.record_reply(facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw)
             return
         parts = tuple([await self._build_user_part(piece) for piece in pieces])

@@ -48,7 +48,7 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
         conversation,
         state.agent,
         state.title,
-        ledger.count_requests(state.last_seq) - ledger.count_requests(before),
+        ledger.count_requests(state.seq) - ledger.count_requests(before),
         now.sent - then.sent,
         without,
         now.cache_read - then.cache_read,

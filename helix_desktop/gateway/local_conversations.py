@@ -167,14 +167,14 @@ class LocalAgentConversations:
                 shown = await follower.update_entries(track)
                 return self._forward_before_recording(follower, track, arrival, messages, shown)
             await self._append_unrecorded_messages(follower, track, arrival, messages)
-            track.newest_fact_sent = conversation.state.last_seq
+            track.newest_fact_sent = conversation.state.seq
             if arrival.fold:
                 await follower.follower.apply_folds_and_get_view()
             shown = await follower.update_entries(track)
         else:
             view = follower.view_at_fact(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
-        ticket = _build_ticket(track, arrival, conversation.state.last_seq)
+        ticket = _build_ticket(track, arrival, conversation.state.seq)
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
 
@@ -208,7 +208,7 @@ class LocalAgentConversations:
         shown, state = follower.last_entries, follower.conversation.state
         if (
             shown is None
-            or shown.seq != state.last_seq
+            or shown.seq != state.seq
             or follower.applied_settings != follower.settings_of_arrival(arrival)
         ):
             return None
@@ -228,7 +228,7 @@ class LocalAgentConversations:
         """Send known messages as the view shows them, and all others as they came."""
         first = len(track.chain) or len(messages)  # Else the body is sent as it came.
         entries = (*shown.entries, *map(As, range(first, len(messages))))
-        ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
+        ticket = _build_ticket(track, arrival, follower.conversation.state.seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
         track.is_recorded.clear()
         track.is_wanted.clear()
@@ -258,7 +258,7 @@ class LocalAgentConversations:
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
             async with follower.write_in_one_transaction() if together else nullcontext(follower) as writer:
-                first = writer.conversation.state.last_seq + 1
+                first = writer.conversation.state.seq + 1
                 seqs = await writer.append_messages(batch, track.last_message_seq)
                 received = facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
                 new_facts: list[facts.Fact] = [received]
@@ -285,7 +285,7 @@ class LocalAgentConversations:
             if is_long:  # The memory that recording has left unused is needed for its fold.
                 gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
-            track.newest_fact_sent = follower.conversation.state.last_seq
+            track.newest_fact_sent = follower.conversation.state.seq
             if arrival.fold:
                 await follower.follower.apply_folds_and_get_view()
             await follower.update_entries(track)
@@ -390,7 +390,7 @@ class LocalAgentConversations:
                 reply = follower.build_agent_reply(replied)
                 await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
             hashed = next_message_hash(track.chain, ticket.wire, shown_key)
-            self._matcher.append_message_hash(track, hashed, conversation.state.last_seq)
+            self._matcher.append_message_hash(track, hashed, conversation.state.seq)
             received = facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
             ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
             ended = (facts.TurnEnded(facts.TurnEnd.DONE),) if ends_turn else ()
@@ -415,7 +415,7 @@ class LocalAgentConversations:
                 if conversation.state.counted_tokens >= before:
                     return None
             shown = await follower.update_entries(track)
-            again = replace(ticket, saw=conversation.state.last_seq, ahead=False)
+            again = replace(ticket, saw=conversation.state.seq, ahead=False)
             return Sent(again, shown.entries, recallable=True, taken_out=shown.taken_out)
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:

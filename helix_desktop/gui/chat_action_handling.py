@@ -112,7 +112,7 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
     """Rewinds the conversation that the question was about, even if another one is shown by then."""
 
     def rewind_session(*, restore: bool) -> None:
-        newest = session.conversation.state.last_seq
+        newest = session.conversation.state.seq
         undo = None if restore else lambda: window.run_for_window(session.switch_to_answer(newest))
         shown = partial(show_rewind_result, undo)
         window.run_for_window(session.rewind_to(seq, restore_files=restore), then=shown)

@@ -188,9 +188,7 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
     while undone.live_folds:
         before = len(undone.live_folds)
         for fold in reversed(undone.live_folds):
-            undone.advance_state(
-                facts.Recorded("", undone.last_seq + 1, undone.time_of_moment, facts.Unfolded(fold.fold))
-            )
+            undone.advance_state(facts.Recorded("", undone.seq + 1, undone.time_of_moment, facts.Unfolded(fold.fold)))
         if len(undone.live_folds) >= before:
             return False
     return undone.get_view() == _state_without_folds(recorded_facts).get_view()

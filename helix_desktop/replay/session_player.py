@@ -176,7 +176,7 @@ class SessionPlayer:
         await self._watching.observe_step(view, request, message)
         if pages := await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
-        saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
+        saw, pieces = self._conversation.state.seq, self._billing_pieces_of(request)
         output = cache_billing.count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))
@@ -236,7 +236,7 @@ class SessionPlayer:
         usage = self._ledger.bill_recall(
             self._billing_pieces_of(request), output, now, reason=asks, reason_of=self._recall_reason_of
         )
-        await self._following.record_reply(self._build_agent_reply(reply, usage), self._conversation.state.last_seq)
+        await self._following.record_reply(self._build_agent_reply(reply, usage), self._conversation.state.seq)
         await self._play_outputs(
             [RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)]
         )

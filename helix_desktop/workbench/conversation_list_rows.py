@@ -142,7 +142,7 @@ class ConversationMeters:
     def update_row_after_fact(self, recorded: facts.Recorded) -> None:
         """Update a row, and save its meter at the end of a turn. Of facts written together, the last has it."""
         session = self._sessions.find_open_session(recorded.conversation)
-        is_last = session is not None and session.conversation.state.last_seq == recorded.seq
+        is_last = session is not None and session.conversation.state.seq == recorded.seq
         meter = session.context.next_request_meter() if session and is_last else None
         self._rows.update_row_with_fact(recorded, meter)
         if session is not None and meter is not None:
@@ -172,7 +172,7 @@ class ConversationMeters:
         if session.id not in self._unsaved:
             self._spawn(self._save_meter(session.id), name="keep the meter")
         self._unsaved[session.id] = encode_meter(
-            meter, session.conversation.state.last_seq, session.agent, session.conversation.state.acp_agent
+            meter, session.conversation.state.seq, session.agent, session.conversation.state.acp_agent
         )
 
     async def _save_meter(self, conversation: str) -> None:

@@ -280,7 +280,7 @@ class FleetWorker:
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
         """Run a turn. Returns False if it could not begin: a hook refused it, or another machine has the lease."""
-        before = session.conversation.state.last_seq
+        before = session.conversation.state.seq
         allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
 
         def answer_or_note_overload(event: Event) -> None:

@@ -324,7 +324,7 @@ class Workbench:
         program. An empty `title` keeps the original's. `in_copy`: it works in a new copy of the folders.
         """
         original = (await self.open_session(conversation)).conversation.state
-        last, copy = original.last_seq, original.own_copy
+        last, copy = original.seq, original.own_copy
         new, folders = new_conversation_id(), copy
         if copy and await asyncio.to_thread(self.copies.find_copy, copy) is None:
             folders = ""

@@ -46,7 +46,7 @@ class PartialReplies:
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
             name = event.conversation
             session = self._sessions.find_open_session(name)
-            last = session.conversation.state.last_seq if session is not None else 0
+            last = session.conversation.state.seq if session is not None else 0
             streaming = self._of.setdefault(name, _StreamedReply(last))
             streaming.pieces.append(event.delta.text)
             if not self._writing:

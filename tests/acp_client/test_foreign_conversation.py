@@ -76,7 +76,7 @@ async def test_after_a_rewind_and_in_a_fork_the_agent_knows_only_what_is_there(
 ) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, "say one")
-    before = session.conversation.state.last_seq
+    before = session.conversation.state.seq
     await run_turn(session, "say secret")
     await session.rewind_to(before)
     await run_turn(session, "say three")

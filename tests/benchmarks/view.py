@@ -28,17 +28,17 @@ MOMENTS = 100
 def conversation(messages: int) -> Talk:
     """Turns of one question and eight steps; a handover every hundred turns, so that the view stays of one size."""
     talk, turns, covered = Talk(), 0, 0
-    while talk.state.last_seq < messages:
+    while talk.state.seq < messages:
         talk.user(f"question {turns}")
         talk.steps(8)
         talk.reply("done")
         turns += 1
         if turns % 100 == 0:
-            end = talk.state.last_seq
+            end = talk.state.seq
             talk.fold(f"h{turns}", Span(1, end), tokens=1_500)
             covered = end
     if not covered:
-        talk.fold("h", Span(1, talk.state.last_seq // 2), kind=FoldKind.HANDOVER, tokens=1_500)
+        talk.fold("h", Span(1, talk.state.seq // 2), kind=FoldKind.HANDOVER, tokens=1_500)
     return talk
 
 

@@ -163,7 +163,7 @@ class Keeping:
         """
         await self.folding.apply_due_folds()
         self.clock.time += 10
-        start = self.conversation.state.last_seq
+        start = self.conversation.state.seq
         size = self.tokens.count_tokens(tool + arguments)
         calls = tuple(ToolCall(f"c{start}-{index}", tool, arguments, size) for index in range(len(outputs)))
         await self.conversation.append_facts(ModelReplied((Text("let me see", 3), *calls), "main", Stop.CALLS))

@@ -42,7 +42,7 @@ class Talk:
 
     def add(self, fact: Fact, *, after: float = 5.0) -> int:
         """Append a fact; its number."""
-        seq = self.state.last_seq + 1
+        seq = self.state.seq + 1
         self.state.advance_state(Recorded("talk", seq, self.state.time_of_moment + after, fact))
         return seq
 
@@ -67,7 +67,7 @@ class Talk:
         return self.output(call, text, tokens=tokens)
 
     def steps(self, count: int, *, tokens: int = 500) -> list[int]:
-        start = self.state.last_seq
+        start = self.state.seq
         return [self.step(f"c{start}-{index}", tokens=tokens) for index in range(count)]
 
     def fold(self, name: str, cover: Cover, *, kind: FoldKind = FoldKind.HANDOVER, tokens: int = 5) -> int:

@@ -500,7 +500,7 @@ async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_ba
     assert state.count_recallable_tokens() == left
     with pytest.raises(ActionRefused, match="permanently removed at your request"):
         await kept.folding.unfold(fold.fold)
-    before, forgotten = state.last_seq - 1, state.last_seq
+    before, forgotten = state.seq - 1, state.seq
     await kept.conversation.append_facts(Rewound(before))  # On another branch it is gone as well.
     assert state.count_recallable_tokens() == left
     assert state.past_moment(forgotten).count_recallable_tokens() == left

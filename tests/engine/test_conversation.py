@@ -42,7 +42,7 @@ class SlowJournal(MemoryJournal):
 async def test_listeners_are_told_in_order_after_the_state_knows() -> None:
     conversation = await Conversation.open(MemoryJournal(), "c")
     heard: list[tuple[Event, int]] = []
-    conversation.listeners.append(lambda event: heard.append((event, conversation.state.last_seq)))
+    conversation.listeners.append(lambda event: heard.append((event, conversation.state.seq)))
     recorded = await conversation.append_facts(said("one"), said("two"))
     assert [event for event, _ in heard] == [FactAppended(one) for one in recorded]
     assert {seq for _, seq in heard} == {2}
@@ -81,14 +81,14 @@ async def test_what_is_made_under_the_lock_sees_what_is_there_then() -> None:
 
     def make(next_seq: int) -> list[Fact]:
         seen.append(next_seq)
-        return [] if conversation.state.last_seq else [said("only if nothing is there")]
+        return [] if conversation.state.seq else [said("only if nothing is there")]
 
     async with asyncio.TaskGroup() as group:
         group.create_task(conversation.append_facts(said("one")))
         group.create_task(conversation.append_facts_from(make))
         journal.gate.set()
     assert seen == [2]
-    assert conversation.state.last_seq == 1
+    assert conversation.state.seq == 1
 
 
 async def test_a_caller_cancelled_while_the_disk_writes_leaves_journal_and_state_the_same() -> None:
@@ -112,10 +112,10 @@ async def test_a_journal_that_refuses_leaves_the_state_as_it_was() -> None:
     conversation = await Conversation.open(journal, "c")
     with pytest.raises(StoreFull):
         await conversation.append_facts(said("one"))
-    assert conversation.state.last_seq == 0
+    assert conversation.state.seq == 0
     journal.full = False
     await conversation.append_facts(said("one"))
-    assert conversation.state.last_seq == 1
+    assert conversation.state.seq == 1
 
 
 async def test_a_number_that_is_not_there() -> None:
@@ -135,7 +135,7 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
     async with conversation.append_together() as draft:
         for text in ("two", "three"):
             await draft.append_facts(said(text))
-        assert (conversation.state.last_seq, len(await journal.read_facts("c")), heard) == (3, 1, [])
+        assert (conversation.state.seq, len(await journal.read_facts("c")), heard) == (3, 1, [])
     recorded = await journal.read_facts("c")
     assert [each.fact for each in recorded] == [said(text) for text in ("one", "two", "three")]
     assert heard == [FactAppended(each) for each in recorded[1:]]
@@ -143,7 +143,7 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
     assert conversation.current_view().blocks == build_state(recorded).get_view().blocks
     async with conversation.append_together():
         pass
-    assert conversation.state.last_seq == 3
+    assert conversation.state.seq == 3
 
 
 async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:

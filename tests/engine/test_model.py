@@ -160,7 +160,7 @@ class Shaken:
 
     async def broken_off(self, outputs: Sequence[str]) -> None:
         """A batch of which not every call returned."""
-        start = self.kept.conversation.state.last_seq
+        start = self.kept.conversation.state.seq
         calls = tuple(ToolCall(f"b{start}-{index}", "run", "{broken", 5) for index in range(len(outputs) + 1))
         await self.kept.conversation.append_facts(ModelReplied(calls, "main", Stop.CUT))
         stored = await self.cache.store_content(outputs[0].encode(), EntryOrigin("run"))
@@ -190,7 +190,7 @@ class Shaken:
             )
 
     async def do_mark(self) -> None:
-        seq = self.random.randint(1, self.kept.conversation.state.last_seq)
+        seq = self.random.randint(1, self.kept.conversation.state.seq)
         ref = PartRef(seq, self.random.randrange(2)) if self.random.random() < 0.8 else Span(max(1, seq - 3), seq)
         made: list[Fact] = [Pinned(ref), Unpinned(ref), Unpinned(ref), Excluded(ref), Included(ref)]
         await self.kept.conversation.append_facts(self.random.choice(made))
@@ -201,7 +201,7 @@ class Shaken:
             await self.kept.conversation.append_facts(DocumentEdited(spans[-1].fold, "my own words", 3))
 
     async def do_rewind(self) -> None:
-        last = self.kept.conversation.state.last_seq
+        last = self.kept.conversation.state.seq
         await self.kept.conversation.append_facts(Rewound(self.random.randint(max(0, last - 60), last)))
 
     async def do_model(self) -> None:
@@ -299,7 +299,7 @@ async def test_whatever_happens(seed: int) -> None:
     facts = shaken.kept.conversation.state.facts
     state = build_state(facts)
     for fold in reversed(state.live_folds):
-        state.advance_state(Recorded("shaken", state.last_seq + 1, 0.0, Unfolded(fold.fold)))
+        state.advance_state(Recorded("shaken", state.seq + 1, 0.0, Unfolded(fold.fold)))
     assert body(state.get_view()) == body(without_folds(state.facts).get_view())
     assert len(shaken.kept.folds()) > 10
     await shaken.kept.folding.aclose()

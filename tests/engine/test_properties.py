@@ -55,7 +55,7 @@ def maker(function: Callable[[Talk, int, int], Fact | None]) -> Callable[[Talk, 
 
 
 def a_seq(talk: Talk, number: int) -> int:
-    return number % max(talk.state.last_seq, 1) + 1
+    return number % max(talk.state.seq, 1) + 1
 
 
 def a_cover(talk: Talk, one: int, other: int) -> Cover:
@@ -106,7 +106,7 @@ def result(talk: Talk, one: int, other: int) -> Fact:
 @maker
 def fold(talk: Talk, one: int, other: int) -> Fact:
     kind = list(FoldKind)[one % 6]
-    name = f"f{talk.state.last_seq}"
+    name = f"f{talk.state.seq}"
     return Folded(name, kind, a_cover(talk, one, other), f"short {name}", other % 60, 100, panic=other % 5 == 0)
 
 
@@ -137,7 +137,7 @@ def exclude(talk: Talk, one: int, other: int) -> Fact:
 
 @maker
 def rewind(talk: Talk, one: int, other: int) -> Fact | None:
-    return Rewound(one % talk.state.last_seq) if talk.state.last_seq and one % 4 == 0 else None
+    return Rewound(one % talk.state.seq) if talk.state.seq and one % 4 == 0 else None
 
 
 @maker
@@ -282,7 +282,7 @@ def test_undoing_all_folds_gives_the_view_without_any(script: list[tuple[str, in
 @settings(max_examples=200)
 def test_a_rewind_shows_the_view_as_it_was(script: list[tuple[str, int, int]], number: int) -> None:
     talk = played(script)
-    to = number % (talk.state.last_seq + 1)
+    to = number % (talk.state.seq + 1)
     then = talk.state.past_moment(to)
     talk.add(Rewound(to))
     assert body(talk.view()) == body(then.get_view())

@@ -260,7 +260,7 @@ def test_a_rewind_restores_the_folds_of_then_and_leaves_what_came_after() -> Non
     talk.user("go", tokens=100)
     talk.steps(4)
     talk.fold("one", Span(2, 5))
-    then = talk.state.last_seq
+    then = talk.state.seq
     shown = talk.view()
     talk.add(Unfolded("one"))
     talk.fold("two", Span(1, 7))
@@ -277,7 +277,7 @@ def test_a_rewind_behind_a_rewind_follows_the_line_it_leads_to() -> None:
     talk.user("two")
     talk.add(Rewound(1))
     talk.user("three")
-    end = talk.state.last_seq
+    end = talk.state.seq
     talk.add(Rewound(2))
     assert texts(talk.view()) == ["one", "two"]
     talk.add(Rewound(end))
@@ -293,7 +293,7 @@ def test_the_view_of_then_is_the_view_there_was() -> None:
     views = []
     for index in range(5):
         talk.step(f"s{index}")
-        views.append((talk.state.last_seq, talk.view()))
+        views.append((talk.state.seq, talk.view()))
     talk.fold("h", Span(1, 7))
     talk.add(Rewound(3))
     for seq, shown in views:
@@ -307,7 +307,7 @@ def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:
     talk.steps(3)
     talk.fold("h", Span(2, 5))
     copied = view.build_state(Recorded("fork", one.seq, one.time, one.fact) for one in talk.facts)
-    copied.advance_state(Recorded("fork", copied.last_seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8)))
+    copied.advance_state(Recorded("fork", copied.seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8)))
     assert copied.get_view() == talk.view()
     talk.add(Unfolded("h"))
     assert copied.get_view() != talk.view()

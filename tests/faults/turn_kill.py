@@ -111,7 +111,7 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
     desk = _desk(home)
     try:
         bench, session = await _opened(desk)
-        last = session.conversation.state.last_seq
+        last = session.conversation.state.seq
         wrong = [f"fact {seq} was told and is gone" for seq in told_of if int(seq) > last]
         wrong += [line async for line in _missing(bench, session)]
         wrong += [

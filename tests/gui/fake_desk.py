@@ -198,7 +198,7 @@ class FakeSession(StandIn):
 
     def append(self, *facts: Fact) -> None:
         for fact in facts:
-            recorded = Recorded(self.id, self.state.last_seq + 1, time.time(), fact)
+            recorded = Recorded(self.id, self.state.seq + 1, time.time(), fact)
             self.state.advance_state(recorded)
             self.tell(FactAppended(recorded))
 

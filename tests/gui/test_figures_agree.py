@@ -351,7 +351,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
         if chance.random() < 0.15:
-            at, origin = chance.randrange(2, session.state.last_seq + 1), session
+            at, origin = chance.randrange(2, session.state.seq + 1), session
             session = journal.fork(window, bench, session, at, f"fork-{number}")
             if chance.random() < 0.7:
                 window.go_to_conversation(origin.id, beside=True)

@@ -285,7 +285,7 @@ async def test_a_file_that_was_written_is_put_back(desks: Desks, folder: Path) -
     bench = await bench_on(desks, folder)
     session = await bench.start_conversation()
     yes(session)
-    before = (await told(session, "hello"), session.conversation.state.last_seq)[1]
+    before = (await told(session, "hello"), session.conversation.state.seq)[1]
     await told(session, "write README.md: gone")
     assert (folder / "README.md").read_text().strip() == "gone"
     said = await session.rewind_to(before, restore_files=True)

@@ -75,7 +75,7 @@ async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(desk
     session = await bench.start_conversation("Again")
     partial = bench.workspace.folder / "partial" / f"{session.id}.json"
     partial.parent.mkdir()
-    partial.write_text(f'{{"after": {session.conversation.state.last_seq}, "text": "Half an answ"}}')
+    partial.write_text(f'{{"after": {session.conversation.state.seq}, "text": "Half an answ"}}')
     await first.aclose()
     for _ in range(2):
         desk = desks()

@@ -28,7 +28,7 @@ from tests.engine.test_properties import SCRIPTS, played, without_folds
 @given(SCRIPTS, st.data())
 def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]], data: st.DataObject) -> None:
     talk = played(acts)
-    seq = data.draw(st.integers(0, talk.state.last_seq))
+    seq = data.draw(st.integers(0, talk.state.seq))
     then, replayed = talk.state.past_moment(seq), build_state(talk.facts[:seq])
     assert then.get_view() == replayed.get_view()
     assert then.get_view().seq == seq
@@ -75,7 +75,7 @@ def test_a_rewind_away_and_back_finds_everything_as_it_was() -> None:
     output = talk.step("a")
     talk.add(Folded("m", FoldKind.MARKER, PartRef(output), "short", 5, 500))
     talk.add(Pinned(PartRef(1)))
-    there = talk.state.last_seq
+    there = talk.state.seq
     before = talk.view()
     talk.add(Rewound(1))
     assert talk.state.live_folds == ()

@@ -122,13 +122,13 @@ async def test_the_request_shown_is_the_one_sent_whatever_changes_meanwhile(seed
 
     async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         while chance.random() < 0.5:
-            await conversation.append_facts(_by_chance(chance, conversation.state.last_seq))
+            await conversation.append_facts(_by_chance(chance, conversation.state.seq))
         return await whole(digests)
 
     at.cache.read_contents = contents  # type: ignore[method-assign]
     for number in range(4):
         await told(at, f"message {number}")
-        await conversation.append_facts(_by_chance(chance, conversation.state.last_seq))
+        await conversation.append_facts(_by_chance(chance, conversation.state.seq))
     at.cache.read_contents = whole  # type: ignore[method-assign]
     replies = [one.seq for one in at.session.all_facts if isinstance(one.fact, ModelReplied)]
     for sent, seq in zip(at.model.requests, replies, strict=True):

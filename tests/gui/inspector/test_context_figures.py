@@ -35,7 +35,7 @@ def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
     for _ in range(12):
         used = round(now.record.ledger.shown[-1] * 1.5)
         reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
-        now.advance_state(Recorded(story.CONVERSATION, now.last_seq + 1, 0.0, reply))
+        now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, reply))
     assert now.billed_per_counted_token() == pytest.approx(1.5, abs=0.01)
     after = {part.block_name: part.tokens for part in context_figures.list_view_blocks(now)}
     assert before.items() <= after.items()
