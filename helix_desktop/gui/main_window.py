@@ -391,8 +391,8 @@ class MainWindow(WindowFrame):
     def show_policy_model_and_permissions(self) -> None:
         if (bench := self.current_workbench) is None:
             return
-        if (panel := self._visible_context_panel) is not None:
-            panel.show_policy(bench.policy_name)
+        if "context_panel" in vars(self):
+            self.context_panel.show_policy(bench.policy_name)
         self._show_model_and_start_panel()
         modes = [(name, tr(words)) for name, words in bench.describe_permission_modes().items()]
         for chat in self.chats:
@@ -763,6 +763,7 @@ class MainWindow(WindowFrame):
         from helix_desktop.gui.inspector.context_panel import ContextPanel
 
         panel = ContextPanel(self.theme, self)
+        panel.show_policy(self.current_workbench.policy_name if self.current_workbench is not None else "")
         self.pages.page_made.emit("context", panel)
         return panel
 
@@ -773,8 +774,7 @@ class MainWindow(WindowFrame):
     def open_or_close_context_panel(self) -> None:
         """Opens the context panel above the meter."""
         self.switch_to_page("chat")
-        if self.chat.measured_session is not None and self.current_workbench is not None:
-            self.context_panel.show_policy(self.current_workbench.policy_name)
+        if self.chat.measured_session is not None:
             self.context_panel.open_or_close_panel(self.chat.composer.context_button)
             self.context_panel.show_context_of(self.chat.measured_session, self.chat.composer.price.text())
 
