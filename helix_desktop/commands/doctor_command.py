@@ -24,16 +24,14 @@ def run_doctor_command(arguments: argparse.Namespace) -> int:
     with Terminal(target=arguments.output) as console:
         if arguments.output:
             asyncio.run(console.write_output(text.encode()))
-    asyncio.run(_print_findings(arguments, findings, Terminal()))  # The report must be written before this.
+    asyncio.run(_print_findings(arguments, findings))  # The report must be written before this.
     return int(any(finding.state is DoctorFindingState.BAD for finding in findings))
 
 
-async def _print_findings(
-    arguments: argparse.Namespace, findings: tuple[DoctorFinding, ...], console: Terminal
-) -> None:
+async def _print_findings(arguments: argparse.Namespace, findings: tuple[DoctorFinding, ...]) -> None:
     lines = []
     for finding in findings:
         lines.append(f"{MARKS[finding.state]}  {finding.what:<18} {finding.says}")
         lines += [f"{'':<23}{finding.remedy}"] if finding.remedy else []
     lines += [f"The report was written to {arguments.output}. Read the report before you send it to anyone."] if arguments.output else []  # fmt: skip
-    await print_result(arguments, console, [asdict(finding) for finding in findings], *lines)
+    await print_result(arguments, Terminal(), [asdict(finding) for finding in findings], *lines)

@@ -15,16 +15,15 @@ from helix_desktop.resident.schedules import read_schedules
 
 
 def add_resident_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser(
-        "resident", help="show, start or stop the background process that holds the gateway's address"
-    )
+    noun = nouns.add_parser("resident", help="show or control the process that holds the gateway's address")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(
-        run=lambda given: (_run_resident if given.run_here else _print_resident_status)(given), json=False
+        run=lambda given: (_run_resident if given.run_here else _print_resident_status)(given), json=False, starts=False
     )
     verbs = noun.add_subparsers(metavar="VERB")
     add_subcommand(verbs, "status", "show the background process and which agents use it", _print_resident_status)
-    add_subcommand(verbs, "start", "start the background process if it is not running", _start_if_stopped)
+    sentence = "start the background process if it is not running"
+    add_subcommand(verbs, "start", sentence, _print_resident_status, starts=True)
     add_subcommand(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
     add_subcommand(
         verbs, "leave", "remove the gateway's address from the agents' settings, before you uninstall Helix Desktop", _disconnect_all
@@ -32,7 +31,8 @@ def add_resident_command(nouns: Subparsers) -> None:
 
 
 async def _print_resident_status(arguments: argparse.Namespace) -> int:
-    found = await resident_client.ask_resident(arguments.places, "status")
+    command = agent_run.command_of_this_program(arguments.places) if arguments.starts else ()
+    found = await resident_client.ask_resident(arguments.places, "status", command=command)
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
@@ -58,19 +58,12 @@ async def _stop_resident(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _start_if_stopped(arguments: argparse.Namespace) -> int:
-    command = agent_run.command_of_this_program(arguments.places)
-    await resident_client.ask_resident(arguments.places, "status", command=command)
-    return await _print_resident_status(arguments)
-
-
 def _print_that_it_is_stopped(sentence: str, where: ProgramFolders) -> None:
     """Prints the sentence, and what does not work until the background process runs again."""
-    names = [one.agent for one in agent_settings.read_written_registrations(where.config)]
     waiting = [
-        f"- {title_of_known_agent(name)} gets no answers, because its settings contain the gateway's address. "
-        f"To remove it, run: helix-desktop wrap --uninstall {name}"
-        for name in names
+        f"- {title_of_known_agent(one.agent)} gets no answers, because its settings contain the gateway's address. "
+        f"To remove it, run: helix-desktop wrap --uninstall {one.agent}"
+        for one in agent_settings.read_written_registrations(where.config)
     ]
     if ProgramSettings(where.settings_file)[RECORDER]:
         waiting.append("- No conversation is recorded.")
@@ -84,13 +77,11 @@ def _print_that_it_is_stopped(sentence: str, where: ProgramFolders) -> None:
 
 async def _disconnect_all(arguments: argparse.Namespace) -> int:
     """Disconnects all agents. If some settings cannot be changed, the exit code is 3 and the address stays."""
-    where = arguments.places
-    removed, left = agent_settings.remove_all_addresses(where.config)
-    if not left:
-        login_start.disable_login_start()
-        await resident_client.ask_resident(where, "stop")
+    removed, left = agent_settings.remove_all_addresses(arguments.places.config)
     lines = [f"{agent} no longer uses the gateway." for agent in removed] + left or ["No agent used the gateway."]
     if not left:
+        login_start.disable_login_start()
+        await resident_client.ask_resident(arguments.places, "stop")
         lines.append("The background process is stopped, and no longer starts when you log in.")
     print(json.dumps({"removed": removed, "left": left}) if arguments.json else "\n".join(lines))
     return 3 if left else 0

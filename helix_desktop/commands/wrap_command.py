@@ -83,7 +83,8 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         code = agent_run.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
         told = [agent_run.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
         done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
-    print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done), file=sys.stderr)
+    unrecorded = next((one["unrecorded"] for one in told if "unrecorded" in one), "")
+    print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done, unrecorded), file=sys.stderr)
     return code
 
 

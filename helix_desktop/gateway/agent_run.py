@@ -82,8 +82,11 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
     return code if code >= 0 else 128 - code
 
 
-def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
-    """Return one line on what a run cost and saved, without savings or prices that are unknown."""
+def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") -> str:
+    """Return what is known of a run's cost and savings. `unrecorded`: why requests were not recorded."""
+    if unrecorded:
+        left = f"Helix Desktop: requests were not recorded, and went on as they came. {unrecorded}"
+        return f"{format_run_summary(figures)}\n{left}" if figures else left
     if not figures:
         return "Helix Desktop: no request to a model was answered through the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))

@@ -124,6 +124,7 @@ class GatewayApp:
         self._side_replies: deque[SideReply] = deque(maxlen=MOST_HELD_REQUESTS)
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
+        self._unrecorded: dict[str, str] = {}  # By token: why its requests were not recorded.
         self._taken_out = TakenOutMessages()
         self._recording_behind: WeakValueDictionary[str, concurrency.OwnedTasks] = WeakValueDictionary()
         self._tasks = concurrency.OwnedTasks("gateway")
@@ -236,6 +237,7 @@ class GatewayApp:
                 remember = partial(self._remember_last_request, sending, room)
                 behind, taken_out = self._recording_behind, self._taken_out
                 handler = AgentRequestHandler(sending, remember, self._refused_conversations, behind, taken_out)
+                handler.on_unrecorded = partial(self._unrecorded.__setitem__, incoming.registration.token)
                 await handler.handle_request(request, room)
 
     def _find_conversation_beside(self, request: ParsedRequest, room: AgentConversations) -> str:
@@ -271,6 +273,7 @@ class GatewayApp:
             return await exit_stack.enter_async_context(self._use_conversations(_workspace_of_request(incoming)))
         except HelixError as error:
             log.warning("requests go on unfolded: %s", error.what)
+            self._unrecorded[incoming.registration.token] = error.what
             return None
 
     async def _forward_token_count(
@@ -299,7 +302,9 @@ class GatewayApp:
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
         """Return figures of its conversations, or for the window those of all, and of today."""
         if not registration.sees_all:
-            return {"figures": await self._figures_of_registration(registration)}
+            why = self._unrecorded.get(registration.token)
+            figures = await self._figures_of_registration(registration)
+            return {"figures": figures, **({"unrecorded": why} if why else {})}
         midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
         agents: list[Json] = [asdict(seen) for seen in self.agent_activity.values()]
         figures, today = await self._all_figures_since(0.0), await self._all_figures_since(midnight)

@@ -94,6 +94,7 @@ class AgentRequestHandler:
     refused_conversations: set[str] = field(default_factory=set)
     behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's unread request.
     taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
+    on_unrecorded: Callable[[str], object] = lambda _reason: None  # Called with why a request was not recorded.
 
     async def handle_request(self, request: ParsedRequest, room: AgentConversations) -> None:
         name = request.arrival.session or request.arrival.chain[0]
@@ -196,8 +197,9 @@ class AgentRequestHandler:
                 sent = await room.receive_request(request.arrival, messages)
                 self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
                 return request, sent
-        except Exception:
+        except Exception as error:
             log.exception("a request could not be recorded; it goes on unfolded, without what was taken out")
+            self.on_unrecorded(error.what if isinstance(error, HelixError) else "The reason is in the log.")
             with suppress(Exception):  # Ask what was taken out meanwhile; records nothing.
                 async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
                     messages = request.messages_after_instructions

@@ -112,6 +112,9 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     assert "(50% saved), $0.18 instead of $0.24" in agent_run.format_run_summary([saved])
     assert "$" not in agent_run.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price
     assert agent_run.format_run_summary([]) == "Helix Desktop: no request to a model was answered through the gateway."
+    lost = "Helix Desktop: requests were not recorded, and went on as they came. The disk is full."
+    assert agent_run.format_run_summary([], "The disk is full.") == lost
+    assert agent_run.format_run_summary([one], "The disk is full.").splitlines()[1:] == [lost]
     dearer = {**saved, "paid": 0.3, "recalls": 2}
     assert agent_run.format_run_summary([dearer]) == (
         "Helix Desktop: 900 tokens sent instead of 1,800 (50% saved); 2 recalls."

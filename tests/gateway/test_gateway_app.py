@@ -18,7 +18,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import Purpose, Spent, Usage
-from helix_desktop.errors import ModelFailed, NotFound
+from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
 from helix_desktop.gateway import gateway_app, request_parsing
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.gateway_app import GatewayApp
@@ -202,6 +202,22 @@ async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(tmp_
     async with running(tmp_path, workspace="gone") as here:
         assert (await here.ask("look")).status_code == 200
         assert here.app._last_requests == {}
+        status = await here.status()
+        assert status == {"figures": [], "unrecorded": status["unrecorded"]}
+        assert "gone" in status["unrecorded"]
+
+
+async def test_the_status_says_why_requests_are_not_recorded(
+    tmp_path: Path, expect: Expect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreFailed("The journal could not be written: the disk is full.")
+
+    expect("a request could not be recorded")
+    monkeypatch.setattr(LocalAgentConversations, "receive_request", fail)
+    async with running(tmp_path) as here:
+        assert (await here.ask("look " * 10_000)).status_code == 200
+        assert (await here.status())["unrecorded"] == "The journal could not be written: the disk is full."
 
 
 async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None:
