@@ -170,7 +170,7 @@ def _change_agent_configuration(
         if not (arguments.yes or (not arguments.json and ask_yes_or_no(f"Write {change.file}? [y/N] "))):
             raise InvalidInput(f"{change.file} was not written.", remedy="Add --yes to write it without being asked.")
         (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
-        say(f"{change.file} was written.")
+        say(f"{change.file} was {'deleted' if change.after is None else 'written'}.")
         if arguments.install:
             say("The gateway now runs in the background, and starts when you log in.")
     if arguments.json:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.gateway import agent_settings
+from helix_desktop.gateway.known_agents import find_known_agent
+from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import agent_connecting
 from tests.commands.conftest import Helix
 
@@ -148,3 +151,11 @@ def test_a_protocol_of_a_known_agent_is_refused(helix: Helix) -> None:
     code, *told = helix("wrap", "--protocol", "openai", "--dry-run", "claude")
     assert code == 2
     assert "For a known agent, leave --protocol out." in "".join(told)
+
+
+def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, helix: Helix) -> None:
+    where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
+    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), where.config)
+    code, out, _ = helix("wrap", "--uninstall", "--yes", "claude")
+    assert (code, out.splitlines()[-1]) == (0, f"{home}/.claude/settings.json was deleted.")
+    assert not (home / ".claude" / "settings.json").exists()
