@@ -268,6 +268,5 @@ def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(tmp_pat
     with wrapped(tmp_path, provider.url, workspace="Mine") as held:
         said(f"{held.first_address}/w/Secret", "hello", "a")
         assert b"hello" in provider.asked[-1].raw
-        assert agent_run.fetch_gateway_status(held.first_address, 100) == {
-            "figures": []
-        }  # there is no workspace Mine, and none else is taken
+        told = agent_run.fetch_gateway_status(held.first_address, 100)
+        assert told == {"figures": [], "unrecorded": "There is no workspace Mine."}, "none else is taken"
