@@ -138,7 +138,7 @@ class HistoryImport:
         journal, times = self.workspace.journal, [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
         for row in self._rows:
-            if begun <= row.created <= ended and held.recording.session in await self._agent_names_of(row):
+            if begun <= row.created <= ended and held.recording.session in await self._session_names_of(row):
                 is_copy = row.updated + SAME_REPLY_SECONDS >= max(times)
                 was_archived = (await journal.find_conversation(brought.id)).archived
                 if is_copy is not was_archived and is_copy is (brought.state == "new"):
@@ -146,7 +146,7 @@ class HistoryImport:
                     await journal.append_imported_facts(brought.id, [(0.0, change)])
                 return
 
-    async def _agent_names_of(self, row: StoredConversation) -> set[str]:
+    async def _session_names_of(self, row: StoredConversation) -> set[str]:
         if row.id not in self._sessions:
             newest = await self.workspace.journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
             self._sessions[row.id] = {one.fact.session for one in newest if isinstance(one.fact, facts.Received)}
