@@ -123,15 +123,16 @@ class HistoryRecorder:
         while not self._is_ending.is_set():
             folders = self._existing_folders()
             try:
-                watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
-                self._copy_existing_files(folders)
-                self._copy_changes_until_folders_change(watcher.watch, folders)
-                watcher.close()
+                watch, until = RustNotify([str(one) for _, one in folders], False, False, 0, True, True).watch, math.inf
             except (OSError, RuntimeError) as error:  # A folder was removed, or others use all watches of the kernel.
                 log.warning("recording: the history folders are looked through, as they cannot be watched: %s", error)
-                wait_for_changes = build_folder_polling(folders)
+                watch, until = build_folder_polling(folders), time.monotonic() + REFUSED_SECONDS
+            try:
                 self._copy_existing_files(folders)
-                self._copy_changes_until_folders_change(wait_for_changes, folders, time.monotonic() + REFUSED_SECONDS)
+                self._copy_changes_until_folders_change(watch, folders, until)
+            except (OSError, RuntimeError) as error:
+                log.warning("recording: a folder was removed or cannot be read: %s", error)
+                self._is_ending.wait(POLL_SECONDS)
         os.close(self._end_read)
 
     def _copy_existing_files(self, folders: Folders) -> None:
@@ -149,9 +150,7 @@ class HistoryRecorder:
             self._settings_read = time.monotonic()
         return [one for one in self._recorded if one[1].is_dir()]
 
-    def _copy_changes_until_folders_change(
-        self, watch: Callable[..., Any], folders: Folders, until: float = math.inf
-    ) -> None:
+    def _copy_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders, until: float) -> None:
         active_until, can_rest = 0.0, True
         while True:
             is_active = time.monotonic() < active_until or bool(self._copies.postponed)

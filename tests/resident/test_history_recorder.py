@@ -188,6 +188,32 @@ def test_where_the_kernel_gives_no_more_watches_the_folders_are_looked_through(
     assert "watch histories" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_folder_that_cannot_be_read_while_all_are_looked_through_does_not_end_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    """The error left the thread, and nothing was recorded until the next start."""
+
+    def refuse_to_watch(*_: object) -> None:
+        raise OSError("no watches are left")
+
+    def refuse_once(*_: object) -> None:
+        begun.append("read")
+        if len(begun) == 1:
+            raise PermissionError("it cannot be read")
+
+    begun: list[str] = []
+    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse_to_watch)
+    monkeypatch.setattr(history_recorder, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(history_recorder.HistoryRecorder, "_copy_existing_files", refuse_once)
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), HeldBack([]))
+    expect("they cannot be watched")
+    expect("removed or cannot be read")
+    recorder.start_recording()
+    wait_until(lambda: len(begun) > 1, 20)
+    recorder.stop_recording()
+
+
 def test_a_database_that_changed_soon_after_its_copy_is_copied_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
