@@ -250,10 +250,30 @@ class FileChanges:
                 case _:
                     left.append((one.path, "it was changed by somebody else since"))
         wanted = change_restoring.plan_restore_steps(planned, chosen)
+        wanted += await self._remove_emptied_folders(files, {step.path for step in wanted if step.target is None})
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
         undone = await self._record_undo(done, wanted, left, conversation, undoes)
         return replace(undone, fact=None) if already else undone  # The steps were undone by an earlier fact.
+
+    async def _remove_emptied_folders(
+        self, files: Sequence[FileChange], removed: set[str]
+    ) -> tuple[change_restoring.RestoreStep, ...]:
+        """Return the steps for folders that the agent created and that are empty without these `removed` paths."""
+        sources = [source for file in files for source in file.sources if file.path_of_change in removed]
+        created = [
+            each.path_of_change
+            for each in (await self.changes_with_folders(tuple(dict.fromkeys(sources))) if sources else ())
+            if each.change.before is None and each.change.after is not None
+            if each.change.after.kind is PathKind.FOLDER and each.path_of_change not in removed
+        ]
+        folders, steps = self.workspace_checkpoints.folders, []
+        remaining = folders.known_items().keys() - removed if created else set()
+        for path in sorted(created, key=lambda path: -path.count("/")):
+            if path in remaining and not any(each.startswith(f"{path}/") for each in remaining):
+                remaining.remove(path)
+                steps.append(change_restoring.RestoreStep(path, folders.last_item_at(path), None))
+        return tuple(steps)
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Undo some hunks of a text. Later changes elsewhere in it stay."""

@@ -160,6 +160,30 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(de
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before, "exact"
 
 
+async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(desks: Desks, folder: Path) -> None:
+    bench = await desks().create_workspace("W", folder)
+    changes, session = bench.file_changes, await bench.start_conversation()
+    await changes.prepare_checkpoints()
+    window = await changes.workspace_checkpoints.begin_step("", session.id, "command")
+    assert window is not None
+    for path in ("docs/deep/NOTES.md", "made/by the agent"):
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_text("x")
+    fact = await changes.workspace_checkpoints.end_step(window)
+    assert fact is not None
+    await session.conversation.append_facts(UserSaid((Text("Add notes", 2),)), fact)
+    (folder / "made" / "by the user").write_text("mine")
+    (turn,) = await changes.turns_with_changes(session.id)
+    for file in await changes.file_changes_of_steps(turn.sources):
+        assert (await changes.undo_file_changes([file], conversation=session.id)).paths_left_alone == ()
+    assert not (folder / "docs").exists()
+    assert [path.name for path in (folder / "made").iterdir()] == ["by the user"]
+    (turn,) = await changes.turns_with_changes(session.id)
+    first, *_ = [source for source in turn.sources if source.fact.by == "undo"]
+    await changes.undo_file_changes(await changes.changes_with_folders([first]), conversation=session.id)
+    assert (folder / "docs/deep/NOTES.md").read_text() == "x"
+
+
 @pytest.mark.parametrize("before_more", [False, True])
 async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_them(
     desks: Desks,

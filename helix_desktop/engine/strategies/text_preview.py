@@ -80,9 +80,12 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
     """Return lines from the middle: errors, the call's purpose and structure, each once."""
     pieces: list[str] = []
-    errors = [_shorten_preview_line(line) for line in find_error_lines(text)][-MOST_ERRORS:]
+    errors = [line for line in dict.fromkeys(map(_shorten_preview_line, find_error_lines(text))) if line not in seen]
+    fitting = _lines_that_fit(errors[-MOST_ERRORS:], room * 20 // 100)
+    # Without a count, the last error that is shown seems to be the last one of the text.
+    of_all = f" ({len(fitting)} of {len(errors)} found)" if len(fitting) < len(errors) else ""
     groups = (
-        ("Lines that look like errors:", errors, 20),
+        (f"Lines that look like errors{of_all}:", fitting, 20),
         ("Lines about what was asked for:", list(_lines_about_purpose(text, purpose)), 15),
         ("In it, by line:", list(_headings_and_signatures(text)), 35),
     )

@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
 from helix_desktop.gui.sentence_translation import join_sentences
+from helix_desktop.gui.shared.figure_formats import format_time_of_day
 from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
@@ -79,8 +80,13 @@ class ChangesUndo(QObject):
         for step in reversed(steps):
             tool = step.what or step.fact.by
             offer_undo(tr("Undo step {step} ({tool})…", step=step.step, tool=tool), [step])
-        if turn not in undone and turn.sources[-1].fact.by == "undo":
-            offer_undo(tr("Undo the last undo…"), turn.sources[-1:])
+        undos = [source for source in turn.sources if source.fact.by == "undo"]
+        # The dialog of each undo said that it can be reversed. One undo of an entire turn is reversed by its redo.
+        for undo in undos[: -MOST_STEPS - 1 : -1] if turn not in undone or len(undos) > 1 else ():
+            fact = undo.fact
+            files = format_count(fact.files, "{n} file", "{n} files") if fact.files > 1 else "".join(fact.names[:1])
+            time_of_day = format_time_of_day(undo.time)
+            offer_undo(tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_day), [undo])
         if turn not in undone:
             offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
         if len(later) > 1:
@@ -110,10 +116,10 @@ class ChangesUndo(QObject):
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """Returns what these steps changed and is not undone yet; if nothing is left, the last undo, for a redo."""
+        """Returns what these steps changed and is not undone yet; if nothing is left, all their undos, for a redo."""
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
-        return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)
+        return (left, False) if left or not undone else (await changes.changes_with_folders(undone), True)
 
     def plan_and_confirm_undo(
         self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "", *, redo: bool = False

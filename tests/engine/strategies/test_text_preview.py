@@ -23,6 +23,14 @@ def test_first_and_last_lines_and_the_lines_that_look_like_errors() -> None:
     assert "line 1500" not in shown
 
 
+def test_lines_that_look_like_errors_are_counted_if_not_all_are_shown() -> None:
+    lines = [f"line {number}" for number in range(6_000)]
+    for number in range(900, 6_000, 900):
+        lines[number] = f"2026-11-26 01:06:23 ERROR the connection number {number} was closed by the other side"
+    assert "Lines that look like errors (2 of 6 found):" in build_preview("\n".join(lines), 300)
+    assert "Lines that look like errors:" in build_preview("\n".join(lines), 3_000)
+
+
 def test_the_shape_of_json_and_of_a_table() -> None:
     data = json.dumps({"users": [{"name": "a", "age": 1}] * 500, "next": None})
     assert "JSON: {users: list of 500 x object of 2, next: NoneType}" in build_preview(data, 300)

@@ -20,6 +20,7 @@ from helix_desktop.gui.changes.changes_page import ChangesPage
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
+from helix_desktop.gui.shared.figure_formats import format_time_of_day
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_changes import FakeChanges, State
 from tests.gui.fake_desk import now
@@ -259,7 +260,24 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
-    assert words == ["Undo the last undo…", "Undo turn 12…"]
+    assert words == [f"Reverse the undo of 3 files, {format_time_of_day(undo.time)}…", "Undo turn 12…"]
+
+
+def test_each_undo_can_be_reversed_not_only_the_last(page: ChangesPage, changes: FakeChanges) -> None:
+    """A first undo may have taken the user's own lines, and its notice is gone after some seconds."""
+    (turn,) = page._turns
+    undo = replace(turn.sources[0].fact, by="undo", undoes=(8,), files=1, names=("src/a.py",))
+    first = replace(turn.sources[0], seq=40, time=1.0, fact=undo)
+    second = replace(first, seq=41, time=9e5, fact=replace(first.fact, files=2))
+    page._turns = [replace(turn, sources=(*turn.sources, first, second))]
+    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+    page.undo_button.click()
+    actions = page.findChildren(QMenu)[-1].actions()
+    assert [action.text() for action in actions] == [
+        f"Reverse the undo of 2 files, {format_time_of_day(9e5)}…",
+        f"Reverse the undo of src/a.py, {format_time_of_day(1.0)}…",
+        "Undo turn 12…",
+    ]
 
 
 def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes: FakeChanges) -> None:
