@@ -8,16 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acp import RequestError
+from acp import RequestError, schema
 from acp.connection import Connection
 from acp.helpers import text_block, tool_content, update_agent_message_text
-from acp.schema import (
-    PermissionOption,
-    PermissionOptionKind,
-    RequestPermissionRequest,
-    SessionNotification,
-    ToolCallUpdate,
-)
 from acp.utils import notify_model, serialize_params
 
 from helix_desktop.acp_agent import conversation_options, conversation_updates
@@ -139,7 +132,9 @@ class EditorConversation:
         if isinstance(update, dict):
             await self._client.send_notification("session/update", {"sessionId": self.id, "update": update})
         else:
-            await notify_model(self._client, "session/update", SessionNotification(session_id=self.id, update=update))
+            await notify_model(
+                self._client, "session/update", schema.SessionNotification(session_id=self.id, update=update)
+            )
 
     async def send_history_to_editor(self) -> None:
         """Sends everything that was said on the current branch."""
@@ -212,12 +207,12 @@ class EditorConversation:
             rules = [mark_text(rule) for rule in question.rules] if scope in ("conversation", "always") else []
             for number, rule in enumerate(rules or [""]):
                 name = " ".join(filter(None, [_SCOPES.get(scope, scope), rule]))
-                kind: PermissionOptionKind = "allow_once" if scope in ("once", "ask") else "allow_always"
-                options.append(PermissionOption(option_id=f"{scope}:{number}", name=name, kind=kind))
+                kind: schema.PermissionOptionKind = "allow_once" if scope in ("once", "ask") else "allow_always"
+                options.append(schema.PermissionOption(option_id=f"{scope}:{number}", name=name, kind=kind))
         allowing = {option.option_id for option in options}
         no = "Keep planning" if question.plan else "Deny"
-        options.append(PermissionOption(option_id="deny", name=no, kind="reject_once"))
-        request = RequestPermissionRequest(
+        options.append(schema.PermissionOption(option_id="deny", name=no, kind="reject_once"))
+        request = schema.RequestPermissionRequest(
             session_id=self.id, tool_call=_build_question_card(question), options=options
         )
         answer = await self._client.send_request("session/request_permission", serialize_params(request))
@@ -255,11 +250,11 @@ class EditorConversation:
         return text if isinstance(text, str) else None
 
 
-def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
+def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
     # The reason may quote a path that an editor would read as Markdown.
     why = re.sub(r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:]))
     preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
-    return ToolCallUpdate(
+    return schema.ToolCallUpdate(
         tool_call_id=question.call.id,
         title=mark_on_one_line(question.title) or conversation_updates.title_of_call(question.call),
         kind="switch_mode" if question.plan else conversation_updates.kind_of_call(question.call),

@@ -19,20 +19,11 @@ from typing import IO, Any
 
 import tomlkit
 
-from helix_desktop import atomic_files
+from helix_desktop import atomic_files, errors
 from helix_desktop.decompression import open_foreign_archive, read_archive_member
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.errors import (
-    CacheCorrupt,
-    HelixError,
-    InvalidInput,
-    JournalCorrupt,
-    NotFound,
-    StoreFailed,
-    WrittenByNewerVersion,
-)
 from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
@@ -129,7 +120,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
     chunks = iter(()) if collected else cache.reader.iterate_chunks(record)
     try:
         first = next(chunks, b"")
-    except CacheCorrupt:
+    except errors.CacheCorrupt:
         left_out.append(record.digest.hex)
         return
     about = record.about
@@ -145,7 +136,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
             member.write(chunk)
             left -= len(chunk)
             yield
-    except CacheCorrupt:
+    except errors.CacheCorrupt:
         left_out.append(record.digest.hex)
         # Fill up the announced length. The hash is then wrong, so an import leaves the entry out.
         while left > 0:
@@ -181,19 +172,21 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
 def read_export_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest. Raises InvalidInput for other files, WrittenByNewerVersion for newer ones."""
     if not path.is_file():
-        raise NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
+        raise errors.NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
     try:
         with open_foreign_archive(path) as archive:
             manifest = _parse_export_line(read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT))
             names = set(archive.namelist())
     except (*_BROKEN, OSError) as error:
-        raise InvalidInput(
+        raise errors.InvalidInput(
             f"{path} is not a complete workspace export.", remedy="Export the workspace again."
         ) from error
     if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
-        raise InvalidInput(f"{path} is not a workspace export.", remedy="Choose a file that was created with Export.")
+        raise errors.InvalidInput(
+            f"{path} is not a workspace export.", remedy="Choose a file that was created with Export."
+        )
     if manifest.get("version") != VERSION:
-        raise WrittenByNewerVersion(f"{path} was exported by a newer version of Helix Desktop.")
+        raise errors.WrittenByNewerVersion(f"{path} was exported by a newer version of Helix Desktop.")
     return manifest
 
 
@@ -207,7 +200,7 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = i
 
     def note_progress(done: int) -> None:
         if shutil.disk_usage(place).free < KEPT_FREE_BYTES:
-            raise StoreFailed(
+            raise errors.StoreFailed(
                 f"{path} needs more space than is free on the disk.", remedy="Nothing was imported. Free up disk space."
             )
         report(done, facts + entries)
@@ -227,11 +220,11 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = i
             with archive.open("entries.bin") as member:
                 said = _import_entries(member, place / "cache", lambda done: note_progress(facts + done))
     except (*_BROKEN, TypeError, EOFError) as error:
-        raise InvalidInput(
+        raise errors.InvalidInput(
             f"{path} is damaged: {error}.", remedy="Nothing was imported. Export the workspace again."
         ) from error
     except OSError as error:
-        raise StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
+        raise errors.StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
     notes = [
         f"The entry {str(each)[:64]} was already damaged when this file was exported, so the file does not contain it."
         for each in list_at(manifest, "damaged")
@@ -288,8 +281,10 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
 def _require_importable_fact(conversation: str, seq: int, fact: str, remedy: str) -> None:
     try:
         fact_encoding.decode_fact(fact, is_foreign=True)
-    except JournalCorrupt as error:
-        raise JournalCorrupt(f"Record {seq} of conversation {conversation} cannot be read.", remedy=remedy) from error
+    except errors.JournalCorrupt as error:
+        raise errors.JournalCorrupt(
+            f"Record {seq} of conversation {conversation} cannot be read.", remedy=remedy
+        ) from error
 
 
 def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:
@@ -299,7 +294,7 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
         while raw := member.readline(_HEAD_LIMIT):
             try:
                 staged += _import_entry(member, cache, _parse_export_line(raw), report)
-            except HelixError as error:
+            except errors.HelixError as error:
                 said.append(error.what)
             report(member.tell())
             if len(staged) >= _BATCH:
@@ -332,7 +327,7 @@ def _import_entry(
     staged = incoming.finish_entry()
     if staged.record.digest != digest:
         cache.discard_staged(staged)
-        raise CacheCorrupt(f"The entry {digest} was damaged in the export and was left out.")
+        raise errors.CacheCorrupt(f"The entry {digest} was damaged in the export and was left out.")
     if head.get("pinned"):
         cache.commit_staged([staged])
         cache.set_entry_pinned(digest)

@@ -4,27 +4,8 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBlocker, Qt, Signal
-from PySide6.QtGui import (
-    QContextMenuEvent,
-    QFontMetrics,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPen,
-    QResizeEvent,
-)
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QFrame,
-    QHeaderView,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
-    QWidget,
-)
 
 from helix_desktop.engine.cache_entry_rows import EntrySort
 from helix_desktop.gui.cache import entries_model
@@ -55,7 +36,7 @@ _MUTED = frozenset({EntryColumn.TIME, EntryColumn.RECALLED})
 _KEYS_OF_QT = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Home, Qt.Key.Key_End)
 
 
-class EntryCellDelegate(QStyledItemDelegate):
+class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
     """Draws a cell without asking the model role by role."""
 
     def __init__(self, theme: Theme, table: "EntryTable") -> None:
@@ -68,10 +49,10 @@ class EntryCellDelegate(QStyledItemDelegate):
     def update_cell_fonts(self) -> None:
         self._text, self._mono = self._theme.build_font(), self._theme.monospaced_font()
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def paint(self, painter: QtGui.QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index) -> None:
         theme, number, column = self._theme, index.row(), EntryColumn(index.column())
         rect: QRect = option.rect
-        if option.state & QStyle.StateFlag.State_Selected:
+        if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour_of_token("accent_soft"))
         painter.fillRect(QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line"))
         row = self._table.entries.get_or_load_row(number)
@@ -95,11 +76,11 @@ class EntryCellDelegate(QStyledItemDelegate):
             painter.drawEllipse(QPoint(rect.left() + theme.zoomed_pixels(6), rect.center().y()), 2, 2)
             painter.setPen(theme.colour_of_token("text"))
         side = Qt.AlignmentFlag.AlignRight if column in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
-        shown = QFontMetrics(painter.font()).elidedText(text, Qt.TextElideMode.ElideMiddle, inner.width())
+        shown = QtGui.QFontMetrics(painter.font()).elidedText(text, Qt.TextElideMode.ElideMiddle, inner.width())
         painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, shown)
 
-    def _paint_search_hit(self, painter: QPainter, inner: QRect, source: str, snippet: str) -> None:
-        metrics = QFontMetrics(self._mono)
+    def _paint_search_hit(self, painter: QtGui.QPainter, inner: QRect, source: str, snippet: str) -> None:
+        metrics = QtGui.QFontMetrics(self._mono)
         name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, inner.width() // 3)
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, name)
         rest = inner.adjusted(metrics.horizontalAdvance(name) + 14, 0, 0, 0)
@@ -116,7 +97,7 @@ class EntryCellDelegate(QStyledItemDelegate):
         painter.drawText(rest, Qt.AlignmentFlag.AlignVCenter, text)
 
 
-class EntryTable(QTableView):
+class EntryTable(QtWidgets.QTableView):
     """`current_row_changed`: another row was opened. `selected_rows_changed`: the selection changed."""
 
     current_row_changed = Signal(int)
@@ -125,7 +106,9 @@ class EntryTable(QTableView):
     entry_opened = Signal()
     copy_wanted = Signal()
 
-    def __init__(self, theme: Theme, entries: entries_model.EntriesModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, entries: entries_model.EntriesModel, parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.entries = entries
         self.now = time.time()
@@ -138,20 +121,20 @@ class EntryTable(QTableView):
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)
         self.setItemDelegate(self.cells)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
         self.setTabKeyNavigation(False)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setEditTriggers(QtWidgets.QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setShowGrid(False)
-        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setWordWrap(False)
         self.setCornerButtonEnabled(False)
-        self.setCornerWidget(QWidget(self))
+        self.setCornerWidget(QtWidgets.QWidget(self))
         self.setAccessibleName(tr("Cache entries"))
         self._set_up_header()
         self.verticalHeader().hide()
-        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self.verticalHeader().setSectionResizeMode(QtWidgets.QHeaderView.ResizeMode.Fixed)
         self._apply_table_style()
         theme.changed.connect(self._apply_table_style)
         entries.rows_loaded.connect(self._repaint_and_open_loaded_row)
@@ -184,7 +167,7 @@ class EntryTable(QTableView):
         self._fit_columns()
         self.viewport().update()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_columns()
 
@@ -259,26 +242,28 @@ class EntryTable(QTableView):
         if bar.value() > 0:
             bar.setValue(bar.value() + rows * self._theme.zoomed_pixels(ROW))
 
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         self.entry_opened.emit()
 
-    def moveCursor(self, action: QAbstractItemView.CursorAction, modifiers: Qt.KeyboardModifier) -> QModelIndex:
+    def moveCursor(
+        self, action: QtWidgets.QAbstractItemView.CursorAction, modifiers: Qt.KeyboardModifier
+    ) -> QModelIndex:
         """Lets Home and End move through the rows; Qt's would move through the columns."""
-        if action is QAbstractItemView.CursorAction.MoveHome:
+        if action is QtWidgets.QAbstractItemView.CursorAction.MoveHome:
             return self.entries.index(0, 0)
-        if action is QAbstractItemView.CursorAction.MoveEnd:
+        if action is QtWidgets.QAbstractItemView.CursorAction.MoveEnd:
             return self.entries.index(self.entries.rowCount() - 1, 0)
         return super().moveCursor(action, modifiers)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         """Passes on only keys that move between rows: Qt would search all rows for a letter."""
         with_control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-        if event.matches(QKeySequence.StandardKey.Copy):
+        if event.matches(QtGui.QKeySequence.StandardKey.Copy):
             self.copy_wanted.emit()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.entry_opened.emit()
         elif (
-            event.matches(QKeySequence.StandardKey.SelectAll)
+            event.matches(QtGui.QKeySequence.StandardKey.SelectAll)
             or event.key() in _KEYS_OF_QT
             or (event.key() == Qt.Key.Key_Space and with_control)
         ):
@@ -286,8 +271,8 @@ class EntryTable(QTableView):
         else:
             event.ignore()
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        if event.reason() is QContextMenuEvent.Reason.Keyboard:
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
+        if event.reason() is QtGui.QContextMenuEvent.Reason.Keyboard:
             row = max(self.current_row, 0)
             below = QPoint(0, self.rowViewportPosition(row) + self.rowHeight(row))
             self.menu_wanted.emit(self.viewport().mapToGlobal(below))
@@ -301,8 +286,8 @@ class EntryTable(QTableView):
         self.now = time.time()
         super().paintEvent(event)  # type: ignore[arg-type]
         if self.hasFocus() and self.current_row >= 0:
-            painter = QPainter(self.viewport())
-            painter.setPen(QPen(self._theme.colour_of_token("accent"), 1))
+            painter = QtGui.QPainter(self.viewport())
+            painter.setPen(QtGui.QPen(self._theme.colour_of_token("accent"), 1))
             y = self.rowViewportPosition(self.current_row)
             painter.drawRect(0, y, self.viewport().width() - 1, self._theme.zoomed_pixels(ROW) - 2)
             painter.end()

@@ -5,17 +5,8 @@ It saves its position and leaves closing to the program. The first paint imports
 import the engine.
 """
 
+from PySide6 import QtGui
 from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Signal
-from PySide6.QtGui import (
-    QCloseEvent,
-    QColor,
-    QGuiApplication,
-    QInputMethodEvent,
-    QKeyEvent,
-    QPainter,
-    QPaintEvent,
-    QPixmap,
-)
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from helix_desktop.gui.colours import DARK, LIGHT
@@ -44,17 +35,17 @@ class WindowPlaceholder(QWidget):
         self.early_typing = EarlyTyping(state_file)
         self.was_painted = False
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         if self.early_typing.apply_key_to_message(event):
             self.update()
 
-    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+    def inputMethodEvent(self, event: QtGui.QInputMethodEvent) -> None:
         if self.early_typing.has_box and event.commitString():
             self.early_typing.append_typed_text(event.commitString())
             self.update()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter, tokens = QPainter(self), self._tokens
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter, tokens = QtGui.QPainter(self), self._tokens
         left, width, height = RAIL_WIDTH + self._sidebar, self.width(), self.height()
         places = [(tokens["panel"], 0, 0, width, height), (tokens["rail"], 0, 0, RAIL_WIDTH, height)]
         places += [(tokens["window"], RAIL_WIDTH, 0, self._sidebar, height)] if self._sidebar else []
@@ -62,15 +53,15 @@ class WindowPlaceholder(QWidget):
         if self._sidebar:
             places.append((tokens["line"], left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
         for colour, *place in places:  # Using QBrush would load Qt's enums, which takes 25 ms.
-            surface = QPixmap(1, 1)
-            surface.fill(QColor(colour))
+            surface = QtGui.QPixmap(1, 1)
+            surface.fill(QtGui.QColor(colour))
             painter.drawPixmap(QRect(*place), surface)
         # The first paint shows no text, because drawing text loads Qt's enums.
         if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
 
-    def _draw_typed_text(self, painter: QPainter, left: int, width: int, height: int) -> None:
+    def _draw_typed_text(self, painter: QtGui.QPainter, left: int, width: int, height: int) -> None:
         from PySide6.QtCore import Qt
 
         zoom, metrics = self._zoom, painter.fontMetrics()
@@ -83,7 +74,7 @@ class WindowPlaceholder(QWidget):
         messages = [line for each in self.early_typing.sent_messages for line in each["text"].split("\n")[:1]]
         x = left + (width - left - room) // 2
         bottom = height - round(ROOM_BELOW_TEXT * zoom)
-        painter.setPen(QColor(self._tokens["text"]))
+        painter.setPen(QtGui.QColor(self._tokens["text"]))
         for at, line in enumerate(reversed([*messages, *lines])):
             painter.drawText(QPoint(x, bottom - at * metrics.lineSpacing()), line)
 
@@ -111,7 +102,7 @@ class TopLevelWindow(QMainWindow):
         self.placeholder.setFocus()
         self.placeholder.update()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         if self.centralWidget() is self.placeholder:
             self.placeholder.keyPressEvent(event)
         else:
@@ -124,15 +115,15 @@ class TopLevelWindow(QMainWindow):
         kept = QByteArray.fromBase64(self.state_file.get_remembered("window", default="").encode())
         if not kept.isEmpty() and self.restoreGeometry(kept) and self._is_on_a_screen():
             return
-        screen = QGuiApplication.primaryScreen().availableGeometry()
+        screen = QtGui.QGuiApplication.primaryScreen().availableGeometry()
         size = FIRST_SIZE.boundedTo(screen.size() - WINDOW_BORDER_SIZE)
         corner = screen.center() - QPoint(size.width() // 2, size.height() // 2)
         self.setGeometry(QRect(corner, size))
 
     def _is_on_a_screen(self) -> bool:
-        return any(screen.availableGeometry().intersects(self.geometry()) for screen in QGuiApplication.screens())
+        return any(screen.availableGeometry().intersects(self.geometry()) for screen in QtGui.QGuiApplication.screens())
 
-    def closeEvent(self, event: QCloseEvent) -> None:
+    def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         """Keeps the window open: the program stops everything first, then quits."""
         self.save_window_geometry()
         self.is_closing = True

@@ -6,17 +6,9 @@ from typing import Any, Protocol
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui import workbench_types
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
-from helix_desktop.gui.workbench_types import (
-    ConnectedAgents,
-    DoctorFinding,
-    HomeOpening,
-    McpConnectionStatus,
-    ServerConfig,
-    Workbench,
-    Workbenches,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +28,8 @@ class SpaceToFree:
 class McpServerState:
     """An MCP server. `tools`: each with its description. `mistake`: why it cannot be read."""
 
-    config: ServerConfig
-    status: McpConnectionStatus | None = None  # None until it is hosted.
+    config: workbench_types.ServerConfig
+    status: workbench_types.McpConnectionStatus | None = None  # None until it is hosted.
     tools: tuple[tuple[str, str], ...] = ()
     log: tuple[str, ...] = ()
     mistake: str = ""
@@ -48,34 +40,38 @@ class Installation(Protocol):
 
     def library_versions(self) -> Sequence[tuple[str, str]]: ...
     def licence_texts(self) -> str: ...
-    async def examine_installation(self) -> Sequence[DoctorFinding]: ...
-    async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
+    async def examine_installation(self) -> Sequence[workbench_types.DoctorFinding]: ...
+    async def measure_workspace_storage(self, bench: workbench_types.Workbench) -> tuple[CacheEntryFigures, float]:
         """Returns the entries' figures and the time of the last backup, or 0 if there is none."""
 
-    async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str: ...
-    async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree: ...
-    async def free_up_space(self, bench: Workbench) -> str: ...
-    async def back_up_workspace(self, bench: Workbench) -> str: ...
-    def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]: ...
-    def parse_server_configuration(self, text: str, name: str) -> Sequence[ServerConfig]:
+    async def verify_workspace_entries(
+        self, bench: workbench_types.Workbench, report: Callable[[str], None]
+    ) -> str: ...
+    async def estimate_space_to_free(self, bench: workbench_types.Workbench) -> SpaceToFree: ...
+    async def free_up_space(self, bench: workbench_types.Workbench) -> str: ...
+    async def back_up_workspace(self, bench: workbench_types.Workbench) -> str: ...
+    def list_mcp_servers(self, bench: workbench_types.Workbench) -> Sequence[McpServerState]: ...
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[workbench_types.ServerConfig]:
         """The servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
 
-    async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
+    async def sign_in_to_mcp_server(self, bench: workbench_types.Workbench, name: str) -> None:
         """Opens the server's page until the user has signed in; otherwise, ActionRefused."""
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         """Whether an allowing rule also allows programs other than the one it names."""
 
-    def list_command_openings(self) -> Sequence[HomeOpening]: ...
-    def list_hidden_patterns(self, bench: Workbench) -> Sequence[str]: ...
-    async def test_mcp_server(self, bench: Workbench, name: str) -> str:
+    def list_command_openings(self) -> Sequence[workbench_types.HomeOpening]: ...
+    def list_hidden_patterns(self, bench: workbench_types.Workbench) -> Sequence[str]: ...
+    async def test_mcp_server(self, bench: workbench_types.Workbench, name: str) -> str:
         """Starts a second copy of the server, and describes the result in a sentence or two."""
 
     @property
     def replay_policies(self) -> RunReplay: ...
-    async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench: ...
-    def build_history_importer(self, desk: Workbenches) -> HistoryImportPort:
+    async def open_tour_workbench(
+        self, desk: workbench_types.Workbenches, folder: Path
+    ) -> workbench_types.Workbench: ...
+    def build_history_importer(self, desk: workbench_types.Workbenches) -> HistoryImportPort:
         """Returns the importer for conversations of other programs on this computer."""
 
-    def connected_agents(self) -> ConnectedAgents:
+    def connected_agents(self) -> workbench_types.ConnectedAgents:
         """Returns the gateway's state and the agents that may use it."""

@@ -2,16 +2,8 @@
 
 from functools import partial
 
+from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, Signal
-from PySide6.QtGui import (
-    QContextMenuEvent,
-    QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QPainter,
-    QPaintEvent,
-    QWheelEvent,
-)
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from helix_desktop.engine import hidden_characters
@@ -88,14 +80,14 @@ class TranscriptView(TranscriptCanvas):
             return self._spot[0]
         return self._over
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         super().paintEvent(event)
         index = self._item_with_hover_bar
         bar = self.hover_bar_of(index)
         self._floated = self._overlay_rect()
         if bar is None:
             return
-        painter = QPainter(self.viewport())
+        painter = QtGui.QPainter(self.viewport())
         painter.translate(self.hover_bar_rect(index, bar).topLeft())
         bar.draw_hover_bar(painter, self._focused_hot_spot() if self._spot is not None else self._pointed)
         painter.end()
@@ -114,7 +106,7 @@ class TranscriptView(TranscriptCanvas):
 
     def copy_selected_as_markdown(self) -> None:
         if text := build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=True):
-            QGuiApplication.clipboard().setText(text)
+            QtGui.QGuiApplication.clipboard().setText(text)
 
     def selected_text(self) -> str:
         return build_selected_text(self.selection, self.items, self.column.lay_out_fully, markdown=False)
@@ -128,7 +120,7 @@ class TranscriptView(TranscriptCanvas):
     def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
         return self.column.lay_out_fully(place.number).word_or_paragraph_at(place.offset, paragraph=paragraph)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         by = event.pixelDelta().x() or event.angleDelta().x() // 2
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and not by:
             by = event.angleDelta().y() // 2
@@ -181,10 +173,10 @@ class TranscriptView(TranscriptCanvas):
         bar = self.verticalScrollBar()
         self.scrolling.set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Find):
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        if event.matches(QtGui.QKeySequence.StandardKey.Find):
             self.find_wanted.emit()
-        elif QKeySequence(event.keyCombination()) == QKeySequence("Ctrl+Shift+C"):
+        elif QtGui.QKeySequence(event.keyCombination()) == QtGui.QKeySequence("Ctrl+Shift+C"):
             self.copy_selected_as_markdown()
         elif event.key() == Qt.Key.Key_Escape and not self.selection.is_empty_selection:
             self.selection.clear_selection()
@@ -268,17 +260,17 @@ class TranscriptView(TranscriptCanvas):
         """Shows the address of a link before anything is opened."""
         shown = hidden_characters.mark_on_one_line(address)
         if not address.lower().startswith(_OPENED):
-            QGuiApplication.clipboard().setText(address)
+            QtGui.QGuiApplication.clipboard().setText(address)
             QToolTip.showText(self.cursor().pos(), safe_tooltip(tr("Copied: {address}", address=shown[:200])), self)
             return
         text = "\n\n".join([tr("Open this link in your browser?"), shown])
         ways = [
             (tr("Open"), partial(self.intent_requested.emit, chat_actions.OpenLink(address))),
-            (tr("Copy link"), partial(QGuiApplication.clipboard().setText, address)),
+            (tr("Copy link"), partial(QtGui.QGuiApplication.clipboard().setText, address)),
         ]
         ask_to_choose_one(self, tr("Open a link"), text, "", ways)
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         index, _ = self.item_and_point_under(self.viewport().mapFromGlobal(event.globalPos()))
         menu = build_popup_menu(self)
         chosen = not self.selection.is_empty_selection
