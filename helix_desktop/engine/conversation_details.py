@@ -330,7 +330,10 @@ class DetailCollector:
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
         why = tool_call_outcomes.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
-        if line or not why:
+        refusal = None if source.ok else tool_call_outcomes.read_refusal(source.text)
+        if refusal is not None:
+            self._add_detail_line("rule", refusal, source.seq)
+        elif line or not why:
             self._collect_written_paths(tried, source.changes)
         if why:
             self._failures.pop((subject, why), None)

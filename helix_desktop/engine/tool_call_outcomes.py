@@ -51,6 +51,10 @@ _FAILURE = re.compile(
     r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
     re.MULTILINE,
 )
+_REFUSED = re.compile(
+    r"The user (?:denied this call|doesn't want to (?:proceed with this tool use|take this action))|exec command rejected"
+)
+_WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MADE_FILE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
@@ -142,6 +146,12 @@ def describe_failure(text: str, *, ok: bool, command: bool) -> str:
     if not said:
         return "it failed and said nothing"
     return said[-1][:LONGEST_REASON] if command else " ".join(said)[:LONGEST_REASON]
+
+
+def read_refusal(text: str) -> str | None:
+    """Return what the user said when refusing a call, which may be nothing, or None if it was not refused."""
+    said = _WORDS_OF_REFUSAL.search(text) if _REFUSED.match(text) else None
+    return said[1] if said else "" if _REFUSED.match(text) else None
 
 
 def find_pasted_errors(text: str) -> list[str]:

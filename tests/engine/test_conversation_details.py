@@ -57,6 +57,24 @@ def test_rules_in_other_languages() -> None:
         assert of_kind(collect_details([user(sentence)]), "rule") == [sentence], sentence
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The user denied this call, so it was not run. The user said: Never delete build.",
+        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+        "new_string was NOT written to the file). To tell you how to proceed, the user said:\nNever delete build.",
+        "exec command rejected by user",
+    ],
+)
+def test_a_refused_call_has_written_nothing_and_what_the_user_said_instead_is_a_rule(answer: str) -> None:
+    call = DetailSource(5, "call", json.dumps({"command": "rm -rf build/cache\ntouch made.txt"}), "run_command")
+    found = collect_details([user("Clean up", 1), call, DetailSource(6, "output", answer, "run_command", ok=False)])
+    assert of_kind(found, "written") == []
+    assert ("Never delete build." in of_kind(found, "rule")) == ("said:" in answer)
+    failed = DetailSource(6, "output", "make: *** [all] Error 2", "run_command", ok=False)
+    assert of_kind(collect_details([user("Clean up", 1), call, failed]), "written") == ["build/cache", "made.txt"]
+
+
 def test_every_message_of_the_user_is_kept_whole() -> None:
     text = "Hello.\n\nNo rule   here,\nbut words."
     assert of_kind(collect_details([user(text)]), "message") == [text]
