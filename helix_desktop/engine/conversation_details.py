@@ -330,11 +330,7 @@ class DetailCollector:
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
         why = tool_call_outcomes.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
-        refusal = None if source.ok else tool_call_outcomes.read_refusal(source.text)
-        if refusal is not None:
-            self._add_detail_line("rule", refusal, source.seq)
-        elif line or not why:
-            self._collect_written_paths(tried, source.changes)
+        self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
         if why:
             self._failures.pop((subject, why), None)
             self._failures[subject, why] = (source.seq, f"{label} failed: {why}")
@@ -345,6 +341,13 @@ class DetailCollector:
                 self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
         elif line and tool_call_outcomes.is_verifying_command(line):
             self._add_detail_line("works", tool_call_outcomes.strip_here_documents(line), source.seq, PROOF_COMMAND)
+
+    def _collect_written_paths_or_refusal(self, tried: _AttemptedCall, source: DetailSource, *, failed: bool) -> None:
+        refusal = None if source.ok else tool_call_outcomes.read_refusal(source.text)
+        if refusal is not None:
+            self._add_detail_line("rule", refusal, source.seq)
+        elif tried.line or not failed:
+            self._collect_written_paths(tried, source.changes)
 
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""

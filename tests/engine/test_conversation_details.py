@@ -61,8 +61,7 @@ def test_rules_in_other_languages() -> None:
     "answer",
     [
         "The user denied this call, so it was not run. The user said: Never delete build.",
-        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
-        "new_string was NOT written to the file). To tell you how to proceed, the user said:\nNever delete build.",
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nNever delete build.",
         "exec command rejected by user",
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from PySide6.QtGui import QImage
@@ -11,6 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
+    DetailsKept,
     FileChanged,
     Folded,
     FoldFailed,
@@ -323,6 +325,17 @@ def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "summary", 277, 3_500, number=1, why=why)
     words = "Claude Code compacted the conversation here: 3.5K → 277 tokens, and nothing was lost"
     assert describe_fold(fold) == words
+
+
+def test_the_chat_says_when_the_model_kept_few_of_the_important_details() -> None:
+    kept = DetailsKept(11, 2, 8, 1)
+    fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "text", 545, 1_800, model="p/m", details=kept)
+    words = (
+        "Older messages were replaced with a handover document: 1.8K → 545 tokens. The model kept only 2 of 11 details."
+    )
+    assert describe_fold(fold) == words
+    good = replace(fold, details=replace(kept, kept=6, added=4))
+    assert describe_fold(good).endswith(": 1.8K → 545 tokens, and nothing was lost")
 
 
 REMINDER = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
