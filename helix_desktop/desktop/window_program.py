@@ -16,16 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import (
-    QFileSystemWatcher,
-    QMessageLogContext,
-    QObject,
-    QSocketNotifier,
-    Qt,
-    QTimer,
-    QtMsgType,
-    qInstallMessageHandler,
-)
+from PySide6 import QtCore
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
@@ -67,11 +58,11 @@ _PAGES = (
     "gui.cache.cache_page", "gui.timeline.timeline_page", "gui.changes.changes_page",
 )  # fmt: skip
 _LEVELS = {
-    QtMsgType.QtDebugMsg: logging.DEBUG,
-    QtMsgType.QtInfoMsg: logging.INFO,
-    QtMsgType.QtWarningMsg: logging.WARNING,
-    QtMsgType.QtCriticalMsg: logging.ERROR,
-    QtMsgType.QtFatalMsg: logging.CRITICAL,
+    QtCore.QtMsgType.QtDebugMsg: logging.DEBUG,
+    QtCore.QtMsgType.QtInfoMsg: logging.INFO,
+    QtCore.QtMsgType.QtWarningMsg: logging.WARNING,
+    QtCore.QtMsgType.QtCriticalMsg: logging.ERROR,
+    QtCore.QtMsgType.QtFatalMsg: logging.CRITICAL,
 }
 
 
@@ -108,7 +99,7 @@ class WindowProgram:
         )
         make_folders_private(where)
         logs.log_uncaught_errors()
-        qInstallMessageHandler(_log_qt_message)
+        QtCore.qInstallMessageHandler(_log_qt_message)
         translation.install_language(application, self._settings[program_settings.LANGUAGE])
         self._application = application
         self._tasks = concurrency.OwnedTasks("window", report=self._report_failed_task)
@@ -136,18 +127,18 @@ class WindowProgram:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
         self.top_window.closing.connect(self._close_window)
         if self.top_window.is_closing:  # The user closed the window before this signal was connected.
-            QTimer.singleShot(0, self._close_window)
+            QtCore.QTimer.singleShot(0, self._close_window)
 
     def run_until_closed(self) -> int:
         loop = WindowEventLoop(self._application)
         asyncio.set_event_loop(loop)
         loop.set_default_executor(concurrency.create_thread_pool("work", threads=THREADS))
         self._interrupts = InterruptHandler(self.top_window.close)
-        QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
+        QtCore.QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
         with loop:
             loop.run_forever()
         self._stop_log()
-        qInstallMessageHandler(None)  # A Qt message after Python's end would crash the process.
+        QtCore.qInstallMessageHandler(None)  # A Qt message after Python's end would crash the process.
         _exit_process_at_once()
         return 0
 
@@ -189,17 +180,21 @@ class WindowProgram:
             self.window.notices.show_error_notice(mistake)
         self._collecting = GarbageCollector(self.window)
         self.window.workbench_shown.connect(
-            self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
+            self._collecting.freeze_living_objects, QtCore.Qt.ConnectionType.SingleShotConnection
         )
         if await asyncio.to_thread(login_start.is_resident_needed, self._where):  # But it may not be running.
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
-        self.window.workbench_shown.connect(self._import_pages_in_background, Qt.ConnectionType.SingleShotConnection)
+        self.window.workbench_shown.connect(
+            self._import_pages_in_background, QtCore.Qt.ConnectionType.SingleShotConnection
+        )
 
     def _show_workspaces_of_other_processes(self) -> None:
         """Updates the rail when the recorder or a command creates a workspace while the window is open."""
-        pause = QTimer(self.window, interval=1_000, singleShot=True)  # Its settings are written after its folder.
+        pause = QtCore.QTimer(
+            self.window, interval=1_000, singleShot=True
+        )  # Its settings are written after its folder.
         pause.timeout.connect(self.window.refresh_workspaces)
-        watcher = QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
+        watcher = QtCore.QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
         watcher.directoryChanged.connect(lambda _: pause.start())
 
     def _import_pages_in_background(self) -> None:
@@ -229,7 +224,7 @@ class WindowProgram:
         return 0
 
     def _show_link_target(self, link: str) -> None:
-        self.top_window.setWindowState(self.top_window.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.top_window.setWindowState(self.top_window.windowState() & ~QtCore.Qt.WindowState.WindowMinimized)
         self.top_window.raise_()
         self.top_window.activateWindow()
         if Path(link).is_absolute():
@@ -328,7 +323,7 @@ def _exit_process_at_once() -> None:
         os._exit(0)
 
 
-class InterruptHandler(QObject):
+class InterruptHandler(QtCore.QObject):
     """Closes the window after Ctrl+C in the terminal or a request to end, but only between two events of the loop."""
 
     def __init__(self, close: Callable[[], object]) -> None:
@@ -338,7 +333,7 @@ class InterruptHandler(QObject):
         signal.set_wakeup_fd(self._write.fileno())
         for number in ENDS:
             signal.signal(number, lambda *_: None)  # Python writes it to the socket Qt reads.
-        self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier = QtCore.QSocketNotifier(self._read.fileno(), QtCore.QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
 
     def _on_interrupt_signal(self, close: Callable[[], object]) -> None:
@@ -346,5 +341,5 @@ class InterruptHandler(QObject):
             close()
 
 
-def _log_qt_message(kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
+def _log_qt_message(kind: QtCore.QtMsgType, _context: QtCore.QMessageLogContext, text: str) -> None:
     logging.getLogger("helix_desktop.qt").log(_LEVELS.get(kind, logging.WARNING), "%s", text)

@@ -13,13 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.oauth2 import OAuthContext
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-)
+from mcp.shared import auth
 from pydantic import AnyUrl, ValidationError
 
 from helix_desktop.concurrency import finish_even_if_cancelled
@@ -57,7 +51,7 @@ class StoredSignIn:
         """Return the port of the registered redirect address, or 0."""
         if self._given.get("callbackPort", "").isdecimal():
             return int(self._given["callbackPort"])
-        client = self._parse_stored_part(OAuthClientInformationFull, "client")
+        client = self._parse_stored_part(auth.OAuthClientInformationFull, "client")
         uris = client.redirect_uris if client is not None else None
         return (uris[0].port or 0) if uris else 0
 
@@ -66,14 +60,14 @@ class StoredSignIn:
             return kind.model_validate(self._values[name])
         return None
 
-    async def get_tokens(self) -> OAuthToken | None:
+    async def get_tokens(self) -> auth.OAuthToken | None:
         if self.context is not None:
             self.context.token_expiry_time = self._values.get("ends")
-            self.context.oauth_metadata = self._parse_stored_part(OAuthMetadata, "endpoints")
-        tokens: OAuthToken | None = self._parse_stored_part(OAuthToken, "tokens")
+            self.context.oauth_metadata = self._parse_stored_part(auth.OAuthMetadata, "endpoints")
+        tokens: auth.OAuthToken | None = self._parse_stored_part(auth.OAuthToken, "tokens")
         return tokens
 
-    async def set_tokens(self, tokens: OAuthToken) -> None:
+    async def set_tokens(self, tokens: auth.OAuthToken) -> None:
         self._values["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         if self.context is not None:
             self._values["ends"] = self.context.token_expiry_time
@@ -83,17 +77,19 @@ class StoredSignIn:
             )
         await self._store_sign_in()
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
+    async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
         if self._given.get("clientId"):
             secret = self._given.get("clientSecret") or None
             method = "client_secret_basic" if secret else "none"
-            return OAuthClientInformationFull(
+            return auth.OAuthClientInformationFull(
                 client_id=self._given["clientId"], client_secret=secret, token_endpoint_auth_method=method
             )
-        client: OAuthClientInformationFull | None = self._parse_stored_part(OAuthClientInformationFull, "client")
+        client: auth.OAuthClientInformationFull | None = self._parse_stored_part(
+            auth.OAuthClientInformationFull, "client"
+        )
         return client
 
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+    async def set_client_info(self, client_info: auth.OAuthClientInformationFull) -> None:
         self._values["client"] = client_info.model_dump(mode="json", exclude_none=True)
         await self._store_sign_in()
 
@@ -115,7 +111,7 @@ async def open_signed_in_client(
     await kept.read_stored_sign_in()
     asked: list[str] = []  # The pending sign-in's `state`, which the browser returns.
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
-        metadata = OAuthClientMetadata(
+        metadata = auth.OAuthClientMetadata(
             client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]
         )
 
@@ -143,11 +139,11 @@ async def open_signed_in_client(
 @asynccontextmanager
 async def _listen_for_browser(
     kept: StoredSignIn, page: Open | None, asked: list[str]
-) -> AsyncIterator[tuple[int, Callable[[], Awaitable[AuthorizationCodeResult]]]]:
+) -> AsyncIterator[tuple[int, Callable[[], Awaitable[auth.AuthorizationCodeResult]]]]:
     """Listen on this machine for the returning browser, if somebody asked to sign in."""
-    answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[auth.AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
-    async def wait_for_authorization_code() -> AuthorizationCodeResult:
+    async def wait_for_authorization_code() -> auth.AuthorizationCodeResult:
         async with asyncio.timeout(SECONDS):
             return await answer
 
@@ -181,7 +177,7 @@ async def _close_browser_server(server: asyncio.Server) -> None:
 async def _answer_browser_request(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    answer: asyncio.Future[AuthorizationCodeResult],
+    answer: asyncio.Future[auth.AuthorizationCodeResult],
     asked: list[str],
 ) -> None:
     """Answer one request, from the returning browser or anything else on this machine."""
@@ -199,7 +195,7 @@ async def _answer_browser_request(
         and not answer.done()
     )
     if ours and "code" in said:  # This is checked first, because the browser may be closed.
-        answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
+        answer.set_result(auth.AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
         answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))
     words = "You are signed in. You can close this page." if "code" in said else "The sign-in was refused."

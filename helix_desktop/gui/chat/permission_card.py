@@ -12,19 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QBoxLayout,
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QPlainTextEdit,
-    QPushButton,
-    QWidget,
-)
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
@@ -111,22 +101,26 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
     return words + (tr(" … {n} more characters", n=format_number(more)) if more > 0 else "")
 
 
-class PermissionQuestionCard(QWidget):
+class PermissionQuestionCard(QtWidgets.QWidget):
     """The card of one question. Keys that it does not use reach the page."""
 
     answered = Signal(object)
 
-    def __init__(self, theme: Theme, question: PermissionQuestion, parent: QWidget, uncovered: str = "") -> None:
+    def __init__(
+        self, theme: Theme, question: PermissionQuestion, parent: QtWidgets.QWidget, uncovered: str = ""
+    ) -> None:
         super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
         self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
         self._form: SchemaForm | None = None
-        self._actions: dict[QPushButton, str] = {}  # For each button, the name of the window action that does the same.
-        self._answers: QBoxLayout | None = None
-        self._columns: QPushButton | None = None
-        self._below_change: QHBoxLayout | None = None
+        self._actions: dict[
+            QtWidgets.QPushButton, str
+        ] = {}  # For each button, the name of the window action that does the same.
+        self._answers: QtWidgets.QBoxLayout | None = None
+        self._columns: QtWidgets.QPushButton | None = None
+        self._below_change: QtWidgets.QHBoxLayout | None = None
         self._change: ExactDifferenceView | None = None
         self._tried = (0, 0)  # The missing pixels and the width for which two columns were last tried.
         widgets.set_surface_look(self, "ask")
@@ -139,7 +133,7 @@ class PermissionQuestionCard(QWidget):
         self._why.setVisible(bool(why))
         if uncovered:
             self._build_question_label(uncovered, "small")
-        self._allowing: list[QPushButton] = []
+        self._allowing: list[QtWidgets.QPushButton] = []
         self._plan = self._build_plan_editor() if question.plan else None
         self._preview = self._build_preview() if question.preview and not question.plan else None
         if question.form:
@@ -150,8 +144,8 @@ class PermissionQuestionCard(QWidget):
             self._inside.addWidget(self._form)
         self._wrong = self._build_question_label("", "danger")
         self._wrong.hide()
-        self._first: QWidget = self
-        self._words = QLineEdit(self)
+        self._first: QtWidgets.QWidget = self
+        self._words = QtWidgets.QLineEdit(self)
         self._rule = self._build_rule_chooser() if question.rules and not is_asked_by_server(question) else None
         self._inside.addLayout(
             self._build_server_buttons() if is_asked_by_server(question) else self._build_answer_buttons()
@@ -187,7 +181,9 @@ class PermissionQuestionCard(QWidget):
         """Whether the card is shown and not covered by another window, such as the settings."""
         place = QRect(self.mapToGlobal(QPoint()), self.size())
         kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
-        others = (each for each in QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds)
+        others = (
+            each for each in QtWidgets.QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds
+        )
         return self.isVisible() and not any(
             each is not self.window() and each.frameGeometry().intersects(place) for each in others
         )
@@ -214,13 +210,13 @@ class PermissionQuestionCard(QWidget):
             return event.isAutoRepeat() or time.monotonic() - self._taken < READING
         return event.type() == QEvent.Type.MouseButtonDblClick and time.monotonic() - self._read_since < READING
 
-    def _build_question_label(self, text: str, look: str) -> QLabel:
+    def _build_question_label(self, text: str, look: str) -> QtWidgets.QLabel:
         label = widgets.build_plain_label(text, look, self)
         self._inside.addWidget(label)
         return label
 
-    def _build_plan_editor(self) -> QPlainTextEdit:
-        text = QPlainTextEdit(self._question.preview, self)
+    def _build_plan_editor(self) -> QtWidgets.QPlainTextEdit:
+        text = QtWidgets.QPlainTextEdit(self._question.preview, self)
         text.setProperty("look", "code")
         text.setAccessibleName(tr("The plan, which you can edit"))
         text.setMinimumHeight(self._theme.zoomed_pixels(160))
@@ -255,7 +251,7 @@ class PermissionQuestionCard(QWidget):
             return None
         return found
 
-    def _build_columns_button(self, difference: "ExactDifferenceView") -> QPushButton:
+    def _build_columns_button(self, difference: "ExactDifferenceView") -> QtWidgets.QPushButton:
         button = self._build_answer_button(tr("Side by side"), "", "pill")
         button.setCheckable(True)
 
@@ -277,14 +273,14 @@ class PermissionQuestionCard(QWidget):
             button.setChecked(before - change.content_height > missing)
             change.show_columns(two=button.isChecked())
 
-    def _build_rule_chooser(self) -> QComboBox:
+    def _build_rule_chooser(self) -> QtWidgets.QComboBox:
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
         label = widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
         choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         choice.addItems([mark_text(rule) for rule in self._question.rules])
         choice.setProperty("look", "mono")
         choice.setToolTip(tr("* means any arguments. To allow fewer commands, choose a more specific rule."))
-        choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        choice.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
         is_choice = len(self._question.rules) > 1  # In a list of one choice, Escape would stop the agent.
         choice.setVisible(is_choice)
@@ -307,7 +303,7 @@ class PermissionQuestionCard(QWidget):
         if self._preview.is_end_seen and self._preview.hasFocus() and not self._preview.verticalScrollBar().maximum():
             self.focus_first_control()  # The buttons were disabled until the preview's end had been shown.
 
-    def _build_server_buttons(self) -> QHBoxLayout:
+    def _build_server_buttons(self) -> QtWidgets.QHBoxLayout:
         """The buttons of a server's question: send the values or open the page, decline, dismiss."""
         self._words.hide()
         row = build_row(1, spacing=8)
@@ -331,15 +327,15 @@ class PermissionQuestionCard(QWidget):
             open_in_browser(self._question.preview)
         self.allow_or_show_next_part("once")
 
-    def _build_answer_buttons(self) -> QBoxLayout:
+    def _build_answer_buttons(self) -> QtWidgets.QBoxLayout:
         hint = tr("What is missing?") if self._question.plan else tr("What to do instead")
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse_permission)
-        row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        row = self._answers = QtWidgets.QBoxLayout(QtWidgets.QBoxLayout.Direction.LeftToRight)
         row.setSpacing(8)
         row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
-        self._ways_on = QWidget(self)
+        self._ways_on = QtWidgets.QWidget(self)
         self._ways_on.setProperty("look", "plain")
         ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
         row.addWidget(self._ways_on)
@@ -370,8 +366,8 @@ class PermissionQuestionCard(QWidget):
     def _fit_buttons_to_width(self) -> None:
         """Moves the text above the buttons if there is too little room beside them, and hides it in a very low window."""
         if self._answers is not None:
-            px, way = self._theme.zoomed_pixels, QBoxLayout.Direction
-            width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QPushButton)) - 8
+            px, way = self._theme.zoomed_pixels, QtWidgets.QBoxLayout.Direction
+            width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QtWidgets.QPushButton)) - 8
             wide = self.width() - 28 >= width + 8 + px(WORDS)
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
@@ -382,8 +378,8 @@ class PermissionQuestionCard(QWidget):
             self._words.setVisible(not low)
             self._why.setVisible(not low and bool(self._why.text()))
 
-    def _build_answer_button(self, text: str, action: str, look: str) -> QPushButton:
-        button = QPushButton(text, self)
+    def _build_answer_button(self, text: str, action: str, look: str) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, self)
         if look:
             button.setProperty("look", look)
         self._actions[button] = action
@@ -399,13 +395,13 @@ class PermissionQuestionCard(QWidget):
             button.setToolTip(f"{button.text()} ({key})" if key else button.text())
 
 
-class PermissionQuestionPanel(QWidget):
+class PermissionQuestionPanel(QtWidgets.QWidget):
     """Shows the oldest open question. `answered` carries its number and the answer."""
 
     answered = Signal(int, object)
     left = Signal()
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
         self._keys: Mapping[str, str] = {}
@@ -427,7 +423,7 @@ class PermissionQuestionPanel(QWidget):
         """Shows the oldest question and how many are open. `uncovered`: what an undo would not restore."""
         number = min(questions, default=0)
         question = questions.get(number)
-        focused = QApplication.focusWidget()
+        focused = QtWidgets.QApplication.focusWidget()
         held = self.visible_card is not None and focused is not None and self.visible_card.isAncestorOf(focused)
         self._more.setText(format_count(len(questions) - 1, "{n} more permission request waiting", "{n} more permission requests waiting"))  # fmt: skip
         self._more.setVisible(len(questions) > 1)

@@ -6,18 +6,8 @@ its letters are.
 
 from collections.abc import Sequence
 
+from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
-    QFocusEvent,
-    QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPen,
-)
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QToolTip, QWidget
 
 from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection, word_range
@@ -85,11 +75,11 @@ class TextSurface(QAbstractScrollArea):
         """True if Tab moved the focus here, and no hot spot has it."""
         return self._reached_by_tab and self._spot is None
 
-    def focusInEvent(self, event: QFocusEvent) -> None:
+    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
         self._reached_by_tab = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
 
-    def focusOutEvent(self, event: QFocusEvent) -> None:
+    def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusOutEvent(event)
         self._reached_by_tab = False
         self.viewport().update()
@@ -97,25 +87,25 @@ class TextSurface(QAbstractScrollArea):
     def viewportEvent(self, event: QEvent) -> bool:
         handled = super().viewportEvent(event)
         if event.type() == QEvent.Type.Paint and self.has_focus_frame:
-            painter = QPainter(self.viewport())
-            painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
+            painter = QtGui.QPainter(self.viewport())
+            painter.setPen(QtGui.QPen(self.theme.colour_of_token("accent"), 2))
             painter.drawRect(self.viewport().rect().adjusted(1, 1, -1, -1))
             painter.end()
         return handled
 
     # --- Selecting text with the mouse
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             near = (event.position().toPoint() - self._press_at).manhattanLength() < QApplication.startDragDistance()
             self._begin_or_extend_selection(event, clicks=3 if self._again.isActive() and near else 1)
 
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             self._again.start()
             self._begin_or_extend_selection(event, clicks=2)
 
-    def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _begin_or_extend_selection(self, event: QtGui.QMouseEvent, *, clicks: int) -> None:
         point = event.position().toPoint()
         self._press_at, self._dragging, self._reached_by_tab = point, False, False
         place = self.text_position_at(point)
@@ -128,7 +118,7 @@ class TextSurface(QAbstractScrollArea):
             self.selection.set_both_ends(place)
         self.show_selection()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         point = event.position().toPoint()
         if not event.buttons() & Qt.MouseButton.LeftButton:
             return
@@ -143,7 +133,7 @@ class TextSurface(QAbstractScrollArea):
             elif not self._pull.isActive():
                 self._pull.start()
 
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         self._pull.stop()
 
     def _scroll_and_extend_selection(self) -> None:
@@ -154,11 +144,11 @@ class TextSurface(QAbstractScrollArea):
 
     # --- Selecting and scrolling with the keyboard
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key, modifiers = Qt.Key(event.key()), event.modifiers()
-        if event.matches(QKeySequence.StandardKey.Copy):
+        if event.matches(QtGui.QKeySequence.StandardKey.Copy):
             self.copy_selected_text()
-        elif event.matches(QKeySequence.StandardKey.SelectAll):
+        elif event.matches(QtGui.QKeySequence.StandardKey.SelectAll):
             self.select_all_text()
         elif modifiers & _SHIFT and self.move_selection_end(
             key, whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier)
@@ -169,7 +159,7 @@ class TextSurface(QAbstractScrollArea):
 
     def copy_selected_text(self) -> None:
         if text := self.selected_text():
-            QGuiApplication.clipboard().setText(text)
+            QtGui.QGuiApplication.clipboard().setText(text)
 
     def move_selection_end(self, _key: Qt.Key, *, whole: bool) -> bool:
         """Moves the selection's end with Shift, `whole` with Ctrl too. Returns whether it moved."""
@@ -223,16 +213,16 @@ class BoxSurface(TextSurface):
 
     # --- Clicking hot spots with the mouse
 
-    def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _begin_or_extend_selection(self, event: QtGui.QMouseEvent, *, clicks: int) -> None:
         self._spot, self._pressed = None, self.hot_spot_at_point(event.position().toPoint())
         super()._begin_or_extend_selection(event, clicks=clicks if self._pressed is None else 1)
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mouseMoveEvent(event)
         if not event.buttons() & Qt.MouseButton.LeftButton:
             self.update_hover(event.position().toPoint())
 
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
         pressed, self._pressed = self._pressed, None
         if event.button() != Qt.MouseButton.LeftButton or self._dragging or pressed is None:
@@ -256,13 +246,13 @@ class BoxSurface(TextSurface):
 
     # --- Reaching hot spots with the keyboard
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         if event.key() in _PRESSING and (hot := self._focused_hot_spot()) is not None:
             self.perform_box_action(hot.act)
         else:
             super().keyPressEvent(event)
 
-    def focusInEvent(self, event: QFocusEvent) -> None:
+    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         """Moves the focus to the first or last hot spot when Tab enters."""
         super().focusInEvent(event)
         if self._reached_by_tab and self.visible_hot_spots():
@@ -301,24 +291,26 @@ class BoxSurface(TextSurface):
             self._scroll_to(int(self.verticalScrollBar().value() + place.top() - STEP))
         self.speak_to_screen_reader(hot.name)
 
-    def draw_keyboard_focus(self, painter: QPainter, number: int, stack: BoxStack) -> None:
+    def draw_keyboard_focus(self, painter: QtGui.QPainter, number: int, stack: BoxStack) -> None:
         """Draws a frame around the focused hot spot, if it is in this item."""
         if self._spot is None or self._spot[0] != number or not self.hasFocus():
             return
         if self._spot[1] in stack.list_hot_spots():
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
+            painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+            painter.setPen(QtGui.QPen(self.theme.colour_of_token("accent"), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(stack.hot_spot_and_rect(self._spot[1])[1].adjusted(-1, -1, 1, 1), 6, 6)
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, CopyText):
-            QGuiApplication.clipboard().setText(act.text)
+            QtGui.QGuiApplication.clipboard().setText(act.text)
             QToolTip.showText(self.cursor().pos(), tr("Copied"), self)
             self.speak_to_screen_reader(tr("Copied"))
         else:
             self.intent_requested.emit(act)
 
     def speak_to_screen_reader(self, text: str) -> None:
-        if QAccessible.isActive():
-            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, make_safe_text(text[:2_000])))
+        if QtGui.QAccessible.isActive():
+            QtGui.QAccessible.updateAccessibility(
+                QtGui.QAccessibleAnnouncementEvent(self, make_safe_text(text[:2_000]))
+            )
