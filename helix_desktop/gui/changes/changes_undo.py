@@ -80,12 +80,9 @@ class ChangesUndo(QObject):
         for step in reversed(steps):
             tool = step.what or step.fact.by
             offer_undo(tr("Undo step {step} ({tool})…", step=step.step, tool=tool), [step])
-        undos = [source for source in turn.sources if source.fact.by == "undo"]
-        # The dialog of each undo said that it can be reversed. One undo of an entire turn is reversed by its redo.
-        for undo in undos[: -MOST_STEPS - 1 : -1] if turn not in undone or len(undos) > 1 else ():
-            fact = undo.fact
+        for undo in _undos_to_reverse(turns, undone)[: -MOST_STEPS - 1 : -1]:
+            fact, time_of_day = undo.fact, format_time_of_day(undo.time)
             files = format_count(fact.files, "{n} file", "{n} files") if fact.files > 1 else "".join(fact.names[:1])
-            time_of_day = format_time_of_day(undo.time)
             offer_undo(tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_day), [undo])
         if turn not in undone:
             offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
@@ -194,3 +191,12 @@ class ChangesUndo(QObject):
 
     def _run_undo_work(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
         self._doing.run_in_background(work, then=then, owner=self)
+
+
+def _undos_to_reverse(turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]) -> list[ChangeSource]:
+    """Returns the undos of all turns, oldest first. The only undo of an entire turn is reversed by its redo."""
+    found = []
+    for turn in turns:
+        undos = [source for source in turn.sources if source.fact.by == "undo"]
+        found += undos if turn not in undone or len(undos) > 1 else []
+    return sorted(found, key=lambda undo: undo.time)
