@@ -176,10 +176,14 @@ def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreR
 def _build_from_original_lines(
     facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest, session_id: str, title: str
 ) -> RestoredSession | None:
-    """Build it from the agent's own lines if its file still matches the conversation, or return None."""
+    """Build it from the agent's own lines if its file still matches the conversation, or return None.
+
+    Of a file with branches, only the newest can be given back like this: the agent continues there.
+    """
     origin, form, before_compaction = origin_of_conversation(facts), FORMATS[request.agent], request.before_compaction
-    path = Path(origin.path)
-    has_own_file = origin.kind == form.kind and "#" not in origin.path and path.is_absolute()
+    own_id, branch, _ = origin.session.partition("#")
+    path = Path(origin.path.rpartition("#")[0] if branch else origin.path)
+    has_own_file = origin.kind == form.kind and path.is_absolute()
     if request.is_folded or not form.id_fields or not has_own_file:
         return None
     try:
@@ -187,16 +191,19 @@ def _build_from_original_lines(
         sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
-    found = next((one for one in sessions if one.session == origin.session and not one.parent), None)
+    branches = [one for one in sessions if one.session.partition("#")[0] == own_id and not one.parent]
+    found = max(branches, key=lambda one: max((message.time for message in one.messages), default=0.0), default=None)
     ours = build_session_from_facts(facts, read_content, "", origin)
-    if found is None or _comparable_messages(found) != _comparable_messages(ours):
+    if found is None or found.session != origin.session or _comparable_messages(found) != _comparable_messages(ours):
+        return None
+    if before_compaction and len(branches) > 1:  # Another branch may have compactions as well.
         return None
     if (cut := _lines_before_compaction(lines, form, before_compaction)) is None:
         return None
     if before_compaction:
         end, kept = ours.compactions[before_compaction - 1].at, ours.compactions[: before_compaction - 1]
         ours = replace(ours, messages=ours.messages[:end], compactions=kept)
-    whole = _replace_session_id(b"".join(cut), form.id_fields, origin.session, session_id)
+    whole = _replace_session_id(b"".join(cut), form.id_fields, own_id, session_id)
     if request.agent == "claude":
         whole += json.dumps(claude_writer.build_title_line(title, session_id)).encode() + b"\n"
     elif request.agent == "codex":

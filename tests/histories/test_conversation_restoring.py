@@ -331,6 +331,22 @@ def test_own_lines_are_given_back_only_where_they_say_what_the_conversation_says
     assert restored.content.endswith(b"\n"), "a line that is still being written is not given back"
 
 
+def test_of_a_file_with_branches_its_own_lines_are_given_back_only_for_the_newest(tmp_path: Path) -> None:
+    """Claude Code goes on at the newest branch: who asked for an older one got that instead."""
+    lines = written.claude_session()
+    lines.append(written.claude_said(20, 6, "another way"))
+    lines.append(written.claude_reply(21, 20, "m9", written.text("Another answer.")))
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    older, newest = history_reading.read_history_file(path).recordings
+    asked = RestoreRequest("c", "claude", "/f")
+    restored = restoring.build_restored_session(*imported(older), asked)
+    assert (restored.is_original, b"and again" in restored.content, b"another way" in restored.content) == (False, True, False)  # fmt: skip
+    restored = restoring.build_restored_session(*imported(newest), asked)
+    assert (restored.is_original, restored.messages) == (True, len(newest.messages))
+    assert restored.content.count(b'"sessionId": "%b"' % restored.session.encode()) == len(lines) + 1
+    assert b'"session-1"' not in restored.content
+
+
 def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Path) -> None:
     boundary, summary = ({"subtype": "compact_boundary"}, {"isCompactSummary": True})
     lines = written.claude_session()
