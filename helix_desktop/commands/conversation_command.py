@@ -59,10 +59,10 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
     told: list[dict[str, object]] = []
     lines = []
     for row in rows:
-        behind = row.forked_at + 1 if row.forked_from else 0  # The first fact of its own names the agent.
-        begun = await workspace.journal.read_facts(row.id, after=behind, limit=1)
+        # A fork may begin with a fact that does not name the agent.
+        begun = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
         starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
-        agent = next((fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts), "")
+        agent = next(filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), "")
         title, copy = row.title or row.begins, labels.get(row.id, "")
         same = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
         told.append({**same, "copy": copy, "agent": agent})

@@ -51,6 +51,14 @@ def test_conversations_are_listed(helix: Helix, workspace: str) -> None:
     assert {row["title"] for row in json.loads(out)} == {"Looking", "Other"}
 
 
+def test_an_imported_branch_names_its_agent_too(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    branch = [written.claude_said(20, 6, "another way"), written.claude_reply(21, 20, "m9", written.text("Yes."))]
+    path = written.lines(tmp_path / "s.jsonl", [*written.claude_session(), *branch])
+    assert helix("conversation", "import", "-w", "Work", str(path))[0] == 0
+    listed = json.loads(helix("conversation", "list", "-w", "Work", "--json")[1])
+    assert sorted(one["agent"] for one in listed) == ["", "", "Claude Code", "Claude Code"]
+
+
 def test_what_is_in_the_trash_is_not_listed(helix: Helix, workspace: str) -> None:
     """A relay that found nothing to fold puts its fork there."""
 
