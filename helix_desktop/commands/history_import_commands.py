@@ -160,8 +160,8 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
 async def _forget_keys_and_print_result(
     arguments: argparse.Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
-    keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.places.items()]
-    for key in result.keys.places if arguments.forget_keys else ():
+    keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.items()]
+    for key in result.keys if arguments.forget_keys else ():
         await workspace.content_forgetter(text=key)
     if arguments.json:
         told = {

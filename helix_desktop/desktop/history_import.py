@@ -110,7 +110,7 @@ class HistoryImporter:
         return count
 
     async def forget_found_api_keys(self) -> int:
-        keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys.places}
+        keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys}
         for workspace, key in keys:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)
         return len({key for _, key in keys})
@@ -153,7 +153,7 @@ class HistoryImporter:
             sum(len(each.unchanged_conversations - self._subagents) for each in results.values()),
             self._stopped,
             (show[0], show[1]),
-            sorted({mask_key(key) for result in results.values() for key in result.keys.places}),
+            sorted({mask_key(key) for result in results.values() for key in result.keys}),
             [sentence for result in results.values() for sentence in result.complaints],
             sorted(row.name for row in self._desk.list_workspaces() if row.id in results and results[row.id].imported),
         )

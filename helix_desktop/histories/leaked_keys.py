@@ -2,9 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
-
-from helix_desktop.fast_dataclass import dataclass
 
 # Each key contains one of these, and most texts contain none. Patterns with a fixed first character are fastest.
 _MARKS = (
@@ -37,14 +34,3 @@ def mask_key(key: str) -> str:
     if key.startswith("-----BEGIN"):
         return key.partition("\n")[0].partition("\\n")[0] + "…"
     return f"{key[:7]}…{key[-2:]}"
-
-
-@dataclass(slots=True)
-class LeakedKeyPlaces:
-    """The keys in many histories: where each occurs, and how often."""
-
-    places: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def count_key_in_conversation(self, conversation: str, key: str) -> None:
-        counts = self.places.setdefault(key, {})
-        counts[conversation] = counts.get(conversation, 0) + 1

@@ -15,14 +15,8 @@ NAMES = {
 }
 # The gateway and an agent's own history record the same reply at most this many seconds apart.
 SAME_REPLY_SECONDS = 60.0
-# Agents that can continue a conversation, by the name passed to `conversation restore --to`.
-AGENTS_TO_CONTINUE_IN = {
-    "claude": "Claude Code",
-    "codex": "Codex",
-    "opencode": "opencode",
-    "gemini": "Gemini CLI",
-    "pi": "pi",
-}
+# Agents that can continue a conversation (the first of `NAMES`), by the name passed to `conversation restore --to`.
+AGENTS_TO_CONTINUE_IN = dict(zip(("claude", "codex", "opencode", "gemini", "pi"), NAMES.values(), strict=False))
 
 
 def history_kinds_of_agents(names: Sequence[str]) -> list[str]:

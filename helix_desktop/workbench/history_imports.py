@@ -12,6 +12,7 @@ import itertools
 import math
 import secrets as random
 import time as clock
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
@@ -21,7 +22,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_reading, leaked_keys
+from helix_desktop.histories import history_reading
 from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.empty_trash import read_deleted_conversations
@@ -60,7 +61,7 @@ class ImportResult:
     imported: list[ImportedConversation] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     here: set[str] = field(default_factory=set)
-    keys: leaked_keys.LeakedKeyPlaces = field(default_factory=leaked_keys.LeakedKeyPlaces)
+    keys: dict[str, Counter[str]] = field(default_factory=dict)  # By leaked key: how often in each conversation.
 
     @property
     def unchanged_conversations(self) -> set[str]:
@@ -212,7 +213,7 @@ class HistoryImport:
             await self._archive_if_gateway_has_it(writing.held, writing.brought)
         for at, key in session.keys:
             if at >= writing.new_from:
-                self.result.keys.count_key_in_conversation(writing.conversation, key)
+                self.result.keys.setdefault(key, Counter())[writing.conversation] += 1
         return writing.brought if writing.recorded is not None else None
 
 

@@ -190,13 +190,24 @@ class SessionWriter:
             return True
         fresh = said[common] if common < len(said) else len(self.held.made) + 1
         folds = self._folds_made_since(facts, fresh)
-        if common == len(said) and (shorter or (not folds and not undone)):
+        renamed = [] if ours or forgotten or common < len(stand) else self._list_title_change(facts)
+        if common == len(said) and (shorter or not (folds or undone or renamed)):
             self.new_from = len(self.held.recording.messages)
         elif ours and common < len(said):
             await self._fork_with_new_messages(present, common, fresh)
         else:
-            await self._append_added_messages(facts, present, (common, fresh), folds, undone=undone)
+            await self._append_added_messages(facts, present, (common, fresh), folds, renamed, undone=undone)
         return True
+
+    def _list_title_change(self, facts: Sequence[Recorded]) -> list[Fact]:
+        """Return the change to a title that the other program gave later, unless the user gave one here."""
+        spans = [range(one.fact.first, one.seq) for one in facts if isinstance(one.fact, BroughtIn) and not one.fact.undone]  # fmt: skip
+        titles = {one.seq: one.fact.title for one in facts if isinstance(one.fact, ConversationStarted | ConversationChanged)}  # fmt: skip
+        given = [(seq, title) for seq, title in titles.items() if title is not None]
+        title = history_facts.title_of_recording(self.held.recording)
+        if not title or given[-1][1] == title or any(not any(seq in span for span in spans) for seq, _ in given):
+            return []
+        return [ConversationChanged(title)]
 
     async def _append_after_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
         """Import a file in which the other program replaced older messages by a summary or by nothing: they stay
@@ -217,7 +228,7 @@ class SessionWriter:
             self._seqs[number] = one.seq
         fresh = later[kept] if kept < len(later) else len(self.held.made) + 1
         if fold is not None or fresh <= len(self.held.made):
-            await self._append_added_messages(facts, present, (len(stand), fresh), [], fold=fold)
+            await self._append_added_messages(facts, present, (len(stand), fresh), [], [fold] if fold else [])
         else:
             self.new_from = len(self.held.recording.messages)
         return True
@@ -250,22 +261,23 @@ class SessionWriter:
         present: Sequence[Recorded],
         at: tuple[int, int],
         folds: list[FactDraft],
+        begun: Sequence[Fact] = (),
         *,
         undone: bool = False,
-        fold: Folded | None = None,
     ) -> None:
         common, fresh = at
         new = self.held.made[fresh - 1 :] if fresh <= len(self.held.made) else []
-        begun: list[tuple[float, Fact]] = [] if fold is None else [(0.0, fold)]
+        begun = [*begun]
         stand = [one for one in present if _is_message_fact(one.fact)]
         if common < len(stand):  # The file's messages are not those that were imported before.
-            begun.append((0.0, Rewound(stand[common].seq - 1)))
+            begun.append(Rewound(stand[common].seq - 1))
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
-            begun.append((0.0, ConversationChanged(trashed=False)))
+            begun.append(ConversationChanged(trashed=False))
         first = facts[-1].seq + 1
         self._assign_seqs_to_drafts(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
-        appended = [*begun, *_rename_folds(facts, self._renumber_drafts([*folds, *new], first + len(begun)))]
+        numbered = self._renumber_drafts([*folds, *new], first + len(begun))
+        appended = [*((0.0, one) for one in begun), *_rename_folds(facts, numbered)]
         self.new_from = new[0].message if new else len(self.held.recording.messages)
         await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
 

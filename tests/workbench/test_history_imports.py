@@ -17,6 +17,7 @@ from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
+    ConversationChanged,
     ConversationStarted,
     Folded,
     ModelReplied,
@@ -172,6 +173,29 @@ async def test_conversations_written_at_the_same_time_are_told_in_the_order_in_w
     ]
     result = await brought(workspace, *paths)
     assert [Path(one.path).stem for one in result.imported] == ["first", "second"]
+
+
+async def test_a_title_that_comes_later_or_changes_is_taken_over_unless_the_user_gave_it_one_here(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """Recorded from its first reply on, a conversation kept the title of that moment for ever."""
+    lines = written.claude_session()
+
+    async def title_after_import(*more: dict[str, Any], count: int = 8) -> str:
+        await brought(workspace, written.lines(tmp_path / "s.jsonl", [*lines[:count], *more]))
+        (row,) = await workspace.journal.list_conversations()
+        return row.title
+
+    ai_title, renamed = ({"type": kind, name: words, "sessionId": "session-1"} for kind, name, words in (("ai-title", "aiTitle", "Files"), ("custom-title", "customTitle", "My files")))  # fmt: skip
+    assert await title_after_import(count=6) == "list the files"
+    assert await title_after_import(ai_title) == "Files", "with the messages of a second turn"
+    before = await whole(workspace)
+    assert await title_after_import(ai_title, renamed) == "My files", "and nothing else"
+    ((*_, change, about),) = await whole(workspace)
+    assert (change.fact, about.fact.first) == (ConversationChanged("My files"), len(before[0]) + 1)
+    assert await title_after_import(count=4) == "My files", "the file has lost messages, and so perhaps its title"
+    await workspace.journal.append_to_journal(about.conversation, [ConversationChanged("Mine")])
+    assert await title_after_import(ai_title) == "Mine"
 
 
 async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(workspace: StoredWorkspace, tmp_path: Path) -> None:
@@ -350,9 +374,9 @@ async def test_a_foreign_compaction_can_be_undone(workspace: StoredWorkspace, tm
 async def test_keys_are_found(workspace: StoredWorkspace, tmp_path: Path) -> None:
     key = "sk-ant-" + "api03-" + "a1B2" * 8
     values = written.claude_session()
-    values[0] = written.claude_said(1, None, f"use {key} please")
+    values[0] = written.claude_said(1, None, f"use {key}, I say {key}")
     result = await brought(workspace, written.lines(tmp_path / "s.jsonl", values))
-    assert list(result.keys.places) == [key]
+    assert result.keys == {key: {result.imported[0].id: 2}}
     await workspace.forget_content(text=key)
     facts = await workspace.journal.read_facts(result.imported[0].id)
     assert key not in str(facts)
@@ -394,7 +418,7 @@ async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
     workspace: StoredWorkspace, tmp_path: Path, place: str
 ) -> None:
     result = await brought(workspace, written.lines(tmp_path / "s.jsonl", _with_a_key(place, tmp_path)))
-    assert list(result.keys.places) == [KEY]
+    assert list(result.keys) == [KEY]
     assert KEY in await stored(workspace)
     await workspace.forget_content(text=KEY)
     assert KEY not in await stored(workspace)
