@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Text, UserPart
 
+SYSTEM_MESSAGE = "[System message]\n"  # Begins what an agent sends as a system message within the conversation.
 _TAG = re.compile(
     r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)|command-(?:message|args)"
     r"|bash-std(?:out|err)|user-prompt-submit-hook|task-notification|ide_(?:opened_file|selection)"

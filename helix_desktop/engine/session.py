@@ -72,7 +72,7 @@ class Session:
         """Send a message now, or after the turn. `steer`: after the turn's current step."""
         if self.agent:
             raise ActionRefused(
-                f"{self.agent} is working in this conversation.",
+                f"This is a conversation of {self.agent}.",
                 remedy="Choose “Continue here” to continue a copy of the conversation with Helix Desktop's own agent.",
             )
         if not parts:

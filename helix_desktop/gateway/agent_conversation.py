@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from helix_desktop import token_counting
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
@@ -229,8 +230,10 @@ class OpenAgentConversation:
             saw = following.conversation.state.seq
             await following.record_reply(facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw)
             return
-        parts = tuple([await self._build_user_part(piece) for piece in pieces])
-        await following.record_user_message(parts, steering=steering or message.speaker is Speaker.SYSTEM)
+        parts = [await self._build_user_part(piece) for piece in pieces]
+        if is_system := message.speaker is Speaker.SYSTEM:  # The agent wrote this, and not its user.
+            parts = [replace(p, text=SYSTEM_MESSAGE + p.text) if isinstance(p, facts.Text) else p for p in parts]
+        await following.record_user_message(tuple(parts), steering=steering or is_system)
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
         """Return the part of a user's message. Pictures and unknown blocks become cache entries."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
-from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.state.live_folds import DOCUMENTS
@@ -26,7 +26,6 @@ LONG = 200  # Texts with more characters become attachments unless a person type
 HEAD = 2_000  # A fact contains this many characters of an output's beginning.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
-SYSTEM_MESSAGE = "[System message]\n"
 SHOWN_BY_OTHER = "the other program showed this instead"
 EXCERPT_ENDS = "\n[All of it: recall_cached_content("
 IMAGES = "image/"

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import recorded_session, session_export
-from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY, SYSTEM_MESSAGE
+from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
 
 RECALLABLE = (

@@ -17,7 +17,18 @@ import pytest
 
 from helix_desktop import concurrency, program_folders
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, SystemSet, Text, ToolCall, ToolReturned, Usage
+from helix_desktop.engine.agent_additions import is_added_by_agent
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    Recorded,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
@@ -182,6 +193,21 @@ def test_instructions_far_behind_the_beginning_of_a_long_history_are_recorded(tm
     (recorded,) = facts_of_conversations(tmp_path)
     systems = [each.fact.text for each in recorded if isinstance(each.fact, SystemSet)]
     assert "Keep to the plan." in systems[-1]
+
+
+def test_a_system_message_within_a_conversation_is_the_agents_and_not_its_users(tmp_path: Path) -> None:
+    """Claude Code sends its reminders as such messages, and they were shown as the user's words."""
+    with Provider(lambda _: [Said("an answer")]) as provider, running(tmp_path, provider.url) as url:
+        agent = Agent("anthropic", url, session="s")
+        agent.say("go on")
+        agent.units.append({"role": "system", "content": "The task tools haven't been used recently."})
+        agent.ask()
+        agent.say("and on")
+        agent.ask()
+    (recorded,) = facts_of_conversations(tmp_path)
+    said = [each.fact.parts for each in recorded if isinstance(each.fact, UserSaid)]
+    assert [is_added_by_agent(parts) for parts in said] == [False, True, False]
+    assert agent.units[1] in provider.asked[-1].body["messages"]
 
 
 @pytest.mark.parametrize("status", [422, 429])

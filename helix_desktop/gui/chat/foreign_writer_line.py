@@ -36,7 +36,7 @@ class ForeignWriterLine(QWidget):
             )
             hint = tr("The conversation continues on this computer. If {machine} also continues it, both versions are kept.", machine=machine)  # fmt: skip
         else:
-            words = tr("{agent} is working in this conversation. You can follow its work live.", agent=make_safe_text(agent))  # fmt: skip
+            words = tr("This is a conversation of {agent}. What it does there appears here.", agent=make_safe_text(agent))  # fmt: skip
             hint = tr("Opens a copy of this conversation that you can continue with your own model")
         self._words.setText(words)
         self.button.setToolTip(safe_tooltip(hint))

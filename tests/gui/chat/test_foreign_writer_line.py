@@ -21,7 +21,7 @@ def test_a_connected_agents_conversation_has_a_line_in_place_of_the_composer(
     assert window.chat.composer.isHidden()
     assert not window.chat.foreign.isHidden()
     said = " ".join(label.text() for label in window.chat.foreign.findChildren(QLabel))
-    assert "Claude Code is working in this conversation" in said
+    assert "This is a conversation of Claude Code." in said
     window.chat.foreign.button.click()
     assert window.current_session is not None
     assert window.current_session.id != first.id
