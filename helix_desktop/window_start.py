@@ -15,7 +15,7 @@ import helix_desktop.gui  # noqa: F401 -- must come before PySide6
 
 # isort: split
 
-from PySide6.QtCore import QEventLoop, QMetaObject
+from PySide6.QtCore import QEventLoop, QMetaObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__
@@ -58,11 +58,7 @@ def _is_other_window_listening(run: Path) -> bool:
     import socket
 
     with socket.socket(socket.AF_UNIX) as asking:
-        try:
-            asking.connect(str(address))
-        except OSError:
-            return False
-    return True
+        return asking.connect_ex(str(address)) == 0
 
 
 def _parse_window_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -85,11 +81,11 @@ def _create_qt_application() -> QApplication:
 
 def _wait_for_first_paint(application: QApplication, top_window: TopLevelWindow) -> None:
     """Waits until the window has been painted, but not longer than the limit: some screens never ask for a paint."""
-    for _ in range(20):
-        application.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 10)
-        if top_window.placeholder.was_painted:
-            application.sync()
-            return
+    waiting = QEventLoop()
+    top_window.placeholder.painted.connect(waiting.quit)
+    QTimer.singleShot(200, waiting.quit)
+    waiting.exec()
+    application.sync()
 
 
 def _import_program() -> None:

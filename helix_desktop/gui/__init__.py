@@ -5,11 +5,32 @@ Importing it makes PySide6 load faster, so `window_start.py` imports it before P
 
 import builtins
 import enum
+import importlib.machinery
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 _create_checked_enum: Any = vars(enum.EnumType).get("_create_")
 _declare_without_checks: Any = vars(enum).get("_simple_enum")
+_FOR_ERRORS = "parser", "layout", "errorhandler", "lib.enum_sig", "lib.pyi_generator", "lib.tool"
+
+
+def _find_late_module(name: str, loader: Any) -> ModuleSpec:
+    """Finds a module that PySide6 compiles at each start. What only its errors need is compiled when it is used."""
+    if name.removeprefix("shibokensupport.signature.") not in _FOR_ERRORS:
+        return ModuleSpec(name, loader)
+    module: Any = ModuleType(name)
+
+    def load_and_get(attribute: str) -> Any:
+        module.__spec__ = ModuleSpec(name, loader)  # PySide6 has renamed its own by now.
+        loader.exec_module(module)
+        vars(module).pop("__getattr__", None)
+        return getattr(module, attribute)
+
+    module.__getattr__ = load_and_get
+    late: Any = SimpleNamespace(create_module=lambda _: module, exec_module=lambda _: None)
+    return ModuleSpec(name, late)
 
 
 def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
@@ -26,7 +47,10 @@ def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
 
 if sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks:  # Later ones were not tried.
     setattr(enum.EnumType, "_create_", _create_enum)  # noqa: B010
+vars(importlib.machinery)["ModuleSpec"] = _find_late_module
 import PySide6.QtCore  # noqa: E402 -- The first one names the library that is missing.
+
+vars(importlib.machinery)["ModuleSpec"] = ModuleSpec
 import PySide6.QtWidgets  # noqa: E402, F401
 
 # PySide6 replaces Python's import function with one that reads each module's source, to look for Qt's names.

@@ -162,9 +162,8 @@ def _ask_to_empty_trash(window: MainWindow) -> None:
 
 
 def _begin_new_conversation(window: MainWindow) -> None:
-    window.switch_to_page("chat")
     window.begin_new_conversation()
-    window.chat.composer.text.setFocus()
+    _show_chat_and_focus_composer(window)
 
 
 def _ask_to_begin_in_copy(window: MainWindow) -> None:

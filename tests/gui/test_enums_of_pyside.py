@@ -92,3 +92,32 @@ def test_python_imports_as_it_did_before_pyside() -> None:
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "True"
     assert helix_desktop.gui is not None
+
+
+EXPLAIN = """
+from PySide6.QtCore import QPoint, QTimer
+from PySide6.QtWidgets import QWidget
+def tried(act):
+    try:
+        return str(act())
+    except (AttributeError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+wrong = lambda: QPoint("x", 3), lambda: QTimer(unknown=1), lambda: QPoint().setX(), lambda: QWidget.setVisible(1, 2)
+print(*map(tried, wrong), QPoint.setX.__doc__, sep="\\n")
+import PySide6.support.signature.mapping, PySide6.support.signature.layout
+print(PySide6.support.signature.layout.create_signature.__name__)
+"""
+
+
+def test_what_pyside_says_of_a_wrong_call_is_compiled_only_when_it_is_said() -> None:
+    loaded = "import sys\nprint('__file__' in vars(sys.modules['shibokensupport.signature.layout']))"
+
+    def said(script: str) -> list[str]:
+        return subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+
+    theirs = said(EXPLAIN)
+    assert "Supported signatures" in "".join(theirs)
+    assert said(f"import helix_desktop.gui\n{EXPLAIN}") == theirs
+    assert said(f"import helix_desktop.gui\n{loaded}\n{EXPLAIN}\n{loaded}") == ["False", *theirs, "True"]

@@ -25,6 +25,8 @@ MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 class WindowPlaceholder(QWidget):
     """Draws the window as it looked last, with what is typed, until the real content is ready."""
 
+    painted = Signal()
+
     def __init__(self, state_file: WindowStateFile) -> None:
         super().__init__()
         look = state_file.get_remembered("look", default=dict[str, object]())
@@ -60,6 +62,7 @@ class WindowPlaceholder(QWidget):
         if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
+        self.painted.emit()
 
     def _draw_typed_text(self, painter: QtGui.QPainter, left: int, width: int, height: int) -> None:
         from PySide6.QtCore import Qt

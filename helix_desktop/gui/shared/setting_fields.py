@@ -3,19 +3,9 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
-from PySide6.QtWidgets import (
-    QAbstractSpinBox,
-    QCheckBox,
-    QComboBox,
-    QDoubleSpinBox,
-    QFontComboBox,
-    QLineEdit,
-    QPlainTextEdit,
-    QSpinBox,
-    QWidget,
-)
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.layouts import build_column, build_row
@@ -46,12 +36,12 @@ class FieldDeclaration:
     font: str = ""  # "text" or "code" if the user chooses from the system's fonts of that kind.
 
 
-class LongTextField(QPlainTextEdit):
+class LongTextField(QtWidgets.QPlainTextEdit):
     """A field for several lines. `finished`: it lost the focus or was hidden."""
 
     finished = Signal()
 
-    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+    def __init__(self, text: str, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(text, parent, tabChangesFocus=True)
         self._reported_text = text
 
@@ -76,49 +66,53 @@ class _IgnoresWheel:
         event.ignore()
 
 
-class FontField(_IgnoresWheel, QFontComboBox):
+class FontField(_IgnoresWheel, QtWidgets.QFontComboBox):
     """The system's fonts by name. The first line is the default."""
 
-    def __init__(self, declared: FieldDeclaration, parent: QWidget | None = None) -> None:
+    def __init__(self, declared: FieldDeclaration, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        filters = QFontComboBox.FontFilter
+        filters = QtWidgets.QFontComboBox.FontFilter
         self.setFontFilters(filters.MonospacedFonts if declared.font == "code" else filters.ScalableFonts)
         self.setEditable(False)
         self.insertItem(0, declared.unset)
         self.setCurrentIndex(max(self.findText(str(declared.value)), 0) if declared.value else 0)
 
 
-class ChoiceField(_IgnoresWheel, QComboBox):
+class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
     """One of several choices."""
 
 
-class WholeNumberField(_IgnoresWheel, QSpinBox):
+class WholeNumberField(_IgnoresWheel, QtWidgets.QSpinBox):
     """A whole number."""
 
 
-class NumberField(_IgnoresWheel, QDoubleSpinBox):
+class NumberField(_IgnoresWheel, QtWidgets.QDoubleSpinBox):
     """A number without trailing zeros."""
 
     def textFromValue(self, value: float) -> str:
         return self.locale().toString(value, "g", 6)
 
 
-def build_field(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None = None) -> QWidget:
+def build_field(
+    declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget | None = None
+) -> QtWidgets.QWidget:
     """Builds the widget for a value. `changed` is called with each new value."""
     widget = _build_value_widget(declared, changed, parent)
     widget.setAccessibleName(declared.title or declared.sentence)
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
-    if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
+    if isinstance(widget, QtWidgets.QAbstractSpinBox) and (line := widget.findChild(QtWidgets.QLineEdit)) is not None:
         # A spin box ignores the style sheet's padding for the line edit inside it.
         line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
     return widget
 
 
-def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None) -> QWidget:
+def _build_value_widget(
+    declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget | None
+) -> QtWidgets.QWidget:
     value = declared.value
     if isinstance(value, bool):
-        check = QCheckBox(parent)
+        check = QtWidgets.QCheckBox(parent)
         check.setChecked(value)
         check.toggled.connect(changed)
         return check
@@ -147,8 +141,8 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
 
 
 def _build_text_widget(
-    declared: FieldDeclaration, value: str, changed: ValueListener, parent: QWidget | None
-) -> QWidget:
+    declared: FieldDeclaration, value: str, changed: ValueListener, parent: QtWidgets.QWidget | None
+) -> QtWidgets.QWidget:
     if declared.font:
         fonts = FontField(declared, parent)
         fonts.activated.connect(lambda at: changed(fonts.itemText(at) if at else ""))
@@ -157,12 +151,14 @@ def _build_text_widget(
         text = LongTextField(value, parent)
         text.finished.connect(lambda: changed(text.toPlainText()))
         return text
-    line = QLineEdit(value, parent)
+    line = QtWidgets.QLineEdit(value, parent)
     line.editingFinished.connect(lambda: changed(line.text()))
     return line
 
 
-def _build_choice_field(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None) -> ChoiceField:
+def _build_choice_field(
+    declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget | None
+) -> ChoiceField:
     choice = ChoiceField(parent)
     for at, name in enumerate(declared.choices):
         choice.addItem(declared.words[at] if at < len(declared.words) else name, name)
@@ -171,7 +167,7 @@ def _build_choice_field(declared: FieldDeclaration, changed: ValueListener, pare
     return choice
 
 
-def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
+def _set_number_range(whole: QtWidgets.QSpinBox, declared: FieldDeclaration) -> None:
     largest = 2**31 - 1
     whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
     whole.setSuffix(_unit_suffix(declared.unit))
@@ -184,7 +180,7 @@ def _unit_suffix(unit: str) -> str:
     return format_percent(0).lstrip("0") if unit == "%" else f" {unit}" if unit else ""
 
 
-def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QWidget) -> QWidget:
+def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget) -> QtWidgets.QWidget:
     """Builds a row: title and sentence on the left, the field on the right, or below if long."""
     widget = build_field(declared, changed, parent)
     if not (isinstance(declared.value, bool) or declared.long):
@@ -194,7 +190,9 @@ def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: 
     return build_labelled_row(declared.title, declared.sentence, widget, parent, below=declared.long)
 
 
-def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
+def build_labelled_row(
+    title: str, sentence: str, widget: QtWidgets.QWidget, parent: QtWidgets.QWidget, *, below: bool = False
+) -> QtWidgets.QWidget:
     """Builds a row. With `below`, or if there is no room beside the words, the widget is placed below them."""
     whole, words = build_surface(parent, "plain"), build_surface(parent, "plain")
     column = build_column(owner=words, margins=0, spacing=1)

@@ -1,23 +1,8 @@
 from collections.abc import Callable
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QLabel,
-    QLineEdit,
-    QMenu,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QStyle,
-    QStyleOptionButton,
-    QStylePainter,
-    QToolButton,
-    QWidget,
-)
 
 from helix_desktop.gui.enter_key import press_focused_button
 from helix_desktop.gui.layouts import build_row
@@ -29,48 +14,50 @@ COLUMN = 720  # The maximum width in pixels of the transcript and of the compose
 Action = Callable[[], object]
 
 
-def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
+def build_plain_label(
+    text: str = "", look: str = "", parent: QtWidgets.QWidget | None = None, *, wraps: bool = True
+) -> QtWidgets.QLabel:
     """Builds a label that shows text literally, so that no name or path in it acts as markup."""
-    label = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    label = QtWidgets.QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
     if look:
         label.setProperty("look", look)
     return label
 
 
-def set_surface_look(widget: QWidget, look: str) -> None:
+def set_surface_look(widget: QtWidgets.QWidget, look: str) -> None:
     """Lets the style sheet paint the background of a plain widget."""
     widget.setProperty("look", look)
     widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
 
-def build_surface(parent: QWidget, look: str) -> QWidget:
-    surface = QWidget(parent)
+def build_surface(parent: QtWidgets.QWidget, look: str) -> QtWidgets.QWidget:
+    surface = QtWidgets.QWidget(parent)
     set_surface_look(surface, look)
     return surface
 
 
-def build_line_edit(name: str, example: str, parent: QWidget) -> QLineEdit:
+def build_line_edit(name: str, example: str, parent: QtWidgets.QWidget) -> QtWidgets.QLineEdit:
     """Builds a line edit. `name` is for screen readers; `example` is shown while the field is empty."""
-    line = QLineEdit(parent, placeholderText=example)
+    line = QtWidgets.QLineEdit(parent, placeholderText=example)
     line.setAccessibleName(name)
     return line
 
 
-def build_combo_box(name: str, parent: QWidget) -> QComboBox:
+def build_combo_box(name: str, parent: QtWidgets.QWidget) -> QtWidgets.QComboBox:
     """Builds a combo box. On Linux, Qt passes its name to screen readers only through a label."""
-    box, label = QComboBox(parent), build_plain_label(name.replace("&", "&&"), parent=parent)
+    box, label = QtWidgets.QComboBox(parent), build_plain_label(name.replace("&", "&&"), parent=parent)
     box.setAccessibleName(name)
     label.setBuddy(box)
     label.hide()
     return box
 
 
-class WrappingButton(QPushButton):
+class WrappingButton(QtWidgets.QPushButton):
     """A button whose text wraps if the button is too narrow."""
 
-    def __init__(self, text: str, parent: QWidget, **given: bool) -> None:
+    def __init__(self, text: str, parent: QtWidgets.QWidget, **given: bool) -> None:
         super().__init__(text, parent, **given)
-        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy = QtWidgets.QSizePolicy(QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
@@ -81,10 +68,10 @@ class WrappingButton(QPushButton):
         return self.sizeHint().height() + self._wrap_words(width).count("\n") * self.fontMetrics().lineSpacing()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        option = QStyleOptionButton()
+        option = QtWidgets.QStyleOptionButton()
         self.initStyleOption(option)
         option.text = self._wrap_words(self.width())
-        QStylePainter(self).drawControl(QStyle.ControlElement.CE_PushButton, option)
+        QtWidgets.QStylePainter(self).drawControl(QtWidgets.QStyle.ControlElement.CE_PushButton, option)
 
     def _wrap_words(self, width: int) -> str:
         room = width - self.sizeHint().width() + self.fontMetrics().size(0, self.text()).width()
@@ -96,10 +83,16 @@ class WrappingButton(QPushButton):
 
 
 def build_push_button(
-    text: str, parent: QWidget, act: Action | None = None, look: str = "", *, wraps: bool = False, name: str = ""
-) -> QPushButton:
+    text: str,
+    parent: QtWidgets.QWidget,
+    act: Action | None = None,
+    look: str = "",
+    *,
+    wraps: bool = False,
+    name: str = "",
+) -> QtWidgets.QPushButton:
     """Builds a button that Return presses only if it has the focus. Screen readers say `name`, or else the text."""
-    button = (WrappingButton if wraps else QPushButton)(text, parent, autoDefault=False)
+    button = (WrappingButton if wraps else QtWidgets.QPushButton)(text, parent, autoDefault=False)
     button.setAccessibleName(name)
     if look:
         button.setProperty("look", look)
@@ -108,9 +101,11 @@ def build_push_button(
     return button
 
 
-def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "icon") -> QToolButton:
+def build_tool_button(
+    hint: str, parent: QtWidgets.QWidget, text: str = "", look: str = "icon"
+) -> QtWidgets.QToolButton:
     """Builds a small button with a sign or an icon. `hint` describes it, for screen readers too."""
-    button = QToolButton(parent)
+    button = QtWidgets.QToolButton(parent)
     button.setText(text)
     button.setProperty("look", look)
     button.setToolTip(hint)
@@ -118,18 +113,18 @@ def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "i
     return button
 
 
-def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
+def build_scroll_area(inside: QtWidgets.QWidget, parent: QtWidgets.QWidget) -> QtWidgets.QScrollArea:
     """Builds an area that shows `inside` at its full width and scrolls. Tab moves to what is inside."""
-    area = QScrollArea(parent, widgetResizable=True)
+    area = QtWidgets.QScrollArea(parent, widgetResizable=True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(inside)
     return area
 
 
-class TransientDialog(QDialog):
+class TransientDialog(QtWidgets.QDialog):
     """A dialog that is deleted when closed. Enter presses the focused button, or else the default one."""
 
-    def __init__(self, title: str, parent: QWidget | None, width: int = 0, height: int = 0) -> None:
+    def __init__(self, title: str, parent: QtWidgets.QWidget | None, width: int = 0, height: int = 0) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(title)
@@ -141,14 +136,14 @@ class TransientDialog(QDialog):
             super().keyPressEvent(event)
 
 
-def build_popup_menu(parent: QWidget) -> QMenu:
+def build_popup_menu(parent: QtWidgets.QWidget) -> QtWidgets.QMenu:
     """Builds a menu that is deleted after it was open."""
-    menu = QMenu(parent)
+    menu = QtWidgets.QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     return menu
 
 
-def add_menu_choice(menu: QMenu, words: str, act: Action, *, chosen: bool) -> QAction:
+def add_menu_choice(menu: QtWidgets.QMenu, words: str, act: Action, *, chosen: bool) -> QAction:
     """Adds a line to a menu, checked if it is the current choice."""
     action = menu.addAction(words.replace("&", "&&"), act)
     action.setCheckable(True)
@@ -156,19 +151,21 @@ def add_menu_choice(menu: QMenu, words: str, act: Action, *, chosen: bool) -> QA
     return action
 
 
-def build_confirm_buttons(dialog: QDialog, yes: str | QPushButton, act: Action, no: str = "") -> QDialogButtonBox:
+def build_confirm_buttons(
+    dialog: QtWidgets.QDialog, yes: str | QtWidgets.QPushButton, act: Action, no: str = ""
+) -> QtWidgets.QDialogButtonBox:
     """Builds a dialog's buttons in the system's usual order. Return presses `yes`. `no` is "Cancel" by default."""
-    buttons = QDialogButtonBox(dialog)
+    buttons = QtWidgets.QDialogButtonBox(dialog)
     wanted = build_push_button(yes, dialog, look="primary") if isinstance(yes, str) else yes
     wanted.setDefault(True)
-    buttons.addButton(wanted, QDialogButtonBox.ButtonRole.AcceptRole)
-    buttons.addButton(no or tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
+    buttons.addButton(wanted, QtWidgets.QDialogButtonBox.ButtonRole.AcceptRole)
+    buttons.addButton(no or tr("Cancel"), QtWidgets.QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
     buttons.accepted.connect(act)
     buttons.rejected.connect(dialog.reject)
     return buttons
 
 
-def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
+def build_centred_column(owner: QtWidgets.QWidget, theme: Theme) -> QtWidgets.QWidget:
     """Builds a centred column, as wide as the transcript's text."""
     set_surface_look(owner, "page")
     middle = build_surface(owner, "plain")

@@ -29,15 +29,11 @@ class ToolCallBox(LayoutBox):
         super().__init__(ink, width, gap=gap)
         self.text = line.words
         self.height = ink.scaled_pixels(38)
-        self._line = line
+        self.line = line  # While the call runs, only the words at the right change.
         self._act = right if right is not None else line.want
         self._chips: list[tuple[LineChip, QRectF]] = []
         self._right = QRectF()
         self._place_words_chips_and_hot_spots(toggle)
-
-    def update_call_line(self, line: ToolCallLine) -> None:
-        """Updates a call, of which only the words at the right have changed."""
-        self._line = line
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
@@ -46,20 +42,20 @@ class ToolCallBox(LayoutBox):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self.ink.selection_colour)
             painter.drawRoundedRect(frame, self.ink.scaled_pixels(9), self.ink.scaled_pixels(9))
-        size = self.ink.scaled_pixels(9 if self._line.status is CallStatus.CACHED else 8)
+        size = self.ink.scaled_pixels(9 if self.line.status is CallStatus.CACHED else 8)
         dot = QRectF(self.ink.scaled_pixels(13), (self.height - size) / 2, size, size)
-        draw_status_dot(painter, dot, self._line.status, self.ink)
+        draw_status_dot(painter, dot, self.line.status, self.ink)
         self._draw_call_words(painter, marks)
         for chip, place in self._chips:
             draw_chip(painter, place, chip, self.ink)
         painter.setFont(self.ink.text)
         painter.setPen(self.ink.token_colour(self._outcome_colour_name()))
-        painter.drawText(self._right, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._line.outcome)
+        painter.drawText(self._right, _MIDDLE | Qt.AlignmentFlag.AlignRight, self.line.outcome)
 
     def _outcome_colour_name(self) -> str:
         if self._act is not None:
             return "accent"
-        return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(self._line.status, "muted")
+        return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(self.line.status, "muted")
 
     def _draw_call_words(self, painter: QPainter, marks: TextMarks) -> None:
         painter.setFont(self.ink.mono)
@@ -76,7 +72,7 @@ class ToolCallBox(LayoutBox):
 
     def _place_words_chips_and_hot_spots(self, toggle: BoxAction) -> None:
         """Places chips and words. Chips keep their width, words are shortened, the figure is always complete."""
-        ink, line = self.ink, self._line
+        ink, line = self.ink, self.line
         pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)
         least = ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0
         right = max(QFontMetricsF(ink.text).horizontalAdvance(line.outcome), least)

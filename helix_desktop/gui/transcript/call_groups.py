@@ -43,7 +43,7 @@ class CallGroups:
 
     all: list[CallGroup] = field(default_factory=list)
     _firsts: list[int] = field(default_factory=list)
-    _closed: bool = True
+    is_last_closed: bool = True
 
     def group_of_item(self, index: int) -> CallGroup | None:
         at = bisect_right(self._firsts, index) - 1
@@ -62,18 +62,15 @@ class CallGroups:
 
     def add_item_to_last_group(self, index: int, *, collapsible: bool, added: bool = False) -> None:
         """Adds an item to a group. `collapsible`: reasoning, useless without its calls."""
-        last = self.all[-1] if self.all and not self._closed else None
+        last = self.all[-1] if self.all and not self.is_last_closed else None
         if last is None or last.last != index - 1 or last.has_additions is not added:
             self.all.append(CallGroup(index, index, has_additions=added))
             self._firsts.append(index)
-            self._closed = False
+            self.is_last_closed = False
         group = self.all[-1]
         group.last = index
         if collapsible:
             group.collapsible_items.add(index)
-
-    def close_last_group(self) -> None:
-        self._closed = True
 
     def add_result_and_list_items_to_redraw(self, index: int, tool: str, result: ToolReturned) -> Iterable[int]:
         if (group := self.group_of_item(index)) is None:

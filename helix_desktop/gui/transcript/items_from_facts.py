@@ -428,7 +428,7 @@ class TranscriptItems:
 
     def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:
         self.calls.mark_running_calls_ended()
-        self.groups.close_last_group()
+        self.groups.is_last_closed = True
         self._error = -1
         self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = False, None, 0, 0
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)

@@ -276,7 +276,7 @@ class TranscriptCanvas(BoxSurface):
             laid = self.column.existing_layout(index)
             for box in laid.boxes[:2] if laid is not None else ():
                 if isinstance(box, ToolCallBox):
-                    box.update_call_line(build_call_line(self.items.tool_call_state(index), self.column.page.now()))
+                    box.line = build_call_line(self.items.tool_call_state(index), self.column.page.now())
         laid = self.column.existing_layout(self.items.retry_wait_item)
         if laid is not None and laid.boxes and isinstance(laid.boxes[0], FailureCardBox):
             laid.boxes[0].update_card_title(describe_retry_pause(self.items.retry_at - self.column.page.now()))

@@ -4,9 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from PySide6.QtCore import QTimer
 from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication, QLabel
 
+from helix_desktop import window_start
 from helix_desktop.gui.colours import LIGHT
 from helix_desktop.gui.frame.top_level_window import SMALLEST_SIZE, TopLevelWindow
 from helix_desktop.gui.window_state_file import WindowStateFile
@@ -86,3 +88,21 @@ def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["0", "False", "True"]
+
+
+def test_the_start_waits_for_a_paint_that_a_window_manager_delays(
+    state_file: WindowStateFile, application: QApplication
+) -> None:
+    window = TopLevelWindow(state_file, "Helix Desktop")
+    QTimer.singleShot(20, window.show)
+    window_start._wait_for_first_paint(application, window)
+    assert window.placeholder.was_painted
+    window.hide()
+
+
+def test_a_screen_that_never_asks_for_a_paint_does_not_hold_the_start(
+    state_file: WindowStateFile, application: QApplication
+) -> None:
+    window = TopLevelWindow(state_file, "Helix Desktop")
+    window_start._wait_for_first_paint(application, window)
+    assert not window.placeholder.was_painted

@@ -229,7 +229,7 @@ def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPan
     laid = pane.view.column.existing_layout(0)
     assert laid is not None
     assert isinstance(laid.boxes[0], ToolCallBox)
-    assert laid.boxes[0]._line.outcome.startswith("running…")
+    assert laid.boxes[0].line.outcome.startswith("running…")
     assert laid.boxes[1].text == "compiling"
     assert pane.view._clock.isActive()
     pane.view.apply_events([FactAppended(told.returned("c1")), ActivityChanged("c", ConversationActivity.IDLE)])
