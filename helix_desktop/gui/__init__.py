@@ -23,6 +23,8 @@ def _find_late_module(name: str, loader: Any) -> ModuleSpec:
     module: Any = ModuleType(name)
 
     def load_and_get(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
         module.__spec__ = ModuleSpec(name, loader)  # PySide6 has renamed its own by now.
         loader.exec_module(module)
         vars(module).pop("__getattr__", None)

@@ -114,7 +114,6 @@ class ConversationActions:
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
 
     def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, ids: Sequence[str] = ()) -> None:
-
         def notice_deleted(gone: EmptyTrashResult) -> None:
             self.gone(*gone.conversations)
             self.changed()

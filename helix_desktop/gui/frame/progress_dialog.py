@@ -47,7 +47,6 @@ class ProgressDialog(TransientDialog):
     def run_with_progress(
         self, doing: BackgroundRunner, work: Coroutine[Any, Any, T], then: Callable[[T], object]
     ) -> None:
-
         def close_with_result(result: T) -> None:
             self.accept()
             then(result)
