@@ -17,7 +17,7 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line. Exit codes: 0 done; 1 not found or failed; 2 wrong usage; 130 Ctrl+C."""
+    """Runs a command line. Exit codes: 0 done; 1 not found, failed or not confirmed; 2 wrong usage; 130 Ctrl+C."""
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
     try:

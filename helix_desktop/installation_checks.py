@@ -63,6 +63,10 @@ class DoctorFinding:
     remedy: str = ""
 
 
+def _judge(what: str, good: str, problem: str, remedy: str, state: DoctorFindingState = _BAD) -> DoctorFinding:
+    return DoctorFinding(what, state, problem, remedy) if problem else DoctorFinding(what, _GOOD, good)
+
+
 async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> tuple[DoctorFinding, ...]:
     """Runs every check, in the order in which a person would ask."""
     checks: tuple[Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]], ...] = (
@@ -96,10 +100,8 @@ def _check_libraries() -> Iterator[DoctorFinding]:
     if not EITHER & versions.keys():
         missing.append("plyvel")
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
-    if missing:
-        yield DoctorFinding("Libraries", _BAD, f"Missing: {', '.join(missing)}.", "Reinstall Helix Desktop.")
-    else:
-        yield DoctorFinding("Libraries", _GOOD, f"{listed}.")
+    problem = f"Missing: {', '.join(missing)}." if missing else ""
+    yield _judge("Libraries", f"{listed}.", problem, "Reinstall Helix Desktop.")
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
         yield DoctorFinding(
@@ -126,35 +128,27 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
     if sys.platform != "linux" or package is None or package.origin is None:
         return
     plugin = Path(package.origin).parent / "Qt/plugins/platforms/libqxcb.so"
+    problem = ""
     try:
         ctypes.CDLL(str(plugin))
-    except OSError as error:
-        why = error.__cause__ or error  # PyInstaller's bundle wraps the original error.
-        yield DoctorFinding("System libraries", _BAD, f"Qt cannot be loaded: {why}.", _QT_REMEDY)
-    else:
-        yield DoctorFinding("System libraries", _GOOD, "All libraries that Qt needs are installed.")
+    except OSError as error:  # PyInstaller's bundle wraps the original error.
+        problem = f"Qt cannot be loaded: {error.__cause__ or error}."
+    yield _judge("System libraries", "All libraries that Qt needs are installed.", problem, _QT_REMEDY)
 
 
 def _check_screen() -> Iterator[DoctorFinding]:
-    if reason := screen_check.describe_missing_screen():
-        yield DoctorFinding("Display", _NOTE, f"The window could not be opened: {reason}.", screen_check.INSTEAD)
-    else:
-        yield DoctorFinding("Display", _GOOD, "A display is available.")
+    reason = screen_check.describe_missing_screen()
+    problem = f"The window could not be opened: {reason}." if reason else ""
+    yield _judge("Display", "A display is available.", problem, screen_check.INSTEAD, _NOTE)
 
 
 def _check_sqlite() -> Iterator[DoctorFinding]:
     with sqlite3.connect(":memory:") as connection:
         options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     connection.close()
-    if "ENABLE_FTS5" in options:
-        yield DoctorFinding("SQLite", _GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
-    else:
-        yield DoctorFinding(
-            "SQLite",
-            _BAD,
-            f"{sqlite3.sqlite_version} does not include full-text search (FTS5).",
-            "Use a Python build whose SQLite includes FTS5.",
-        )
+    lacks = f"{sqlite3.sqlite_version} does not include full-text search (FTS5)."
+    problem, remedy = "" if "ENABLE_FTS5" in options else lacks, "Use a Python build whose SQLite includes FTS5."
+    yield _judge("SQLite", f"{sqlite3.sqlite_version}, with full-text search.", problem, remedy)
 
 
 def _check_leveldb() -> Iterator[DoctorFinding]:

@@ -153,7 +153,7 @@ def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, wo
     assert (asked.code, len(asked.json["would_remove"])) == (1, 1)
     said = helix("workspace", "empty-trash", workspace)
     assert (said.code, said.out) == (1, "thrown away  Title, thrown away\n")
-    assert "Nothing was removed. Add --yes" in said.err
+    assert "Nothing was changed. To confirm, add --yes.\n" in said.err
     assert helix("workspace", "show", workspace, "--json").json["conversations"] == 2
     removed = helix("workspace", "empty-trash", "work", "--yes", "--json").json
     assert (removed["conversations"], removed["entries"], removed["bytes"] > 0) == (["thrown away"], 1, True)

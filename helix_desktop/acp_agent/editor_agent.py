@@ -140,7 +140,7 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_or_open_conversation(session_id)
-        if not (parts := await build_user_parts(self._bench, prompt)):
+        if not (parts := tuple([await _convert_prompt_block(self._bench, block) for block in prompt])):
             raise InvalidInput("The message is empty.")
         return {"stopReason": await conversation.run_turn(parts)}
 
@@ -192,12 +192,8 @@ class EditorAgent:
 PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[UserPart, ...]:
-    """Converts a prompt and stores its content in the cache. A linked file is passed on by name."""
-    return tuple([await _convert_prompt_block(bench, block) for block in blocks])
-
-
 async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
+    """Stores the block's content in the cache. A linked file is passed on by name."""
     match block:
         case schema.TextContentBlock():
             return Text(block.text)

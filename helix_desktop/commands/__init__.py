@@ -8,7 +8,9 @@ when the work is done.
 import argparse
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -23,7 +25,8 @@ NAMED_WORKSPACE: Options = {
     "--workspace, -w W": {"default": None, "help": "the workspace's name or ID (default: the workspace of this folder)"}
 }
 JSON: Options = {"--json": "print one JSON value instead of text"}
-CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, or the first part of it"}
+CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, its beginning, or its title"}
+MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
 NOUNS = (
     "workspace", "conversation", "cache", "changes", "copy", "project", "forget", "ask", "acp",
     "task", "worker", "schedule", "fleet", "cost", "gateway", "wrap", "resident", "recorder",
@@ -53,7 +56,7 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
-        epilog="Without a command, the window opens. If you specify a folder instead of a command, the window opens the folder as a workspace. Exit codes are 0 (success), 1 (not found or failed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
+        epilog="Without a command, the window opens. If you specify a folder instead of a command, the window opens the folder as a workspace. Exit codes are 0 (success), 1 (not found, failed or not confirmed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
     )  # fmt: skip
     whole.add_argument("--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)")
     whole.add_argument(
@@ -67,6 +70,16 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
 
 def format_local_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def parse_whole_number(text: str, *, most: int = MOST, least: int = 0, what: str = "a number") -> int:
+    with suppress(ValueError):
+        if least <= (number := int(text.replace(",", ""))) <= most:
+            return number
+    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what} from {least} to {most}")
+
+
+parse_port = partial(parse_whole_number, most=65_535, what="a port number")
 
 
 def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
@@ -106,7 +119,18 @@ def add_subcommand(
     verbs: Subparsers, name: str, sentence: str, run: Run, options: Options | None = None, **defaults: object
 ) -> argparse.ArgumentParser:
     """Adds a command that prints one JSON value with `--json`. `defaults` are read by `run_on_workspace`."""
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    one = _add_parser(verbs, name, sentence)
     add_options(one, {**(options or {}), **JSON})
     one.set_defaults(run=run, **defaults)
     return one
+
+
+def add_noun(nouns: Subparsers, name: str, sentence: str) -> Subparsers:
+    """Adds a command that needs a verb, and returns its verbs."""
+    noun = _add_parser(nouns, name, sentence)
+    return noun.add_subparsers(required=True, metavar="VERB")
+
+
+def _add_parser(where: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
+    description = f"{sentence[:1].upper()}{sentence[1:]}."
+    return where.add_parser(name, help=sentence, description=description)

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 FETCH_SECONDS = 20.0  # A turn waits at most this long for facts that other machines have written.
 WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
-
-
 OPTIONS: Options = {
     **NAMED_WORKSPACE,
-    "--conversation, -c C": "the ID or title of the conversation to continue",
+    "--conversation, -c C": "the conversation to continue, by its ID or title",
     "--model, -m M": "the model for this conversation, as provider/model",
     "--allow WHAT...": "edits, commands, all, or the name of a tool. Five permissions are given only by name or with all: hidden (run commands that hide what they run), held (run commands that a rule may deny or may require you to approve), outside_sandbox (run commands outside the sandbox), opened (run commands that use hidden files or other access that you did not give to all commands) and runs_later (change files that other programs run). Anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: refuse (send nothing), wait until it has finished, or branch (continue in a copy); default: refuse",
@@ -240,18 +238,11 @@ async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, c
 
 
 async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") -> Session:
-    """Opens a conversation by its id or unique title, or starts a new one without a name."""
+    """Opens a conversation, or starts a new one without a name."""
     if not name:
         return await bench.start_users_conversation(acp_agent=acp_agent)
-    rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
-    if not rows:
-        raise errors.NotFound(f"There is no conversation {name} in {bench.name}.")
-    if len(rows) > 1:
-        ids = ", ".join(row.id for row in rows[:10])
-        raise errors.AmbiguousName(
-            f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the ID instead of the name."
-        )
-    return await bench.open_session(rows[0].id)
+    named = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
+    return await bench.open_session(named)
 
 
 def _no_model_chosen_error(bench: Workbench) -> errors.InvalidInput:

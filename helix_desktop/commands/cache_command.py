@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, format_local_time, workspace_access
+from helix_desktop.commands import (
+    Options,
+    Subparsers,
+    add_noun,
+    format_local_time,
+    parse_whole_number,
+    workspace_access,
+)
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
@@ -17,14 +24,12 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
 MOST_HITS = 1_000_000  # The maximum number of hits that a search without a limit shows.
-LONGEST = 18  # A number with more digits may not fit into the database's 64-bit integers.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 
 
 def add_cache_command(nouns: Subparsers) -> None:
-    cache = nouns.add_parser("cache", help="store, find and verify content in a workspace's cache")
-    verbs = cache.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "cache", "store, find and verify content in a workspace's cache")
     options: Options = {"FILE": {"type": Path, "help": "the file to store; - reads standard input"}}
     sentence = "store a file or standard input, and print its hash"
     add_workspace_subcommand(verbs, "put", sentence, put_input_into_cache, options, run=_run_cache_put)
@@ -32,10 +37,12 @@ def add_cache_command(nouns: Subparsers) -> None:
         "HASH": "the hash of an entry, or the first part of it",
         "--output, -o FILE": {"type": Path, "default": STANDARD},
     }
-    sentence = "write an entry's bytes to a file or standard output"
-    add_workspace_subcommand(verbs, "get", sentence, output_entry_content, options, run=_run_cache_get, reads=True)
+    add_workspace_subcommand(
+        verbs, "get", "write an entry's bytes to a file or standard output", output_entry_content, options, reads=True,
+        run=lambda given: workspace_access.run_on_workspace(given, target=file_unless_dash(given.output)),
+    )  # fmt: skip
     add_counting_verb = partial(add_workspace_subcommand, verbs, counts=True)
-    limit = {"type": _parse_entry_count, "help": "0 means all"}
+    limit = {"type": parse_whole_number, "help": "0 means all"}
     options = {
         "--tool TOOL": "list only outputs of this tool",
         "--sort time|tool|source|size|tokens|uses": {},
@@ -46,13 +53,9 @@ def add_cache_command(nouns: Subparsers) -> None:
     add_counting_verb("search", "find entries that contain certain words", print_search_hits, options, reads=True)
     add_counting_verb("verify", "read every entry and compare it with its hash", verify_all_entries, reads=True)
     add_counting_verb("stats", "show how much is stored", print_cache_figures, reads=True)
-    size = {"type": _parse_entry_count, "default": 0, "help": "stop when the cache is this size or smaller"}
+    size = {"type": parse_whole_number, "default": 0, "help": "stop when the cache is this size or smaller"}
     sentence = "remove cache entries that no message uses, except those you stored yourself"
     add_counting_verb("collect", sentence, collect_unused_entries, {"--to BYTES": size})
-
-
-def _run_cache_get(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_on_workspace(arguments, target=file_unless_dash(arguments.output))
 
 
 def _run_cache_put(arguments: argparse.Namespace) -> int:
@@ -62,12 +65,6 @@ def _run_cache_put(arguments: argparse.Namespace) -> int:
 
 def file_unless_dash(path: Path) -> Path | None:
     return None if path == STANDARD else path
-
-
-def _parse_entry_count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 1 to {LONGEST} digits")
-    return int(text)
 
 
 async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -7,14 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, Subparsers, workspace_access
-from helix_desktop.commands.workspace_access import (
-    ASKING,
-    add_workspace_subcommand,
-    print_json,
-    print_result,
-    run_if_confirmed,
-)
+from helix_desktop.commands import Options, Subparsers, add_noun, workspace_access
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
 from helix_desktop.errors import InvalidInput, NotFound, format_things
@@ -30,14 +24,13 @@ OPTIONS: Options = {
 }
 PATHS: Options = {"[PATH...]": "only these files"}
 RESTORING: Options = {
-    "--yes": "do not ask for confirmation (by default, show what would be done and, in a terminal, ask first)",
+    **workspace_access.YES,
     "--conflicts now|before|merge": "what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's changes",
 }
 
 
 def add_changes_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "changes", "show and undo the changes that agents made to your files")
     work = partial(workspace_access.run_on_workbench, _print_turns_with_files)
     add_workspace_subcommand(verbs, "list", "list the turns that changed files, each with its files", work, OPTIONS)
     options = {**PATHS, **OPTIONS}
@@ -46,8 +39,7 @@ def add_changes_command(nouns: Subparsers) -> None:
     options |= RESTORING
     work = partial(workspace_access.run_on_workbench, _restore_files)
     sentence = "restore files to their state before the agent changed them"
-    run = partial(run_if_confirmed, question="Restore these files? [y/N] ")
-    add_workspace_subcommand(verbs, "restore", sentence, work, options, run=run)
+    add_workspace_subcommand(verbs, "restore", sentence, work, options)
 
 
 async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
@@ -68,7 +60,8 @@ async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespac
     if arguments.json:
         await changes.prepare_checkpoints()
         left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]
-        await print_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
+        found = {"conversation": conversation, "turns": told, "not_covered": left}
+        await workspace_access.print_json(console, found)
     elif not turns:
         row = bench.conversation_row(conversation)
         name = escape_control_characters(row.title if row else conversation)
@@ -80,7 +73,7 @@ async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console:
     files, _, changes = await _chosen_file_changes(bench, arguments)
     patch = await changes.build_git_patch(files)
     if arguments.json:
-        await print_json(console, {"patch": patch.decode("utf-8", "replace")})
+        await workspace_access.print_json(console, {"patch": patch.decode("utf-8", "replace")})
     else:
         await console.write_output(patch)
     return 0
@@ -94,8 +87,7 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
     plan = await changes.plan_undo(files)
     if not arguments.yes:
         await _print_restore_plan(files, plan, arguments, console)
-        await console.print_error("Nothing was changed. Add --yes to restore the files.")
-        return 1 if arguments.json else ASKING
+        return workspace_access.ASKING
     choices = {one.path: arguments.conflicts for one in plan}
     undone = await changes.undo_file_changes(files, conversation=conversation, choices=choices)
     left = [{"path": printable_path(place), "why": why} for place, why in undone.paths_left_alone]
@@ -153,14 +145,14 @@ async def _chosen_turns_of_changes(
 
 
 async def _find_conversation_with_changes(bench: Workbench, name: str) -> tuple[str, FileChanges]:
-    """Finds a conversation by id or title, or the one that changed files last, with the changes in its folders."""
-    rows = [row for row in bench.list_conversations() if not row.trashed and not row.parent]
+    """Finds a conversation, or without a name the newest one, with the changes in its folders."""
+    newest = (row.id for row in bench.list_conversations() if not row.trashed and not row.parent)
     if name:
-        rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
-    if not rows:
-        raise NotFound(f"There is no conversation {name} in {bench.name}.".replace("  ", " "))
-    await bench.open_session(rows[0].id)
-    return rows[0].id, bench.file_changes_of(rows[0].id)
+        name = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
+    elif not (name := next(newest, "")):
+        raise NotFound(f"There is no conversation in {bench.name}.")
+    await bench.open_session(name)
+    return name, bench.file_changes_of(name)
 
 
 def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
@@ -172,10 +164,5 @@ def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
 
 
 def _describe_file_change(file: FileChange) -> dict[str, object]:
-    return {
-        "path": printable_path(file.place),
-        "change": file.change_word,
-        "added": file.added,
-        "removed": file.removed,
-        "by": file.by,
-    }
+    path, change = printable_path(file.place), file.change_word
+    return {"path": path, "change": change, "added": file.added, "removed": file.removed, "by": file.by}

@@ -10,6 +10,7 @@ from helix_desktop.commands import (
     CONVERSATION,
     Options,
     Subparsers,
+    add_noun,
     conversation_restore_command,
     format_local_time,
     history_import_commands,
@@ -26,22 +27,19 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 CHOICE: Options = {
     "--agent AGENT...": {"default": [], "help": "only this agent's conversations; can be repeated"},
     "--before DATE": {"default": "", "help": "recorded conversations that last changed before this date, such as 2026-01-31"},
-    "--yes": "delete without asking",
+    **workspace_access.YES,
 }  # fmt: skip
-DELETE: Options = {"[CONVERSATION...]": {"dest": "conversations", "help": "the conversation's ID, or the first part of it"}, **CHOICE}  # fmt: skip
+DELETE: Options = {"[CONVERSATION...]": {"dest": "conversations", "help": "the conversation's ID or title"}, **CHOICE}  # fmt: skip
 
 
 def add_conversation_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("conversation", help="list, import and export conversations")
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "conversation", "list, import and export conversations")
     sentence = "list conversations, most recently changed first"
     add_workspace_subcommand(verbs, "list", sentence, print_conversation_list, reads=True)
     history_import_commands.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
-    add_workspace_subcommand(
-        verbs, "delete", "permanently delete conversations, along with cached content that nothing else uses",
-        delete_chosen_conversations, DELETE, run=lambda given: workspace_access.run_if_confirmed(given, "Delete these conversations? [y/N] "),
-    )  # fmt: skip
+    sentence = "permanently delete conversations, along with cached content that nothing else uses"
+    add_workspace_subcommand(verbs, "delete", sentence, delete_chosen_conversations, DELETE)
     options: Options = {
         **CONVERSATION,
         "--as openai": {"choices": ("openai",), "default": "openai", "help": "the format of the messages"},

@@ -19,8 +19,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
 _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")
-
-
 OPTIONS: Options = {
     **CONVERSATION,
     "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to save the session for, or a new file (default: the agent that the conversation comes from)"},
@@ -46,11 +44,10 @@ def run_conversation_restore(arguments: argparse.Namespace) -> int:
         if not {".", "/", os.sep}.intersection(given):
             raise InvalidInput(f"There is no agent named {given} to continue in.", remedy=f"Choose {', '.join(AGENTS)}, or a file such as ./{given}.")  # fmt: skip
         arguments.to = str(Path(given).absolute())
-        arguments.argv = [arguments.to if word == given else word for word in arguments.argv]
-        arguments.argv = [f"--to={arguments.to}" if word == f"--to={given}" else word for word in arguments.argv]
+        arguments.argv = workspace_access.insert_options(arguments.argv, f"--to={arguments.to}")
     if arguments.agent_places is None:
         arguments.agent_places = [str(Path.home()), *(os.environ.get(name, "") for name in _VARIABLES)]
-        arguments.argv = [*arguments.argv, "--agent-places", *arguments.agent_places]
+        arguments.argv = workspace_access.insert_options(arguments.argv, "--agent-places", *arguments.agent_places)
     return workspace_access.run_on_workspace(arguments)
 
 

@@ -8,15 +8,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, Subparsers, format_local_time
-from helix_desktop.commands.workspace_access import (
-    ASKING,
-    add_workspace_subcommand,
-    find_id_by_prefix,
-    print_result,
-    run_if_confirmed,
-    run_on_workbench,
-)
+from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import find_id_by_prefix, print_result, run_on_workbench
 from helix_desktop.console import Console
 from helix_desktop.errors import format_things
 
@@ -29,21 +22,21 @@ BRINGING_BACK: Options = {
     **COPY,
     "--by merge|rebase|apply|discard": "merge: merge the copy's commits into your branch; rebase: add them on top of your branch; apply: add the copy's changes as uncommitted changes, which can be undone; discard: store the changes in the cache and delete the copy (default: merge)",
     "--message, -m TEXT": "for merge and rebase: commit the copy's uncommitted changes with this message first",
-    "--yes": "do not ask for confirmation before a copy is discarded",
+    **workspace_access.YES,
 }
 
 
 def add_copy_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("copy", help="list the repository copies that agents work in, and bring back their changes")
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "copy", "list the repository copies that agents work in, and bring back their changes")
     sentence = "list the copies of the repository, with the size and age of each copy and the changes that exist only in it"  # fmt: skip
-    add_workspace_subcommand(verbs, "list", sentence, partial(run_on_workbench, _print_copies))
+    workspace_access.add_workspace_subcommand(verbs, "list", sentence, partial(run_on_workbench, _print_copies))
     work = partial(run_on_workbench, _print_copy)
-    add_workspace_subcommand(verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY)
+    workspace_access.add_workspace_subcommand(
+        verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY
+    )
     work = partial(run_on_workbench, _bring_back_into_folder)
     sentence = "bring the changes in a copy of the repository back into your own folder"
-    run = partial(run_if_confirmed, question="Delete this copy? [y/N] ")
-    add_workspace_subcommand(verbs, "bring-back", sentence, work, BRINGING_BACK, run=run)
+    workspace_access.add_workspace_subcommand(verbs, "bring-back", sentence, work, BRINGING_BACK)
 
 
 async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
@@ -70,8 +63,7 @@ async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespac
     if arguments.by == "discard" and not arguments.yes:
         found = await bench.copies.read_copy_status(copy)
         await print_result(arguments, console, _describe_copy(bench, copy, found), _format_copy_line(copy, found))
-        await console.print_error("Nothing was deleted. Add --yes to delete the copy.")
-        return 1 if arguments.json else ASKING
+        return workspace_access.ASKING
     said = await bench.copies.bring_back(copy, arguments.by, arguments.message)
     return await print_result(arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said)
 

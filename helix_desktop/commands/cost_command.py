@@ -45,21 +45,19 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(name)
     requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
-    lines = []
+    lines, result = [], []
     for request in requests:
         cost = f"{_format_dollars(request.cost):>10}"
         lines.append(f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost}  {request.model}")
-        for words, tokens, dollars in ((one.cause.describe_cause(), one.tokens, one.cost) for one in request.causes):
+        told = [(one.cause.describe_cause(), one.tokens, one.cost) for one in request.causes]
+        causes = [dict(zip(("cause", "tokens", "cost"), one, strict=True)) for one in told]
+        result.append({"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes})
+        for words, tokens, dollars in told:
             lines.append(f"        {tokens:>10,}         {_format_dollars(dollars):>10}  {words}")
-    await print_result(arguments, console, {"requests": [*map(_request_as_json, requests)]}, *lines)
+    await print_result(arguments, console, {"requests": result}, *lines)
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
-
-
-def _request_as_json(request: RequestCost) -> dict[str, object]:
-    causes = [{"cause": one.cause.describe_cause(), "tokens": one.tokens, "cost": one.cost} for one in request.causes]
-    return {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
 
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:

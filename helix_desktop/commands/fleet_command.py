@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
@@ -23,8 +23,7 @@ FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
 def add_fleet_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("fleet", help="show what the workers are doing, or stop them")
-    verbs = noun.add_subparsers(metavar="VERB", required=True)
+    verbs = add_noun(nouns, "fleet", "show what the workers are doing, or stop them")
     _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", None)
     until_start = "stop all tasks until you run `fleet start`"
     options: Options = {"[TASK...]": "the task's ID, or the first part of it", "--all": until_start}
@@ -57,9 +56,8 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
         return workspace_access.run_on_workspace(arguments)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
-    with Terminal() as console:
-        names = {one.id: one.name for one in workspaces.list_workspaces()}
-        return asyncio.run(_act_in_all_workspaces(arguments, names, console))
+    names = {one.id: one.name for one in workspaces.list_workspaces()}
+    return asyncio.run(_act_in_all_workspaces(arguments, names, Terminal()))
 
 
 async def _act_in_all_workspaces(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:

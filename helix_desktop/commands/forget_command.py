@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from helix_desktop.commands import Options, Subparsers, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result, read_whole_input
-from helix_desktop.console import Console
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import InvalidInput, format_things
@@ -15,12 +15,10 @@ from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = "-"
-
-
 OPTIONS: Options = {
     "[HASH...]": {"dest": "hashes", "help": "the hash of an entry, or the first part of it"},
     "--text TEXT": "the text to remove everywhere; - reads standard input",
-    "--yes": "required, because what you remove cannot be restored",
+    **workspace_access.YES,
 }
 
 
@@ -32,25 +30,35 @@ def add_forget_command(nouns: Subparsers) -> None:
 def run_forget_command(arguments: argparse.Namespace) -> int:
     if not arguments.hashes and not arguments.text:
         raise InvalidInput("There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry.")
-    if not arguments.yes:
-        raise InvalidInput(
-            "Nothing has been removed yet. What you remove cannot be restored.", remedy="Add --yes to confirm."
-        )
-    return workspace_access.run_on_workspace(arguments, gather=arguments.text == STANDARD)
+    if arguments.text == STANDARD:  # The whole input is read, and its last line end is left out.
+        with Terminal(gather=True) as console:
+            arguments.text = asyncio.run(workspace_access.read_whole_input(console))
+        arguments.text = arguments.text.removesuffix("\n").removesuffix("\r")
+        arguments.argv = workspace_access.insert_options(arguments.argv, f"--text={arguments.text}")
+        if not arguments.text and not arguments.hashes:
+            raise InvalidInput("There is nothing to remove: standard input was empty.")
+    return workspace_access.run_on_workspace(arguments)
 
 
 async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     text = arguments.text
-    if text == STANDARD:  # The whole input is read, and its last line end is left out.
-        text = (await read_whole_input(console)).removesuffix("\n").removesuffix("\r")
-    if not text and not arguments.hashes:
-        raise InvalidInput("There is nothing to remove: standard input was empty.")
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
+    if not arguments.yes:
+        found, size = await workspace.find_content_to_forget(text, entries)
+        would = {**asdict(found), "entries": [digest.hex for digest in found.entries], "bytes": size}
+        sentence = f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups."
+        sentence = _describe_forget_result(found, sentence)
+        await print_result(arguments, console, {"would_remove": would}, sentence)
+        return workspace_access.ASKING
     tasks, left = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
     result = {**asdict(purged), "entries": [digest.hex for digest in purged.entries]}
-    await print_result(arguments, console, result, _describe_forget_result(purged))
+    backups = format_things(purged.backups, "backup", "backups")
+    sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}."
+    if not purged.entries and not purged.facts:
+        sentence = "Nothing in this workspace contains what you want to remove."
+    await print_result(arguments, console, result, _describe_forget_result(purged, sentence))
     remembered = await asyncio.to_thread(_describe_places_in_window_state, arguments.places.window_state_path, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
@@ -66,11 +74,8 @@ def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]
     )
 
 
-def _describe_forget_result(purged: ForgetResult) -> str:
-    if not purged.entries and not purged.facts:
-        return "Nothing in this workspace contains what you want to remove."
-    entries = format_things(len(purged.entries), "entry", "entries")
-    facts = format_things(purged.facts, "fact", "facts")
-    backups = format_things(purged.backups, "backup", "backups")
-    where = format_things(len(purged.conversations), "conversation", "conversations")
-    return f"Removed {entries}. Changed {facts} in {where}, and {backups}."
+def _describe_forget_result(found: ForgetResult, sentence: str) -> str:
+    where = format_things(len(found.conversations), "conversation", "conversations")
+    facts = f"{format_things(found.facts, 'fact', 'facts')} in {where}"
+    entries = format_things(len(found.entries), "entry", "entries")
+    return sentence.format(entries=entries, facts=facts)

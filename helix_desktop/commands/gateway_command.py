@@ -3,15 +3,17 @@
 import argparse
 import asyncio
 import gc
+import json
 import socket
 import sys
 from functools import partial
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory
-from helix_desktop.commands import Options, Subparsers, add_options, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_port, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
+from helix_desktop.gateway.gateway_workspaces import USUAL_WORKSPACE_NAME
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -24,11 +26,13 @@ YOUNG = 5_000  # The number of new objects that start a collection. With 700, co
 MIDDLE = 3  # Collections of new objects before one of older ones. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Old objects are collected only while the gateway is idle, never automatically.
 KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request bodies.
-
-
 OPTIONS: Options = {
     "--workspace, -w W": "the workspace for the agents' conversations (default: Connected agents)",
-    "--port N": {"type": int, "default": None, "help": "the port on 127.0.0.1 (default: 4356; 0 picks a free port)"},
+    "--port N": {
+        "type": parse_port,
+        "default": None,
+        "help": "the port on 127.0.0.1 (default: 4356; 0 picks a free port)",
+    },
     "--upstream URL": "send all requests to this address instead of each protocol's usual provider",
     "--no-folds": "only record requests, and pass them on unchanged",
     "--fold-plans": "shorten (fold) old messages even if an agent is signed in with a subscription",
@@ -42,9 +46,8 @@ OPTIONS: Options = {
 
 def add_gateway_command(nouns: Subparsers) -> None:
     sentence = "run a local server that makes the requests of other agents smaller, with recall and undo"
-    gateway = nouns.add_parser("gateway", help=sentence)
-    add_options(gateway, OPTIONS)
-    gateway.set_defaults(run=run_gateway_command, work=serve_gateway_or_release_workspace, lasting=True)
+    work = serve_gateway_or_release_workspace
+    add_subcommand(nouns, "gateway", sentence, run_gateway_command, OPTIONS, work=work, lasting=True)
 
 
 def run_gateway_command(arguments: argparse.Namespace) -> int:
@@ -68,7 +71,14 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     else:
         registration = _build_manual_registration(arguments, where)
         registrations = GatewayRegistrations(registration)
-        print("listening on", gateway_socket.agent_address(sock.getsockname()[1], registration.token), flush=True)
+        address = gateway_socket.agent_address(sock.getsockname()[1], registration.token)
+        print(json.dumps({"address": address}) if arguments.json else f"listening on {address}", flush=True)
+        saved = arguments.workspace or USUAL_WORKSPACE_NAME
+        print(
+            f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}",
+            f"Conversations are saved in the workspace {saved}. To stop, press Ctrl+C.",
+            sep="\n", file=sys.stderr,
+        )  # fmt: skip
 
     serve = partial(workspace_access.listen_for_commands, where=where)
     asyncio.run(gateway_server.serve_gateway(where, sock, registrations, arguments.workspace, serve, told))

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # The maximum number of complaints about a history that are printed.
 KEYS_SHOWN = 20
-
-
 IMPORTING: Options = {
     "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `conversation find` lists)"},
     "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it is not detected"},
@@ -194,9 +192,8 @@ async def _print_import_summary(result: ImportResult, console: Console) -> None:
         await console.print_error(complaint)
     if len(complaints) > SHOWN:
         await console.print_error(f"… and {len(complaints) - SHOWN} more; --json lists all of them.")
-    if files := len(result.complaints) - len(
-        complaints
-    ):  # These lines are normal, so a line for each file is too much.
+    if files := len(result.complaints) - len(complaints):
+        # These lines are normal, so a line for each file is too much.
         names = format_things(files, "file", "files")
         await console.print_error(
             f"Lines that are not messages, in {names}, are kept in the cache as they are. --json lists them."

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, parse_port, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 NEWEST_FACTS = 200  # Among so many of an agent's conversation is one that names its session.
 # By workspace and server: the sessions of the Claude Code that started this server. After `/clear`, it has another one.
-_sessions_by_server: dict[tuple[str, str], set[str]] = {}
+# Those of ended servers are not taken for the new one of an open server.
+_sessions_by_server: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
 _open_servers: set[str] = set()
 YOUNG = 50_000  # The number of new objects that start a garbage collection. With 700, imports are a seventh slower.
 
@@ -42,7 +44,7 @@ YOUNG = 50_000  # The number of new objects that start a garbage collection. Wit
 def add_mcp_command(nouns: Subparsers) -> None:
     mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
     mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
-    mcp.add_argument("--http", type=_parse_port, metavar="PORT", help="listen on this local port instead of using stdio; 0 picks a free port")  # fmt: skip
+    mcp.add_argument("--http", type=parse_port, metavar="PORT", help="listen on this local port instead of using stdio; 0 picks a free port")  # fmt: skip
     mcp.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
     for internal in ("--token", "--session", "--addresses"):
         mcp.add_argument(internal, default="", help=argparse.SUPPRESS)
@@ -56,12 +58,6 @@ def add_mcp_command(nouns: Subparsers) -> None:
     options = {"SERVER": "the server's name in the workspace's settings"}
     sentence = "sign in to one of the workspace's MCP servers, in the browser"
     workspace_access.add_workspace_subcommand(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
-
-
-def _parse_port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
-    return int(text)
 
 
 def run_mcp_command(arguments: argparse.Namespace) -> int:
@@ -93,11 +89,13 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
     if arguments.http is None:
         if arguments.session:
             _open_servers.add(arguments.server)
-            _sessions_by_server[workspace.id, arguments.server] = {arguments.session}
+            _sessions_by_server[workspace.id][arguments.server] = {arguments.session}
         try:
             await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
         finally:
             _open_servers.discard(arguments.server)
+            if _open_servers.isdisjoint(_sessions_by_server[workspace.id]):
+                del _sessions_by_server[workspace.id]
         return 0
     from helix_desktop.mcp_server import mcp_over_http
 
@@ -154,7 +152,7 @@ async def _use_agent_session(
             registered = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
             started = [registered.find_conversations(url.rpartition("/")[2]) for url in urls]
             own = rows = [row for row in rows if any(row.id in each for each in started)]
-        here = {server: names for (place, server), names in _sessions_by_server.items() if place == workspace.id}
+        here = {**_sessions_by_server.get(workspace.id, {})}
         known = here.pop(started_by.server, set())
         for row in own if started_by.session and not urls else ():
             last = (await workspace.journal.find_conversation(row.id)).last_seq
@@ -217,15 +215,12 @@ def install_in_client_settings(arguments: argparse.Namespace) -> int:
 
     if arguments.write and not arguments.client:
         raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
-    workspaces = workspace_access.open_all_workspaces(arguments.places)
-    known = workspace_access.find_chosen_workspace(arguments, workspaces)
+    known = workspace_access.find_chosen_workspace(arguments)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = conversation_relay.mcp_server_command(known.id, arguments.places.data)
     wanted = [arguments.client] if arguments.client else client_configuration.CLIENTS
-    # In settings for all folders, the servers of several workspaces need names of their own.
-    names = dict.fromkeys(("codex", "goose"), f"helix-{known.id}")
-    build = partial(client_configuration.build_client_snippet, command=command, folder=folder, home=Path.home())
-    found = [build(each, name=names.get(each, "helix-context-cache")) for each in wanted]
+    build = partial(client_configuration.build_client_snippet, folder=folder, home=Path.home())
+    found = [build(each, command, known.id) for each in wanted]
     if arguments.json:
         print(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1, default=str))
     for one in found if not arguments.json else ():

@@ -5,7 +5,7 @@ import asyncio
 import math
 from typing import Any
 
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_subcommand
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_noun, add_options, add_subcommand
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
@@ -20,8 +20,7 @@ FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "c
 
 
 def add_model_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("model", help="list models, choose models for a workspace, and override their limits")
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "model", "list models, choose models for a workspace, and override their limits")
     options: Options = {"--provider P": "list only models from this provider"}
     sentence = "list the models of all providers"
     add_subcommand(verbs, "list", sentence, run_with_provider_tools, options, work=print_model_list)

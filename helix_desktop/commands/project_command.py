@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers
+from helix_desktop.commands import Subparsers, add_noun
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine import hidden_characters
@@ -19,10 +19,7 @@ LEAST = 12  # The minimum number of characters of a hash that the user enters.
 
 
 def add_project_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser(
-        "project", help="list and trust the rules, skills, slash commands, hooks and agents in a folder"
-    )
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "project", "list and trust the rules, skills, slash commands, hooks and agents in a folder")
     sentence = "list all items for agents in the folder, with their state and hash"
     add_workspace_subcommand(verbs, "list", sentence, print_project_items, reads=True)
     item = "the path or name of the rule, skill, hook, command or agent"

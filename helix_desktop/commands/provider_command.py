@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
@@ -36,8 +36,7 @@ ADDING: Options = {
 
 
 def add_provider_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("provider", help="set up services and local servers that provide models")
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "provider", "set up services and local servers that provide models")
     add_verb = partial(add_subcommand, verbs, run=run_with_provider_tools)
     add_verb("add", "set up or change a provider", options=ADDING, work=add_or_change_provider)
     sentence = "list the providers that are set up, and the servers found on this computer"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import commands, running_instance
-from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time
+from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time, workspace_access
 from helix_desktop.commands.conversation_command import CHOICE
-from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces, run_here_or_at_owner
+from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
@@ -49,7 +49,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_subcommand(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
     options = {"--folder FOLDER...": "only in the workspaces for this folder and its subfolders", **CHOICE}
     sentence = "permanently delete what was recorded; the agents' own files stay"
-    add_subcommand(verbs, "forget", sentence, _delete_recorded_conversations, options)
+    add_subcommand(verbs, "forget", sentence, _run_recorder_forget, options)
     sentence = "show whether the recorder is on, what it reads, and where it saves conversations"
     add_subcommand(verbs, "status", sentence, _print_recorder_status)
 
@@ -93,6 +93,10 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     return _print_recorder_status(arguments)
 
 
+def _run_recorder_forget(arguments: argparse.Namespace) -> int:
+    return workspace_access.run_and_confirm(arguments, lambda: _delete_recorded_conversations(arguments))
+
+
 def _delete_recorded_conversations(arguments: argparse.Namespace) -> int:
     where = arguments.places
     within = _resolve_full_paths(arguments.folder)
@@ -101,7 +105,8 @@ def _delete_recorded_conversations(arguments: argparse.Namespace) -> int:
     code, console = 0, CollectingConsole()
     for known in open_all_workspaces(where).list_workspaces():
         if not within or any(_is_folder_within(root, within) for root in known.settings.roots):
-            code |= _run_command_in_workspace(where, known.id, ["conversation", "delete", *words], console)
+            deleting = ["conversation", "delete", *words]
+            code = max(code, _run_command_in_workspace(where, known.id, deleting, console))
     lines = [line for line in console.answers if line != NOTHING_REMOVED] or [NOTHING_REMOVED]
     if arguments.json:
         removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
@@ -111,14 +116,14 @@ def _delete_recorded_conversations(arguments: argparse.Namespace) -> int:
     print(*lines, sep="\n")
     if console.complaint:
         print(console.complaint, file=sys.stderr)
-    return min(code, 1)
+    return code
 
 
 def _run_command_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str], console: Console) -> int:
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    return asyncio.run(run_here_or_at_owner(arguments, workspace, console))
+    return asyncio.run(workspace_access.run_here_or_at_owner(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:

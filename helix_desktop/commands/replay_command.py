@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, add_subcommand
+from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_whole_number
 from helix_desktop.console import escape_control_characters
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -34,8 +34,8 @@ def add_replay_command(nouns: Subparsers) -> None:
 
 
 def _replay_options() -> Options:
-    window = partial(_parse_tokens, least=2_000, most=100_000_000)
-    head = partial(_parse_tokens, least=0, most=1_000_000)
+    window = partial(parse_whole_number, least=2_000, most=100_000_000, what="a number of tokens")
+    head = partial(parse_whole_number, most=1_000_000, what="a number of tokens")
     growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
     return {
         "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},
@@ -47,11 +47,11 @@ def _replay_options() -> Options:
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
         "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
         "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)"},
-        "--recalls KIND": {"default": "named", "help": "how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first) or none (recalls are not counted)"},
+        "--recalls KIND": {"default": "named", "choices": list(RecallMode), "help": "how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first) or none (recalls are not counted)"},
         "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
         "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs would become if all context were left out, as a fraction of their length (default: 0; a published trial found 0.0375)"},
         "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
-        "--stand-in KIND": {"default": "works", "help": "how the simulated model that writes handover documents behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
+        "--stand-in KIND": {"default": "works", "choices": list(KINDS), "help": "how the simulated model that writes handover documents behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
         "--points": "with --json: also include the folds and the token count of every step",
     }  # fmt: skip
 
@@ -123,13 +123,6 @@ def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
 
 
 def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms:
-    if arguments.stand_in not in KINDS:
-        known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
-        raise InvalidInput(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"Available: {known}.")
-    if arguments.recalls not in set(RecallMode):
-        raise InvalidInput(
-            f"{arguments.recalls!r} is not a kind of recall.", remedy=f"Available: {', '.join(RecallMode)}."
-        )
     chosen, prices = _parse_policy_and_prices(arguments, name)
     head = HEAD_TOKENS if arguments.head is None else arguments.head
     return ReplayTerms(
@@ -159,10 +152,3 @@ def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e
         if least <= (share := float(text)) <= most:
             return share
     raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
-
-
-def _parse_tokens(text: str, *, least: int, most: int) -> int:
-    with suppress(ValueError):
-        if least <= (tokens := int(text.replace("_", "").replace(",", ""))) <= most:
-            return tokens
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens from {least} to {most}")

@@ -6,13 +6,16 @@ import time
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, format_local_time
-from helix_desktop.commands.workspace_access import (
-    check_permission_names,
-    find_chosen_workspace,
-    open_all_workspaces,
-    print_result,
+from helix_desktop.commands import (
+    NAMED_WORKSPACE,
+    Options,
+    Subparsers,
+    add_noun,
+    add_subcommand,
+    format_local_time,
+    workspace_access,
 )
+from helix_desktop.commands.workspace_access import find_chosen_workspace, open_all_workspaces, print_result
 from helix_desktop.console import Terminal
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
@@ -34,8 +37,7 @@ ADDING: Options = {
 
 
 def add_schedule_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("schedule", help="add tasks at set times, for example every weekday at 8:00")
-    verbs = noun.add_subparsers(metavar="VERB", required=True)
+    verbs = add_noun(nouns, "schedule", "add tasks at set times, for example every weekday at 8:00")
     add_subcommand(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
     add_subcommand(verbs, "list", "list the schedules and when each one next adds a task", _list_schedules)
     options: Options = {"ID...": {"dest": "schedules"}}
@@ -43,10 +45,10 @@ def add_schedule_command(nouns: Subparsers) -> None:
 
 
 async def _add_schedule(arguments: argparse.Namespace) -> int:
-    workspace = find_chosen_workspace(arguments, open_all_workspaces(arguments.places)).id
+    workspace = find_chosen_workspace(arguments).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
-    check_permission_names(arguments.allow)
+    workspace_access.check_permission_names(arguments.allow)
     options += [word for what in arguments.allow for word in ("--allow", what)]
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}

@@ -1,7 +1,6 @@
 """`workspace share`, `join`, `sync`, `sharing` and `unshare`: a workspace on several machines."""
 
 import argparse
-import asyncio
 import os
 import sys
 import time
@@ -29,13 +28,13 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     options: Options = {
         **WORKSPACE,
         "--to URL": _ADDRESSES,
-        "--yes": "share the workspace (by default, only show what would be shared)",
+        **workspace_access.YES,
         "--show-key": "print the key that other computers need to join",
         "--acknowledge local|shared": "when new content counts as stored: once it is on this computer (local, the default) or in the shared store (shared)",
         "--quota BYTES": {"type": int, "default": None, "help": "maximum size in the shared store; 0 means no limit"},
     }
     sentence = "share a workspace with other computers through a store that all of them can reach"
-    add_subcommand(verbs, "share", sentence, on_open, options, work=run_share_command)
+    add_subcommand(verbs, "share", sentence, _run_share, options, work=share_workspace_through_store)
     sentence = "create a key for HELIX_STORE_KEY, for computers without a desktop"
     add_subcommand(verbs, "new-key", sentence, run_new_key_command)
     options = {
@@ -56,7 +55,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     add_subcommand(verbs, "status", sentence, on_open, WORKSPACE, work=run_sharing_status_command, counts=False)
     options = {
         **WORKSPACE,
-        "--yes": "do it",
+        **workspace_access.YES,
         "--forget-key": "also remove the workspace's key from this computer's keyring",
     }
     sentence = "stop sharing a workspace from this computer, without removing anything here or in the store"
@@ -66,12 +65,20 @@ def add_sharing_commands(verbs: Subparsers) -> None:
 # --- `share`: putting this workspace into a shared store ---
 
 
-async def run_share_command(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+def _run_share(arguments: argparse.Namespace) -> int:
+    """Reads the address here: another process that has the workspace open has another input."""
+    if arguments.to == "-":
+        arguments.to = _read_typed_line("Address of the shared store: ")
+        arguments.argv = workspace_access.insert_options(arguments.argv, f"--to={arguments.to}")
+    return workspace_access.run_on_workspace(arguments)
+
+
+async def share_workspace_through_store(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
-    if arguments.to == "-":
-        arguments.to = await asyncio.to_thread(_read_typed_line, "Address of the shared store: ")
     arguments.to = arguments.to or os.environ.get(workspace_link.STORE, "")
     if not arguments.to:
         raise InvalidInput("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
@@ -80,9 +87,10 @@ async def run_share_command(arguments: argparse.Namespace, workspace: StoredWork
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.compute_figures()
         await console.print_error(
-            f"Nothing was shared. With --yes, {stored.size:,} bytes of content and the conversations of {workspace.name} are encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
+            f"{stored.size:,} bytes of content and the conversations of {workspace.name} would be "
+            f"encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
         )
-        return 1
+        return workspace_access.ASKING
     return await _share_and_sync(arguments, workspace, console)
 
 
@@ -242,8 +250,8 @@ async def run_unshare_command(arguments: argparse.Namespace, workspace: StoredWo
 
     _require_store_link(workspace)
     if not arguments.yes:
-        await console.print_error(f"{workspace.name} is still shared. Add --yes to stop sharing it from this computer.")
-        return 1
+        await console.print_error(f"{workspace.name} would no longer be shared from this computer.")
+        return workspace_access.ASKING
     url = str(workspace.settings.shared.get("url", ""))
     left = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, format_local_time, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
@@ -26,8 +26,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "key": str, "allow": list,
 }  # fmt: skip
 _MOST_PRIORITY = 2**31 - 1  # The largest number that the column in PostgreSQL can hold.
-
-
 ADDING: Options = {
     "[TEXT...]": {
         "dest": "text",
@@ -47,8 +45,7 @@ TASKS: Options = {"T...": {"dest": "tasks", "help": "the task's ID, or the first
 
 
 def add_task_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("task", help="give tasks to workers, and see the results")
-    verbs = noun.add_subparsers(metavar="VERB", required=True)
+    verbs = add_noun(nouns, "task", "give tasks to workers, and see the results")
     _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks, ADDING)
     states = [state.value for state in fleet_tasks.FleetTaskState]
     options: Options = {
@@ -204,9 +201,8 @@ async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetT
     code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:
-        allowed: list[str] | None = getattr(arguments, "allow", None)
-        cancels = allowed is None
-        if not await (tasks.cancel_fleet_task(task.id) if cancels else tasks.retry_fleet_task(task, allowed or ())):
+        retries = hasattr(arguments, "allow")
+        if not await (tasks.retry_fleet_task(task, arguments.allow) if retries else tasks.cancel_fleet_task(task.id)):
             await console.print_error(f"The task {task.id} is {task.state.value}, so nothing was changed.")
             code = 1
     await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)

@@ -73,9 +73,8 @@ async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: lis
 
     if sys.platform != "win32":
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
-    with Terminal() as console:
-        codes = [_work_in_workspace(arguments, one, console) for one in workspaces]
-        return min(await asyncio.gather(*codes), default=0)
+    codes = [_work_in_workspace(arguments, one, Terminal()) for one in workspaces]
+    return min(await asyncio.gather(*codes), default=0)
 
 
 async def _work_in_workspace(arguments: argparse.Namespace, workspace: str, console: Console) -> int:

@@ -17,7 +17,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.running_instance import RequestListener
     from helix_desktop.store.all_workspaces import KnownWorkspace
-    from helix_desktop.store.index_file import IndexProgress
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
@@ -46,6 +45,10 @@ ASKING = 3  # The exit code that tells another process of this program: "the use
 LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
+YES: Options = {
+    "--yes": "do not ask for confirmation (by default, show what would be done and, in a terminal, ask first)"
+}
+QUESTION = "Continue? [y/N] "
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 
@@ -62,18 +65,22 @@ def run_on_workspace(
     arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
 ) -> int:
     """Runs `arguments.work` on the workspace that the arguments name, and returns the exit code."""
-    workspaces = open_all_workspaces(arguments.places)
-    known = find_chosen_workspace(arguments, workspaces)
-    workspaces.remove_interrupted_imports_and_writes()
-    with Terminal(source=source, target=target, gather=gather) as console:
-        code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
-        if code and target is not None:
-            raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
-    return code
+    known = find_chosen_workspace(arguments)
+    open_all_workspaces(arguments.places).remove_interrupted_imports_and_writes()
+
+    def run_work() -> int:
+        with Terminal(source=source, target=target, gather=gather) as console:
+            code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
+            if code and target is not None:
+                raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
+        return code
+
+    return run_and_confirm(arguments, run_work)
 
 
-def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspaces) -> KnownWorkspace:
+def find_chosen_workspace(arguments: argparse.Namespace) -> KnownWorkspace:
     """Returns the named workspace, or that of the current folder, or the only one."""
+    workspaces = open_all_workspaces(arguments.places)
     if arguments.workspace is not None:
         return workspaces.find_known_workspace(arguments.workspace)
     here, known = Path.cwd(), workspaces.list_workspaces()
@@ -101,21 +108,33 @@ async def run_on_workbench(
         return await act(bench, arguments, console)
 
 
-def ask_yes_or_no(question: str) -> bool:
+def run_and_confirm(arguments: argparse.Namespace, run: Callable[[], int]) -> int:
+    """Runs work. If it returns ASKING, after it said what it would do, asks and runs it with `--yes`.
+
+    It asks here, so that the process that has the workspace open never waits for a person.
+    """
+    if (code := run()) != ASKING:
+        return code
+    if not is_confirmed(arguments):
+        return 1
+    arguments.yes, arguments.argv = True, insert_options(arguments.argv, "--yes")
+    return run()
+
+
+def is_confirmed(arguments: argparse.Namespace) -> bool:
+    """Whether `--yes` was given, or the user agrees in a terminal. If not, says what that means."""
+    can_ask = not arguments.json and bool(sys.stdin and sys.stdin.isatty())
     with suppress(EOFError):
-        return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
+        if arguments.yes or (can_ask and input(QUESTION).strip().casefold() in {"y", "yes"}):
+            return True
+    print(f"Nothing was changed.{'' if can_ask else ' To confirm, add --yes.'}", file=sys.stderr)
     return False
 
 
-def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
-    """Asks before the work starts, so that the process that has the workspace open never waits for a person."""
-    code = run_on_workspace(arguments)
-    if code != ASKING:
-        return code
-    if arguments.json or not ask_yes_or_no(question):
-        return 1
-    arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
-    return run_on_workspace(arguments)
+def insert_options(argv: Sequence[str], *options: str) -> list[str]:
+    """Adds options to a command line. Behind `--` they would not be options."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    return [*argv[:end], *options, *argv[end:]]
 
 
 async def run_here_or_at_owner(arguments: argparse.Namespace, identity: str, console: Console) -> int:
@@ -168,23 +187,13 @@ async def _do_work(arguments: argparse.Namespace, workspace: StoredWorkspace, co
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
-    clock = asyncio.get_running_loop().time
-    told = clock()
-    late: list[str] = []
-
-    def print_index_progress(progress: IndexProgress) -> None:
-        nonlocal told
-        if clock() - told > TOLD_EVERY and not progress.is_complete:
-            told = clock()
-            done, of = progress.words + progress.facts, progress.entries + progress.of_facts
-            late.append(f"Indexing new entries: {done:,} of {of:,}…")
-
-    waiting = OwnedTasks("command").spawn_task(workspace.index.wait_until_indexed(print_index_progress), name="index")
+    waiting = OwnedTasks("command").spawn_task(workspace.index.wait_until_indexed(), name="index")
     try:
-        while not waiting.done():
-            await asyncio.wait([waiting], timeout=0.2)
-            while late:
-                await console.print_error(late.pop(0))
+        while not (await asyncio.wait([waiting], timeout=TOLD_EVERY))[0]:
+            progress = workspace.index.progress
+            done, of = progress.words + progress.facts, progress.entries + progress.of_facts
+            if not progress.is_complete:
+                await console.print_error(f"Indexing new entries: {done:,} of {of:,}…")
         await waiting
     finally:
         waiting.cancel()
@@ -288,9 +297,6 @@ async def delete_if_confirmed(
         rows = [row for row in await workspace.journal.list_conversations() if row.id in chosen]
         lines = [f"{row.id}  {row.title or row.begins}" for row in rows]
         await print_result(arguments, console, {"would_remove": [row.id for row in rows]}, *lines)
-        await console.print_error(
-            "Nothing was removed. Add --yes to delete these conversations permanently, including from the backups."
-        )
         return ASKING
     from helix_desktop import workbench
 
@@ -336,10 +342,17 @@ async def print_json(console: Console, value: Any) -> None:
 async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str) -> str:
     """Finds a conversation by the beginning of its id, or by its unique title."""
     rows = await workspace.journal.list_conversations()
-    named = [row.id for row in rows if prefix in (row.id, row.title)]
+    named = [row.id for row in rows if prefix in (row.id, row.title or row.begins)]
+    if len(named) > 1:
+        raise errors.AmbiguousName(
+            f"{len(named)} conversations are called {prefix}: {', '.join(named[:10])}.",
+            remedy="Use the ID instead of the name.",
+        )
+    if named:
+        return named[0]
     remedy = "To see all conversations, run `conversation list`."
-    ids = named or [row.id for row in rows]
-    return named[0] if len(named) == 1 else find_id_by_prefix(ids, prefix, ("conversation", "conversations"), remedy)
+    ids, words = [row.id for row in rows], ("conversation", "conversations")
+    return find_id_by_prefix(ids, prefix, words, remedy)
 
 
 def find_id_by_prefix(ids: Iterable[str], prefix: str, singular_and_plural: tuple[str, str], remedy: str) -> str:

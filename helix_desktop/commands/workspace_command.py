@@ -10,7 +10,7 @@ from typing import Any
 import tomlkit
 
 from helix_desktop import running_instance
-from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
+from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_noun, add_subcommand, workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
@@ -20,8 +20,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 def add_workspace_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("workspace", help="create, share, back up and delete workspaces")
-    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    verbs = add_noun(nouns, "workspace", "create, share, back up and delete workspaces")
     on_open = workspace_access.run_on_workspace
     options: Options = {"NAME": "", "--folder DIR": {"type": Path, "required": True}}
     add_subcommand(verbs, "new", "create a workspace for a folder", run_new_workspace_command, options)
@@ -38,16 +37,12 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_moving_verb = partial(add_subcommand, verbs, run=_trash_or_restore_workspace, options=WORKSPACE)
     add_moving_verb("trash", "move a workspace to the trash", restores=False)
     add_moving_verb("restore", "restore a workspace from the trash", restores=True)
-    options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}}
+    options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}, **workspace_access.YES}
     sentence = "write the workspace's history and cache to one file, without keys"
     add_subcommand(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
-    options = {
-        **WORKSPACE,
-        "--yes": "do not ask for confirmation (by default, show what would be removed and, in a terminal, ask first)",
-    }
+    options = {**WORKSPACE, **workspace_access.YES}
     sentence = "permanently remove the conversations in a workspace's trash"
-    run = partial(workspace_access.run_if_confirmed, question="Delete them permanently? [y/N] ")
-    add_subcommand(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
+    add_subcommand(verbs, "empty-trash", sentence, on_open, options, work=empty_workspace_trash)
     add_sharing_commands(verbs)
     folder = {"type": Path, "default": None, "help": "the folder to work in (default: none)"}
     name = "a name for the workspace (default: the exported name)"
@@ -62,7 +57,12 @@ def _parse_colour(text: str) -> str:
 
 
 def _run_export(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_on_workspace(arguments, target=file_unless_dash(arguments.file))
+    target = file_unless_dash(arguments.file)
+    if target is not None and target.is_file():
+        print(f"{target} already exists.", file=sys.stderr)
+        if not workspace_access.is_confirmed(arguments):
+            return 1
+    return workspace_access.run_on_workspace(arguments, target=target)
 
 
 # --- Commands that work without opening a workspace ---

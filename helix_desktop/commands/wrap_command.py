@@ -13,7 +13,7 @@ from pathlib import Path
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import JSON, Options, Subparsers, add_subcommand
 from helix_desktop.commands.gateway_command import check_upstream_address
-from helix_desktop.commands.workspace_access import ask_yes_or_no
+from helix_desktop.commands.workspace_access import YES, is_confirmed
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
@@ -36,7 +36,7 @@ OPTIONS: Options = {
     "--dry-run": "show where the agent's requests would go and why, without starting the agent",
     "--install": "add the gateway's address to the agent's configuration",
     "--uninstall": "restore the agent's original configuration, byte for byte",
-    "--yes": "with --install or --uninstall: do not ask for confirmation",
+    **YES,
 }
 _WRITTEN_OPTIONS = " ".join((*OPTIONS, *JSON, "--home")).replace(",", " ").split()
 OWN_OPTIONS = frozenset(word for word in _WRITTEN_OPTIONS if word.startswith("-"))
@@ -167,8 +167,8 @@ def _change_agent_configuration(
     say = partial(print, file=sys.stderr if arguments.json else sys.stdout)
     say(diff or f"{change.file} does not need to be changed.")
     if is_changed:
-        if not (arguments.yes or (not arguments.json and ask_yes_or_no(f"Write {change.file}? [y/N] "))):
-            raise InvalidInput(f"{change.file} was not written.", remedy="Add --yes to write it without being asked.")
+        if not is_confirmed(arguments):
+            return 1
         (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
         say(f"{change.file} was {'deleted' if change.after is None else 'written'}.")
         if arguments.install:

@@ -93,7 +93,7 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
     recalls = format_things(sum(int(one["recalls"]) for one in figures), "recall", "recalls")
     if without <= sent:
         requests = format_things(sum(int(one["requests"]) for one in figures), "request was", "requests were")
-        return f"Helix Desktop: {requests} recorded, and nothing was saved."
+        return f"Helix Desktop: {requests} recorded, and no tokens were saved."
     paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
     is_priced = all(float(one["paid"]) for one in figures) and paid < paid_without
     money = f", ${paid:.2f} instead of ${paid_without:.2f}" if is_priced else ""

@@ -61,16 +61,20 @@ def plan_address_install(
     return AgentSettingsChange(agent.name, file, before, after, registration, port)
 
 
+def check_not_connected(agent: KnownAgent, config: Path) -> None:
+    if is_agent_connected(agent, config):
+        raise ActionRefused(
+            f"{agent.title} is already connected.",
+            remedy=f"Disconnect the agent first by running: helix-desktop wrap --uninstall {agent.name}.",
+        )
+
+
 def install_address(change: AgentSettingsChange, config: Path) -> None:
     """Save the old content, then write the new settings."""
     if change.before == change.after:
         return
+    check_not_connected(KNOWN_AGENTS[change.agent], config)
     note = config / FOLDER / f"{change.agent}.json"
-    if note.exists():
-        raise ActionRefused(
-            f"{change.agent} is already connected.",
-            remedy=f"Disconnect the agent first by running: wrap --uninstall {change.agent}.",
-        )
     registration = change.registration or GatewayRegistration("")
     known = {
         "file": str(change.file),
@@ -176,7 +180,9 @@ def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> l
     for registration in read_written_registrations(config):
         mark = f"/t/{registration.token}"
         if mark in usual.address:
-            usual = replace(usual, provider="", address=registration.upstream)
+            usual = replace(
+                usual, provider="", address=registration.upstream, source="its configuration from before wrap --install"
+            )
         others = [one for one in others if mark not in one.address]
     return [usual, *others]
 

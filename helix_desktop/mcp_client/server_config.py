@@ -221,13 +221,10 @@ def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mappin
             found = found[wrapper]
             break
     else:
-        if any(key in found for key in ("command", "url", "serverUrl", "httpUrl")) and not _are_all_tables(found):
+        are_all_tables = "args" not in found and all(isinstance(value, dict) for value in found.values())
+        if any(key in found for key in ("command", "url", "serverUrl", "httpUrl")) and not are_all_tables:
             return {str(found.get("name") or name or "server"): found}
     return {str(key): table for key, table in found.items() if isinstance(table, dict)}
-
-
-def _are_all_tables(found: Mapping[str, Any]) -> bool:
-    return all(isinstance(value, dict) and "args" not in found for value in found.values())
 
 
 def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:

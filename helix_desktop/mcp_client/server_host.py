@@ -56,13 +56,12 @@ class McpServerHost:
         """Run exactly these servers: start new or changed ones, and end the others."""
         wanted = {config.name: config for config in configs}
         ending = [name for name, server in self._servers.items() if wanted.get(name) != server.config]
-        kept = [
-            name
-            for name in ending
-            if name in wanted and _differs_only_in_switches(self._servers[name].config, wanted[name])
-        ]
-        for name in kept:
-            self._servers[name].config = wanted[name]
+        kept = []
+        for old, new in ((self._servers[name].config, wanted.get(name)) for name in ending):
+            # If only switched-off tools or limits differ, the server goes on.
+            if new and replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new:
+                self._servers[new.name].config = new
+                kept.append(new.name)
         await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
         for name, config in wanted.items():
             if name not in self._servers:
@@ -111,8 +110,3 @@ class McpServerHost:
             self._path = self._spawn(read_login_path(self._given), name="login path")
         path = await asyncio.shield(self._path)
         return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {"PATH": path}
-
-
-def _differs_only_in_switches(old: ServerConfig, new: ServerConfig) -> bool:
-    """Whether only switched-off tools or limits differ, so that the server goes on."""
-    return replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new

@@ -13,7 +13,7 @@ from helix_desktop.engine import content_recall
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
-from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, TokenCounter
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, SearchIndex, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import InvalidInput, NotFound
@@ -33,13 +33,10 @@ class ServedJournal(Protocol):
     async def list_conversations(self) -> Sequence[Any]: ...
 
 
-class ServedCatalogue(Protocol):
+class ServedCatalogue(SearchIndex, Protocol):
     """What the server needs of the index. Await `wait_until_indexed` before calling the others."""
 
     async def wait_until_indexed(self) -> object: ...
-    async def search_index(
-        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
-    ) -> Sequence[SearchHit]: ...
     async def entries_page(self, chosen: EntryFilter, *, limit: int) -> Sequence[EntryRow]: ...
     async def count_entries(self, chosen: EntryFilter) -> int: ...
     async def compute_figures(self) -> CacheEntryFigures: ...

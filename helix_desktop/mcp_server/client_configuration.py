@@ -29,9 +29,16 @@ class ClientSnippet:
 
 
 def build_client_snippet(
-    client: str, command: Sequence[str], name: str, *, folder: Path, home: Path, environ: Mapping[str, str] = os.environ
+    client: str,
+    command: Sequence[str],
+    workspace: str,
+    *,
+    folder: Path,
+    home: Path,
+    environ: Mapping[str, str] = os.environ,
 ) -> ClientSnippet:
     """Build the settings to use `command` as a server. Some programs keep them in the project's `folder`."""
+    name = f"helix-{workspace}"  # Settings for all folders hold servers of several workspaces.
     program, *arguments = command
     plain: dict[str, Any] = {"command": program, "args": arguments}
     stdio = {"type": "stdio", **plain}
@@ -78,11 +85,11 @@ def add_snippet_if_missing(snippet: ClientSnippet) -> bool:
 
 
 def _add_entry_to_json(text: str, found: ClientSnippet) -> str:
-    outer, name = found.path_in
+    outer = found.path_in[0]
     servers = parse_commented_json(text, str(found.file)).get(outer, {})
     if not isinstance(servers, dict):
         raise ConfigFileMistake(f"{found.file}: {outer} is not a table. Nothing was changed.")
-    return text if servers.get(name) == found.entry else set_commented_json(text, found.path_in, found.entry)
+    return text if found.entry in servers.values() else set_commented_json(text, found.path_in, found.entry)
 
 
 def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:
@@ -90,7 +97,7 @@ def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:
     try:
         document = tomlkit.parse(text)
         servers = document.setdefault(outer, tomlkit.table(is_super_table=True))
-        if name not in servers or servers[name].unwrap() != found.entry:
+        if found.entry not in servers.unwrap().values():
             servers[name] = found.entry
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigFileMistake(f"{found.file} cannot be read ({error}). Nothing was changed.") from None

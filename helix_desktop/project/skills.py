@@ -15,10 +15,6 @@ LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
 MOST_FILES, MOST_BYTES, _MOST_LOOKED_AT = 500, 20 << 20, 2_000
 
 
-def find_skill_file(folder: Path) -> Path | None:
-    return next((path for name in ("SKILL.md", "skill.md") if (path := folder / name).is_file()), None)
-
-
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
@@ -72,7 +68,8 @@ def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
 def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's skills. Harmless differences from the specification become notes."""
     for folder in reading.list_folder(place)[:1_000]:
-        path = find_skill_file(folder) if reading.contains(folder) else None
+        files = (folder / name for name in ("SKILL.md", "skill.md"))
+        path = next((file for file in files if file.is_file()), None) if reading.contains(folder) else None
         text = reading.read_text(path) if path else None
         if path is None or text is None:
             continue

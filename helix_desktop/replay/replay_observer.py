@@ -117,7 +117,10 @@ class ReplayObserver:
             recalls=len(self._proved),
             recalls_failed=sum(not back for back in self._proved.values()),
             details=details,
-            fallbacks=sum(self._is_fallback(fold) for fold in self._folds),
+            fallbacks=sum(  # Truncations, and folds that another model than usual wrote.
+                fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
+                for fold in self._folds
+            ),
             used=self._retention.used,
             standing=self._retention.standing,
             standing_plain=self._retention.standing_plain,
@@ -135,10 +138,6 @@ class ReplayObserver:
             self._folds.append(fact)
             self._marks.append(FoldMark(self._steps, str(fact.kind)))
             self._document_is_new |= fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT)
-
-    def _is_fallback(self, fold: facts.Folded) -> bool:
-        """Return whether the fold is a truncation, or was written by another model than usual."""
-        return fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
 
     async def _remember_block_texts(self, blocks: Iterable[Block]) -> None:
         for block in blocks:

@@ -18,6 +18,7 @@ from helix_desktop.resident.resident_client import ask_resident
 
 def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
     """Return what connecting would change. When this returns, the resident runs and holds the address."""
+    agent_settings.check_not_connected(agent, where.config)
     login_start.check_login_start()
     held = asyncio.run(ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
     if not held:

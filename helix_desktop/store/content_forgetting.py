@@ -3,6 +3,7 @@ files. The index is rebuilt, and copies of damaged files are deleted. A tombston
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,16 +105,21 @@ def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool
 # --- Forgetting in the journal
 
 
-def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
-    """Blank the text in every fact, and what facts quote of the entries. Return the changes by conversation."""
-    changed: dict[str, int] = {}
+def find_facts_to_change(journal: JournalFile, wanted: ForgetRequest) -> Iterator[list[tuple[StoredFact, Fact]]]:
+    """Yield pages of facts, each with what it will be, without changes."""
     after = 0
     while lines := journal.stored_facts_since(after, _PAGE):
         after = lines[-1].id
-        for line in lines:
-            if (fact := blank_fact(line, wanted)) is not None:
-                journal.replace_fact(line, fact)
-                changed[line.conversation] = changed.get(line.conversation, 0) + 1
+        yield [(line, fact) for line in lines if (fact := blank_fact(line, wanted)) is not None]
+
+
+def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
+    """Blank the text in every fact, and what facts quote of the entries. Return the changes by conversation."""
+    changed = Counter[str]()
+    for page in find_facts_to_change(journal, wanted):
+        for line, fact in page:
+            journal.replace_fact(line, fact)
+            changed[line.conversation] += 1
     for row in journal.conversation_rows():
         if wanted.occurs_in(row.meter):
             journal.write_meter(row.id, "")

@@ -138,6 +138,18 @@ class StoredWorkspace:
     async def back_up_now(self) -> journal_backups.JournalBackup:
         return await self._stores.background.run_work(journal_backups.create_backup, self.folder)
 
+    async def find_content_to_forget(self, text: str, entries: Sequence[Digest]) -> tuple[ForgetResult, int]:
+        """Return what `forget_content` would change, and the entries' bytes on disk."""
+        wanted, stores, changed = forgetting.ForgetRequest(text, entries), self._stores, list[str]()
+        await stores.thread.run_slices(forgetting.find_entries_to_forget(stores.cache, wanted))
+        pages = forgetting.find_facts_to_change(stores.journal, wanted)
+        await stores.thread.run_slices(pages, lambda page: changed.extend(line.conversation for line, _ in page))
+        digests = tuple(sorted(wanted.digests))
+        size = await stores.thread.run_work(
+            lambda: sum(stores.cache.reader.record_of_entry(one).kept for one in digests)
+        )
+        return ForgetResult(digests, len(changed), tuple(dict.fromkeys(changed)), 0), size
+
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
     ) -> ForgetResult:

@@ -116,13 +116,11 @@ class Sandbox:
             )
         return None
 
-    def temporary_folder(self, *, outside: bool = False) -> str:
-        return "/tmp" if self.kind is SandboxKind.BUBBLEWRAP and not outside else str(self.scratch)  # noqa: S108 -- as above
-
     def build_environment(
         self, environ: Mapping[str, str], *, network: bool, free: bool = False, opened: CommandOpenings = NOTHING_OPENED
     ) -> dict[str, str]:
-        temporary = self.temporary_folder(outside=free)
+        is_own = self.kind is SandboxKind.BUBBLEWRAP and not free
+        temporary = "/tmp" if is_own else str(self.scratch)  # noqa: S108 -- as above
         more = opened_variables(opened, network=network)
         out = scrub_environment(environ, temporary, network=network or free, extra=more)
         if free or self.kind is SandboxKind.NONE:

@@ -96,13 +96,15 @@ class ConversationRelay:
                 remedy="To read an original, run `helix-desktop cache get`.",
             )
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
-        client, name = "claude-code" if agent == "claude" else agent, f"helix-{self.workspace.id}"
-        found = build_client_snippet(client, command, name, folder=folder, home=places.home, environ=places.variables)
+        client = "claude-code" if agent == "claude" else agent
+        found = build_client_snippet(
+            client, command, self.workspace.id, folder=folder, home=places.home, environ=places.variables
+        )
         if agent == "claude":  # It waits for such a server, whose tools the folds name, before its first request.
             found = replace(found, entry={**found.entry, "alwaysLoad": True})
         if add_snippet_if_missing(found):
-            return f"The MCP server {name} was added to {found.file}."
-        return f"The MCP server {name} is already in {found.file}."
+            return f"The MCP server {found.path_in[1]} was added to {found.file}."
+        return f"The MCP server {found.path_in[1]} is already in {found.file}."
 
 
 async def _fold_older_turns(session: Session) -> bool:

@@ -10,6 +10,7 @@ from helix_desktop import cli
 
 Ran = tuple[int, str, str]
 Helix = Callable[..., Ran]
+NOT_CONFIRMED = "Nothing was changed. To confirm, add --yes.\n"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import subprocess
 from pathlib import Path
@@ -78,7 +79,15 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
 
 
 def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace_access, "ask_yes_or_no", lambda question: question == "Restore these files? [y/N] ")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    assert helix("changes", "restore", "-w", "Work", "gone") == (
+        1,
+        "gone would be restored\n",
+        "Nothing was changed.\n",
+    )
+    monkeypatch.setattr("builtins.input", lambda _: "y")
     code, out, _ = helix("changes", "restore", "-w", "Work", "gone")
     assert code == 0
     assert out.splitlines() == ["gone would be restored", "1 file or folder was restored."]

@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import (
     Text,
     UserSaid,
 )  # fmt: skip
-from tests.commands.conftest import Helix
+from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 
 
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_a_sentence(helix: Helix, workspace: str, begins: s
 
 def test_a_conversation_is_deleted_for_good_when_that_is_confirmed(helix: Helix, workspace: str) -> None:
     code, out, err = helix("conversation", "delete", "-w", "Work", "abc")
-    assert (code, out.split()[-1], "Nothing was removed" in err) == (1, "Looking", True)
+    assert (code, out.split()[-1], err) == (1, "Looking", NOT_CONFIRMED)
     assert helix("conversation", "delete", "-w", "Work", "abc", "--yes")[0] == 0
     _, out, _ = helix("conversation", "list", "-w", "Work", "--json")
     assert [row["title"] for row in json.loads(out)] == ["Other"]

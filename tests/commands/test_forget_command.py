@@ -13,7 +13,7 @@ from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
-from tests.commands.conftest import Helix
+from tests.commands.conftest import NOT_CONFIRMED, Helix
 
 SECRET = "the-old-password-77"
 
@@ -42,7 +42,7 @@ def test_a_text_goes_from_entries_and_conversations(
     helix: Helix, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert holding(workspace)
-    assert helix("forget", "-w", "Work", "--text", SECRET)[0] == 2
+    assert helix("forget", "-w", "Work", "--text", SECRET)[0] == 1
     assert holding(workspace)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{SECRET}\n".encode())))
     code, out, err = helix("forget", "-w", "Work", "--text", "-", "--yes")
@@ -87,3 +87,14 @@ def test_an_empty_input_is_nothing_to_forget(helix: Helix, workspace: Path, monk
         "",
         "There is nothing to remove: standard input was empty.\n",
     )
+
+
+def test_what_would_go_is_said_first(helix: Helix, workspace: Path) -> None:
+    code, out, err = helix("forget", "-w", "Work", "--text", SECRET)
+    assert (code, err) == (1, NOT_CONFIRMED)
+    assert out == "This would remove 1 entry (26 bytes), and change 1 fact in 1 conversation, and backups.\n"
+    code, out, _ = helix("forget", "-w", "Work", "--text", SECRET, "--json")
+    would = json.loads(out)["would_remove"]
+    assert (code, would["bytes"], would["facts"], would["conversations"]) == (1, 26, 1, ["c1"])
+    assert "remove 0 entries (0 bytes)" in helix("forget", "-w", "Work", "--text", "not there")[1]
+    assert holding(workspace)

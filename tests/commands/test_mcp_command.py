@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import mcp
 import pytest
 import tomlkit
 
-from helix_desktop import cli
+from helix_desktop import cli, program_folders
+from helix_desktop.commands import mcp_command
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.store.all_workspaces import AllWorkspaces
 
 
 @pytest.fixture
@@ -47,7 +54,8 @@ def test_it_is_written_only_when_asked_and_only_for_one_program(
     assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code"]) == 0
     assert not file.exists()
     assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code", "--write"]) == 0
-    assert json.loads(file.read_text())["mcpServers"]["helix-context-cache"]["type"] == "stdio"
+    (name,) = json.loads(file.read_text())["mcpServers"]
+    assert name.startswith("helix-w"), "the same name as in the settings of Codex"
     capsys.readouterr()
     assert cli.main([*made, "mcp", "install", "-w", "w", "--write"]) == 2
     out, err = capsys.readouterr()
@@ -136,3 +144,31 @@ async def test_another_agent_gives_tasks_and_sees_what_came_of_them(made: list[s
         await asyncio.to_thread(subprocess.run, [*program, "task", "cancel", "-w", "w", task], check=True)
         ended = await client.call_tool("show_tasks", {"tasks": [task], "wait_seconds": 60})
         assert ended.structured_content["tasks"][0]["state"] == "cancelled"
+
+
+async def test_the_sessions_of_ended_servers_are_kept_while_another_server_is_open(tmp_path: Path) -> None:
+    """A window that runs for weeks sees thousands of servers start and end."""
+    where = program_folders.find_program_folders(tmp_path / "home")
+    known = AllWorkspaces(where.workspaces_folder).create_stored_workspace("w", tmp_path)
+    workspace = await AllWorkspaces(where.workspaces_folder).open_stored_workspace(known.id)
+    ends = asyncio.Event()
+
+    class Ending(CollectingConsole):
+        async def read_input(self) -> bytes:
+            await ends.wait()
+            return b""
+
+    def serve(session: str, console: CollectingConsole) -> Coroutine[Any, Any, int]:
+        given = argparse.Namespace(http=None, session=session, addresses="", places=where)
+        return mcp_command.serve_workspace_over_mcp(given, workspace, console)
+
+    kept = mcp_command._sessions_by_server
+    lasting = OwnedTasks("test").spawn_task(serve("lasting", Ending()), name="lasting")
+    while workspace.id not in kept:
+        await asyncio.sleep(0)
+    await serve("short", CollectingConsole())
+    assert sorted(map(sorted, kept[workspace.id].values())) == [["lasting"], ["short"]]
+    ends.set()
+    await lasting
+    assert workspace.id not in kept
+    await workspace.aclose()

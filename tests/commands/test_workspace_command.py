@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import argparse
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from helix_desktop import cli, program_folders
-from tests.commands.conftest import Helix
+from helix_desktop.commands import build_command_line_parser, workspace_access
+from tests.commands.conftest import NOT_CONFIRMED, Helix
 
 
 def test_a_folder_of_the_programs_own_is_refused_before_every_tool_refuses_it(
@@ -102,3 +105,32 @@ def test_what_a_verb_does_not_know_leads_to_its_own_help(helix: Helix) -> None:
         "; instead of delete, use the command trash. See helix-desktop workspace --help."
         in helix("workspace", "delete", "Work")[2]
     )
+
+
+def test_an_export_replaces_a_file_only_if_told(tmp_path: Path, helix: Helix) -> None:
+    helix("workspace", "new", "Thesis", "--folder", tmp_path)
+    (tmp_path / "mine.helix").write_text("mine")
+    code, out, err = helix("workspace", "export", "Thesis", tmp_path / "mine.helix")
+    assert (code, out, err) == (1, "", f"{tmp_path}/mine.helix already exists.\n{NOT_CONFIRMED}")
+    assert (tmp_path / "mine.helix").read_text() == "mine"
+    assert helix("workspace", "export", "Thesis", tmp_path / "mine.helix", "--yes")[0] == 0
+    assert (tmp_path / "mine.helix").read_bytes() != b"mine"
+    assert helix("workspace", "export", "Thesis", "/dev/null")[0] == 0
+
+
+def test_a_confirmation_is_an_option_even_behind_words_that_look_like_options() -> None:
+    seen: list[list[str]] = []
+
+    def run() -> int:
+        seen.append(asked.argv)
+        return 0 if asked.yes else workspace_access.ASKING
+
+    asked = argparse.Namespace(argv=["changes", "restore", "--", "-file"], yes=False, json=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.StringIO())
+        patch.setattr("sys.stdin.isatty", lambda: True)
+        patch.setattr("builtins.input", lambda _: "y")
+        assert workspace_access.run_and_confirm(asked, run) == 0
+    assert seen[-1] == ["changes", "restore", "--yes", "--", "-file"]
+    read = build_command_line_parser(seen[-1]).parse_args(seen[-1])
+    assert (read.yes, read.paths) == (True, ["-file"])

@@ -11,7 +11,7 @@ from helix_desktop.gateway import agent_settings
 from helix_desktop.gateway.known_agents import find_known_agent
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import agent_connecting
-from tests.commands.conftest import Helix
+from tests.commands.conftest import NOT_CONFIRMED, Helix
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_one_json_value_is_printed_instead_of_text(helix: Helix, monkeypatch: py
     (route,) = json.loads(out)
     assert (code, route["address"], route["source"]) == (0, "http://other.example", "--upstream")
     code, out, err = helix("wrap", "--install", "--json", "claude")
-    assert (code, out, "settings.json was not written." in err) == (2, "", True)
+    assert (code, out, err.endswith(NOT_CONFIRMED)) == (1, "", True)
     code, out, err = helix("wrap", "--install", "--json", "--yes", "claude")
     told = json.loads(out)
     assert (code, told["written"], "settings.json was written." in err) == (0, True, True)
@@ -159,3 +159,20 @@ def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, hel
     code, out, _ = helix("wrap", "--uninstall", "--yes", "claude")
     assert (code, out.splitlines()[-1]) == (0, f"{home}/.claude/settings.json was deleted.")
     assert not (home / ".claude" / "settings.json").exists()
+
+
+def test_an_agent_that_is_connected_is_said_to_be_so_before_anything_is_shown(home: Path, helix: Helix) -> None:
+    where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
+    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), where.config)
+    code, out, err = helix("wrap", "--install", "claude")
+    assert (code, out) == (1, "")
+    assert err.startswith("Claude Code is already connected. Disconnect the agent first by running: helix-desktop ")
+    code, out, _ = helix("wrap", "--dry-run", "claude")
+    assert (code, "4356" in out) == (0, False)
+
+
+@pytest.mark.parametrize("port", ["99999", "-5", "x"])
+def test_a_port_that_cannot_be_is_a_sentence(port: str, helix: Helix) -> None:
+    code, out, err = helix("gateway", f"--port={port}")
+    assert (code, out) == (2, "")
+    assert f"'{port}' is not a port number from 0 to 65535. See helix-desktop gateway --help." in err

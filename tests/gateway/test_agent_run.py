@@ -107,7 +107,7 @@ def test_a_wrap_that_ends_ends_the_agent_with_all_that_it_started_and_leaves_not
 
 def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     one = {"requests": 3, "sent": 900, "without": 900, "recalls": 0, "paid": 0.18, "paid_without": 0.24}
-    assert agent_run.format_run_summary([one]) == "Helix Desktop: 3 requests were recorded, and nothing was saved."
+    assert agent_run.format_run_summary([one]) == "Helix Desktop: 3 requests were recorded, and no tokens were saved."
     saved = {**one, "without": 1800}
     assert "(50% saved), $0.18 instead of $0.24" in agent_run.format_run_summary([saved])
     assert "$" not in agent_run.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price

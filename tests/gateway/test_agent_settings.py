@@ -110,7 +110,10 @@ def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path:
     usual = AgentUpstream("mine", here, "settings.json")
     others = [AgentUpstream("openai", f"{here}/v1"), AgentUpstream("own", "https://own.example")]
     found = agent_settings.resolve_own_addresses([usual, *others], tmp_path / "config")
-    assert found == [AgentUpstream("", registration.upstream, "settings.json"), others[1]]
+    assert found == [
+        AgentUpstream("", registration.upstream, "its configuration from before wrap --install"),
+        others[1],
+    ]
     elsewhere = AgentUpstream("mine", "https://own.example")
     assert agent_settings.resolve_own_addresses([elsewhere, *others], tmp_path / "config") == [
         elsewhere,
@@ -198,7 +201,7 @@ def test_an_agent_is_connected_once(tmp_path: Path) -> None:
     change = agent_settings.plan_address_install(agent, 4356, tmp_path, {})
     agent_settings.install_address(change, config)
     written = agent.file(tmp_path, {}).read_bytes()
-    with pytest.raises(ActionRefused, match="gemini is already connected"):
+    with pytest.raises(ActionRefused, match="Gemini CLI is already connected"):
         agent_settings.install_address(change, config)
     assert agent.file(tmp_path, {}).read_bytes() == written
     same = replace(change, before=b"x", after=b"x")

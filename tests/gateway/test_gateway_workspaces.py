@@ -121,10 +121,11 @@ def test_of_two_workspaces_with_one_folder_agents_and_commands_choose_the_same(
     """`wrap` and the recorder wrote to one of them, and `cost` read the other."""
     (tmp_path / "proj").mkdir()
     monkeypatch.chdir(tmp_path / "proj")
-    workspaces = AllWorkspaces(tmp_path / "workspaces")
+    places = program_folders.find_program_folders(tmp_path / "home")
+    workspaces = AllWorkspaces(places.workspaces_folder)
     for _ in range(2):
         workspaces.create_stored_workspace("Proj", tmp_path / "proj")
-    chosen = find_chosen_workspace(argparse.Namespace(workspace=None), workspaces)
+    chosen = find_chosen_workspace(argparse.Namespace(workspace=None, places=places))
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), tmp_path / "proj")
     assert found is not None
     assert found.id == chosen.id

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
+from helix_desktop.gateway import registration
 from helix_desktop.gateway.registration import (
     GatewayRegistration,
     GatewayRegistrations,
@@ -12,6 +15,10 @@ from helix_desktop.gateway.registration import (
     new_token,
 )
 from tests.conftest import Expect
+
+MINE = GatewayRegistration(new_token(), agent="claude")
+OTHER = GatewayRegistration(new_token(), agent="codex")
+HERE = {"host": "127.0.0.1:4356"}
 
 
 def test_only_the_addresses_of_now_answer_and_none_without_a_token() -> None:
@@ -28,12 +35,12 @@ def test_only_the_addresses_of_now_answer_and_none_without_a_token() -> None:
 
 
 def test_a_key_goes_to_no_other_process_and_into_no_text() -> None:
-    registration = GatewayRegistration("token-4711", "http://own.example", key="secret-4711", proxies={"a": "b"})
-    told = registration.as_json_without_key()
+    one = GatewayRegistration("token-4711", "http://own.example", key="secret-4711", proxies={"a": "b"})
+    told = one.as_json_without_key()
     assert "key" not in told
     assert (told["token"], told["upstream"], told["proxies"]) == ("token-4711", "http://own.example", {"a": "b"})
-    assert GatewayRegistration(**told).upstream == registration.upstream
-    assert "4711" not in repr(registration)
+    assert GatewayRegistration(**told).upstream == one.upstream
+    assert "4711" not in repr(one)
 
 
 def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_are(
@@ -67,3 +74,35 @@ def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_ar
     file.write_text("broken")
     assert RegisteredConversations(file).find_conversations("one") == {}
     assert RegisteredConversations().find_conversations("one") == {}
+
+
+def test_each_token_opens_its_own_registration() -> None:
+    known = GatewayRegistrations(MINE, OTHER)
+    assert known.find_or_refuse(HERE, MINE.token) is MINE
+    assert known.find_or_refuse({**HERE, registration.TOKEN_HEADER: OTHER.token}, "") is OTHER
+    known.replace_all([OTHER])
+    assert known.find_or_refuse(HERE, MINE.token) == registration.NOT_ADMITTED
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "x", MINE.token[:-1], MINE.token + "x", MINE.token.swapcase(), "\ud800"],
+    ids=["none", "short", "cut", "longer", "other case", "no text"],  # tokens are random, names of tests are not
+)
+def test_without_the_token_nobody_comes_in(given: str) -> None:
+    assert GatewayRegistrations(MINE).find_or_refuse(HERE, given) == registration.NOT_ADMITTED
+    assert GatewayRegistrations(GatewayRegistration("")).find_or_refuse(HERE, given) == registration.NOT_ADMITTED
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "page.example"},
+        {"host": "127.0.0.1", "origin": "https://page.example"},
+        {"host": "127.0.0.1", "sec-fetch-site": "cross-site"},
+        {"host": "[::1"},
+        {},
+    ],
+)
+def test_another_host_and_a_page_are_refused_with_the_token_too(headers: dict[str, str]) -> None:
+    assert isinstance(GatewayRegistrations(MINE).find_or_refuse(headers, MINE.token), str)
