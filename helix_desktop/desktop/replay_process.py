@@ -85,9 +85,6 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
 
 def _policy_outcomes_from_json(found: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:
     totals = {name: result["total"] for name, result in found.items()}
-    # No preset sends a paste that is longer than the window, so it never counts as a whole.
-    most = totals["none"]["effective"] if "none" in totals else None
     return [
-        PolicyOutcome(name, each["effective"], most or each["none"]["billed"], each["peak"], each["retention_plain"])
-        for name, each in totals.items()
+        PolicyOutcome(name, each["effective"], each["peak"], each["retention_plain"]) for name, each in totals.items()
     ]

@@ -17,7 +17,7 @@ _FOR_ERRORS = "parser", "layout", "errorhandler", "lib.enum_sig", "lib.pyi_gener
 
 
 def _find_late_module(name: str, loader: Any) -> ModuleSpec:
-    """Finds a module that PySide6 compiles at each start. What only its errors need is compiled when it is used."""
+    """Finds a module of PySide6. What only its errors need is compiled when it is first used."""
     if name.removeprefix("shibokensupport.signature.") not in _FOR_ERRORS:
         return ModuleSpec(name, loader)
     module: Any = ModuleType(name)

@@ -209,6 +209,7 @@ class FakeInstallation:
         self.played: list[tuple[list[str], list[str], int]] = []
         self.replay_error = ""
         self.cheapest = ["helix"]
+        self.peaks: dict[str, float] = {}
 
     def build_history_importer(self, desk: Workbenches) -> FakeHistories:
         return self.of_others
@@ -282,7 +283,8 @@ class FakeInstallation:
         if self.replay_error:
             raise StoreFailed(self.replay_error)
         return [
-            PolicyOutcome(name, 50_000 if name in self.cheapest else 60_000, 100_000, 0.8, 0.9) for name in policies
+            PolicyOutcome(name, 50_000 if name in self.cheapest else 60_000, self.peaks.get(name, 0.8), 0.9)
+            for name in policies
         ]
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:

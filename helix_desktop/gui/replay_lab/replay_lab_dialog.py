@@ -45,11 +45,8 @@ class ReplayLabDialog(TransientDialog):
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
-        self._status_label = build_plain_label(
-            tr("Replays conversations with other presets. Nothing is sent anywhere: placeholder summaries are used."),
-            "muted",
-            self,
-        )
+        about = tr("Nothing is sent anywhere: placeholder summaries are used. Peak: how full the context window would have been at most. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
+        self._status_label = build_plain_label(about, "muted", self)
         self._table = QGridLayout()
         self._adopting: dict[str, QPushButton] = {}
         close = build_row(1, build_push_button(tr("Close"), self, self.reject))
@@ -77,9 +74,12 @@ class ReplayLabDialog(TransientDialog):
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
         # What was really paid is the cost of the preset in use. The meter and the timeline show the same amount.
-        in_use = next((one.billed for one in outcomes if one.policy == self._bench.policy_name), 0)
-        self._dollars_per_token = self._paid / in_use if in_use else 0.0
-        self.answer.setText(self._describe_cheapest(min(outcomes, key=self._rank_by_shown_cost)))
+        of_preset = {one.policy: one for one in outcomes}
+        self._baseline = in_use = of_preset.get(self._bench.policy_name, outcomes[-1])
+        is_paid = in_use.billed > 0 and self._bench.policy_name in of_preset
+        self._dollars_per_token = self._paid / in_use.billed if is_paid else 0.0
+        sendable = [one for one in outcomes if one.peak <= 1] or outcomes
+        self.answer.setText(self._describe_cheapest(min(sendable, key=self._rank_by_shown_cost)))
         for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
         for line, outcome in enumerate(outcomes, 1):
@@ -89,23 +89,30 @@ class ReplayLabDialog(TransientDialog):
 
     def _rank_by_shown_cost(self, outcome: PolicyOutcome) -> tuple[int, bool]:
         """Ranks by cost. Of presets with equal cost, the one in use comes first: a change would gain nothing."""
-        return round(outcome.cost_share * 100), outcome.policy != self._bench.policy_name
+        return round(self._cost_share(outcome) * 100), outcome.policy != self._bench.policy_name
+
+    def _cost_share(self, outcome: PolicyOutcome) -> float:
+        """Returns the cost as a share of what the preset in use cost."""
+        return outcome.billed / self._baseline.billed if self._baseline.billed else 1.0
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
-        cost, peak = map(format_percent, (outcome.cost_share, outcome.peak))
-        name, count = self._names[outcome.policy], str(self._count)
-        shown = {"name": name, "cost": cost, "peak": peak, "n": count}
-        if self._count > 1:
-            return tr("In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of sending everything. The last column shows what share of the text that was needed again was still in the context.", **shown)  # fmt: skip
-        if outcome.policy == self._bench.policy_name:
-            return tr("No other preset would have cost less here: {name} cost {cost} of what sending everything would have cost.", **shown)  # fmt: skip
-        return tr("{name} would have been the cheapest here, at {cost} of the cost of sending everything. The context window would have been at most {peak} full.", **shown)  # fmt: skip
+        if outcome is self._baseline:
+            alone, several = tr("No other preset would have cost less here."), tr("In your last {n} conversations, no other preset would have cost less.", n=self._count)  # fmt: skip
+        else:
+            name, in_use = self._names[outcome.policy], self._names[self._baseline.policy]
+            cost = format_percent(self._cost_share(outcome))
+            shown = {"name": name, "in_use": in_use, "cost": cost}
+            alone = tr("{name} would have been the cheapest here, at {cost} of the cost of {in_use}.", **shown)
+            several = tr("In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of {in_use}.", n=self._count, **shown)  # fmt: skip
+        return several if self._count > 1 else alone
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        share, *others = map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view))
+        shares = self._cost_share(outcome), outcome.peak, outcome.in_view
+        share, *others = map(format_percent, shares)
         dollars = outcome.billed * self._dollars_per_token
-        words = (name, f"{format_dollars(dollars)} · {share}" if dollars else share, *others)
+        cost = f"{format_dollars(dollars)} · {share}" if dollars else share
+        words = (name, cost if outcome.peak <= 1 else tr("would not have fit"), *others)
         act, spoken = partial(self._adopt_policy, outcome.policy), f"{tr('Use this preset')}: {name}"
         adopt = self._adopting[outcome.policy] = build_push_button("", self, act, "link", name=spoken)
         self._mark_policy_in_use()

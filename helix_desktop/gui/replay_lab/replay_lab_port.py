@@ -14,15 +14,11 @@ RunReplay = Callable[
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy would have cost, in tokens at the input price, and the share still in view."""
+    """What one policy would have cost, in tokens at the input price. `peak`: the window's share of
+    the largest request, refused above 1. `in_view`: how much of what was needed again was in view.
+    """
 
     policy: str
     billed: int
-    plain_billed: int
     peak: float
     in_view: float
-
-    @property
-    def cost_share(self) -> float:
-        """The cost as a share of the cost without folding."""
-        return self.billed / self.plain_billed if self.plain_billed else 1.0

@@ -54,7 +54,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
     assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
     assert lab.answer.text().startswith(
-        "Helix preset would have been the cheapest here, at 50% of the cost of sending everything"
+        "Helix preset would have been the cheapest here, at 83% of the cost of Layered preset."
     )
     assert "Observational preset" in said(lab)
     assert offered(lab) == [each for each in policies if each != bench.policy_name]
@@ -91,7 +91,20 @@ def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
     QApplication.processEvents()
     mine = lab._names[bench.policy_name]
     assert bench.policy_name != "helix"
-    assert lab.answer.text().startswith(f"No other preset would have cost less here: {mine} cost 50% of what")
+    assert lab.answer.text() == "No other preset would have cost less here."
+    assert f"{mine}\n100%" in said(lab), "its cost is what the others are compared with"
+
+
+def test_a_preset_whose_requests_would_have_been_refused_is_neither_cheap_nor_compared_with(
+    window: MainWindow, program: FakeInstallation
+) -> None:
+    program.cheapest, program.peaks = ["none"], {"none": 6.47}
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    assert lab.answer.text() == "No other preset would have cost less here."
+    assert "No folding\nwould not have fit\n647%" in said(lab)
+    assert "Peak: how full the context window would have been at most." in said(lab)
 
 
 def test_the_policy_page_compares_the_last_conversations(
@@ -108,7 +121,7 @@ def test_the_policy_page_compares_the_last_conversations(
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
-    assert f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 50%" in said(lab)
+    assert f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 83%" in said(lab)
     assert "In view" in said(lab)
 
 
