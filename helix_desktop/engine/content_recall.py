@@ -128,10 +128,14 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
 
 
 def most_tokens_recalled_whole(state: ConversationState | None = None, policy: Policy | None = None) -> int:
-    if state is None or policy is None:
-        price = fold_economics.RelativePrices()
-        return fold_economics.most_tokens_of_whole_entry(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
-    return context_usage.most_tokens_of_whole_entry(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
+    """Return the most counted tokens that an entry may have to be returned whole."""
+    context, steps, price, most = USUAL_CONTEXT, USUAL_STEPS, fold_economics.RelativePrices(), WHOLE_TOKENS
+    if state is not None and policy is not None:
+        meter = context_usage.measure_window(state, policy)
+        price = context_usage.relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
+        context, steps = round(meter.used / meter.factor), len(state.branch.steps)
+        most = min(most, max(PAGE_TOKENS, round(meter.free_tokens / meter.factor)))
+    return fold_economics.most_tokens_of_whole_entry(context, steps, price, PAGE_TOKENS, most)
 
 
 def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
@@ -256,8 +260,10 @@ async def _passages_in_messages(
         fact, seq = message.fact, message.seq
         if not isinstance(fact, facts.ToolReturned):
             texts.append((f"message {seq}", format_message(branch, message, {}, recalls=False).split("\n")))
-        elif branch.is_excluded(facts.PartRef(seq)) or _is_recall(branch, seq):
+        elif branch.is_excluded(facts.PartRef(seq)):
             continue
+        elif (call := call_answered_by(branch, seq)) is not None and call.name in RECALLS:
+            continue  # It only repeats something.
         elif fact.output.size > room:
             left += 1
         else:
@@ -265,17 +271,14 @@ async def _passages_in_messages(
             text = await span_as_text.read_stored_text(cache, fact.output)
             name = f'recall_cached_content("{fact.output.digest.hex[:SHORT_HASH]}"), {describe_output(branch, seq)}'
             texts.append((name, text.split("\n")))
-    found = await asyncio.to_thread(text_passages.find_passages_in_texts, tokens, texts, words)
+    shown = span_as_text.read_span_texts(branch, branch.items, cache)
+    in_view = {line.strip() async for one in shown for line in one.text.split("\n")}
+    work = functools.partial(text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view)
+    found = await asyncio.to_thread(work)
     rest = (
         f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]" if left else ""
     )
     return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
-
-
-def _is_recall(branch: ConversationBranch, seq: int) -> bool:
-    """Whether an output came from a recall and so only repeats something."""
-    call = call_answered_by(branch, seq)
-    return call is not None and call.name in RECALLS
 
 
 def _require_fold(state: ConversationState, name: str) -> facts.Folded:

@@ -137,15 +137,6 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
 
 
-def most_tokens_of_whole_entry(state: ConversationState, policy: Policy, least: int, most: int) -> int:
-    """Return the most counted tokens that a recalled entry may have to be returned whole."""
-    meter = measure_window(state, policy)
-    price = relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
-    most = min(most, max(least, round(meter.free_tokens / meter.factor)))
-    context = round(meter.used / meter.factor)
-    return fold_economics.most_tokens_of_whole_entry(context, len(state.branch.steps), price, least, most)
-
-
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:
     """Return what the main model would bill for so many counted tokens."""
     return round(tokens * state.billed_per_counted_token())

@@ -73,7 +73,7 @@ def _time_of_date(value: str) -> float:
     return 0.0
 
 
-@functools.lru_cache(4_096)  # Ranking asks for the same words in each text.
+@functools.lru_cache(1 << 15)  # The same words are in many texts, and in the descriptions of thousands of tools.
 def stem_of_word(word: str) -> str:
     """Return the stem of an English or German word. Short and other words stay unchanged."""
     low = word.casefold().rstrip("*")

@@ -8,7 +8,7 @@ shown twice, even if a file was read five times.
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from helix_desktop.engine.ports import TokenCounter
@@ -21,6 +21,8 @@ NEARBY_LINES, NEARBY_WORTH = 5, 0.8
 FOLLOWING_WORTH, FOLLOWING_WITHIN = 0.8, 8
 MOST_IN_ONE_TEXT, MOST_IN_ALL_TEXTS = 2, 4  # Further hits are only listed with their lines.
 WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed, too.
+SHOWN_WORTH = 0.5  # The weight of words that a better passage shows: the others may be elsewhere.
+IN_VIEW_WORTH = 0.4  # The weight of lines that the view shows: nobody has to search for them.
 MOST_WORDS, MOST_HITS, MOST_OTHER_HITS = 16, 2_000, 12
 LONGEST_LINE = 1_000  # A line with more characters is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]+")
@@ -43,12 +45,22 @@ def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit:
 
 
 def find_passages_in_texts(
-    tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = PASSAGES_TOKENS
+    tokens: TokenCounter,
+    texts: Sequence[tuple[str, Sequence[str]]],
+    words: str,
+    limit: int = PASSAGES_TOKENS,
+    in_view: Collection[str] = (),
 ) -> str:
-    """Return the best passages of several texts with the texts' names. The first text wins ties."""
+    """Return the best passages of several texts with the texts' names. The first text wins ties.
+
+    Lines that are `in_view` count less, without the blanks around them.
+    """
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
-    hits = _lines_with_words(lines, words)
+    hits = {
+        at: {word: rare * (IN_VIEW_WORTH if lines[at - 1].strip() in in_view else 1) for word, rare in found.items()}
+        for at, found in _lines_with_words(lines, words).items()
+    }
 
     def text_of(number: int) -> tuple[str, int, int]:
         at = bisect_left(ends, number)
@@ -69,15 +81,17 @@ def _choose_passages(
     """Return up to `most` passages that fit, each around a line that no better passage shows."""
     chosen: list[LineSpan] = []
     shown: set[str] = set()
-    for hit in _rank_hits(hits):
-        if lines[hit - 1].strip() in shown or any(first <= hit <= last for first, last in chosen):
-            continue
-        if (span := _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)) is None:
+    known: set[str] = set()
+    worths = _words_worth_showing(hits)
+    while len(chosen) < most:
+        spans = [range(first, last + 1) for first, last in chosen]
+        ranked = (at for at in _rank_hits(worths, known) if not any(at in span for span in spans))
+        hit = next((at for at in ranked if lines[at - 1].strip() not in shown), None)
+        if hit is None or (span := _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)) is None:
             break
         chosen.append(span)
-        if len(chosen) == most:
-            break
         shown.update(line.strip() for line in lines[span[0] - 1 : span[1]])
+        known.update(word for at in range(span[0], span[1] + 1) for word in hits.get(at, ()))
         limit -= tokens.count_tokens("\n".join(_passage_lines(lines, span, hits)))
     return sorted(chosen)
 
@@ -99,19 +113,27 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
     return by_line
 
 
-def _rank_hits(hits: Hits) -> list[int]:
-    """Return the lines worth showing, best first."""
-
-    def worth(number: int) -> float:
-        best: dict[str, float] = dict(hits[number])
+def _words_worth_showing(hits: Hits) -> Hits:
+    """Return the lines worth showing, with the words in and near each of them."""
+    worths: dict[int, Mapping[str, float]] = {}
+    for number, words in hits.items():
+        best = dict(words)
         for away in range(1, NEARBY_LINES + 1):
             for word, rare in (*hits.get(number - away, {}).items(), *hits.get(number + away, {}).items()):
                 best[word] = max(best.get(word, 0), rare * NEARBY_WORTH / (1 + away / 2))
-        return sum(best.values())
+        worths[number] = best
+    sums = {number: sum(best.values()) for number, best in worths.items()}
+    least = WORTH_SHOWING * max(sums.values(), default=0)
+    return {number: best for number, best in worths.items() if sums[number] >= least}
 
-    worths = {number: worth(number) for number in hits}
-    least = WORTH_SHOWING * max(worths.values(), default=0)
-    return sorted((hit for hit in hits if worths[hit] >= least), key=lambda hit: (-worths[hit], hit))
+
+def _rank_hits(worths: Hits, known: Collection[str]) -> list[int]:
+    """Return the lines, best first. Words that are known from a chosen passage count less."""
+
+    def worth(number: int) -> float:
+        return sum(rare * (SHOWN_WORTH if word in known else 1) for word, rare in worths[number].items())
+
+    return sorted(worths, key=lambda number: (-worth(number), number))
 
 
 def _fit_passage(

@@ -12,45 +12,21 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+
+from helix_desktop.engine.search_query import STOP_WORDS, stem_of_word
 
 _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION, _LENGTH = 1.2, 0.5
 _NAME_WEIGHT = 2
 _MOST_LOOKED_AT = 40_000  # Occurrences to score, rarest words first, so that long questions stay fast.
-_SUFFIXES = (
-    ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
-    ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
-    ("ied", "y"), ("ers", ""), ("ors", ""), ("er", ""), ("or", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""), ("e", ""),
-)  # fmt: skip
-_SAID_IN_EVERY_QUESTION = (
-    "a an the i me my we our you your he she it its they them their this that these those is are was were be been being "
-    "am do does did doing have has had having can could would should will shall may might must of at by for with about "
-    "to from in on into out up down over under and or but if because as until while so than too very not no nor only "
-    "own same s t just don now what which who whom how when where why there here all any both each few more most other "
-    "some such please help want need like looking know tell get give find"
-)
-_COMMON = frozenset(_SAID_IN_EVERY_QUESTION.split())
+# What every question says, besides the words without meaning.
+_ASKING = frozenset(re.findall(r"\w+", "find get give help know like looking need other please tell want"))
 
 
 def distinguishing_stems(text: str) -> list[str]:
     plain = _WORD.findall(_JOINT.sub(" ", text).lower())
-    return [stem_word(word) for word in plain if word not in _COMMON]
-
-
-@lru_cache(maxsize=1 << 15)  # Cached, because the same few thousand words occur in all descriptions.
-def stem_word(word: str) -> str:
-    """Cut a word to its stem: `convert`, `converts`, `converting` become one, `conversion` another."""
-    if len(word) <= 4:
-        return word[:-1] if len(word) == 4 and word.endswith("s") and not word.endswith("ss") else word
-    for suffix, instead in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
-            word = word[: len(word) - len(suffix)] + instead
-            break
-    if word.endswith("e") and len(word) > 3:
-        word = word[:-1]
-    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls" else word
+    return [stem_of_word(word) for word in plain if word not in STOP_WORDS and word not in _ASKING]
 
 
 class TextRanking:

@@ -305,6 +305,20 @@ async def test_of_equal_passages_behind_summaries_the_newest_comes_first() -> No
     assert text.index("the limit is 20") < text.index("the limit is 10")
 
 
+async def test_what_the_view_still_shows_comes_after_what_only_the_history_has() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("begin")
+    filler = "\n".join(f"{number} filler" for number in range(40))
+    shown = [f"the limit is {number}" for number in range(20, 24)]
+    await kept.step(f"{filler}\nthe limit is 10\n{filler}")
+    await kept.step(f"\n{filler}\n".join(shown))
+    await worked(kept, 12, 300)
+    await kept.step("\n".join(shown))
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "limit is")
+    assert "the limit is 10" in text
+
+
 async def test_what_an_earlier_recall_brought_is_not_searched_beside_the_message_itself() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("begin")

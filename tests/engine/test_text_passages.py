@@ -53,6 +53,20 @@ def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_sever
     assert re.findall(r"^retry number \d", several, re.MULTILINE) == [f"retry number {at}" for at in range(4)]
 
 
+def test_words_that_a_passage_shows_leave_the_next_passage_to_the_other_words() -> None:
+    far = LINES[:100]
+    lines = ["rare_one", *far, "rare_one again", *far, "other_two", *far, "other_two again", *far, "other_two"]
+    found = text_passages.find_passages(TOKENS, lines, "rare_one other_two", 600)
+    assert [match[1] for match in HEAD.finditer(found)] == ["1", "193"]
+
+
+def test_a_line_that_the_view_shows_is_found_after_one_that_it_does_not_show() -> None:
+    texts = [("newest", [*LINES[:40], "  retry = 3", *LINES[40:80]]), ("older", [*LINES[100:140], "retry = 5"])]
+    for room, expected in ((30, ["retry = 5"]), (1_000, ["  retry = 3", "retry = 5"])):
+        found = text_passages.find_passages_in_texts(TOKENS, texts, "retry", room, in_view={"retry = 3"})
+        assert [line for line in found.splitlines() if "retry" in line] == expected
+
+
 def test_words_that_follow_each_other_as_in_the_query_come_before_the_same_words_apart() -> None:
     lines = [*LINES[:100], "RelatedField: a class", *LINES[100:300], "class RelatedField(Field):", *LINES[300:]]
     found = text_passages.find_passages(TOKENS, lines, "class RelatedField", 30)
