@@ -10,7 +10,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
 from helix_desktop.gui.shared.fold_descriptions import describe_fold
-from helix_desktop.gui.transcript import basic_boxes, chat_actions, tool_call_lines
+from helix_desktop.gui.transcript import basic_boxes, chat_actions, content_fetching, tool_call_lines
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection, build_note_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
 from helix_desktop.gui.transcript.call_groups import CallGroup
@@ -257,13 +257,16 @@ def _build_output_boxes(
         return
     if text.strip():
         more = page.section_key("lines", item.fact_seq, item.part)
-        lines = 40 + page.section_amounts.get(more, 0)
+        shown_lines = 40 + page.section_amounts.get(more, 0)
         language = highlight_language_of(tool_call_lines.call_subject(state.call.arguments), stored.media_type)
         shown = terminal_output_text(text.rstrip("\n"))
-        yield CodeBox(page.ink, page.width, shown, language, gap=6, more=more, lines=lines)
+        yield CodeBox(page.ink, page.width, shown, language, gap=6, more=more, lines=shown_lines)
     elif not returned.images:
         yield build_note_box(page.ink, page.width, tr("No output."), gap=6)
     words = tr("Open the full output in the cache ({size})", size=format_byte_size(stored.size))
+    if stored.size > content_fetching.FIRST:
+        lines = format_count(stored.lines, "{n} line", "{n} lines")
+        words = tr("This is only the beginning of {lines}. {open}", lines=lines, open=words)
     yield basic_boxes.ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=2)
 
 

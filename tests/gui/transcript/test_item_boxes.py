@@ -163,6 +163,8 @@ def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
     assert laid(page).boxes[1].text == "The bytes do not match the hash."
     contents.texts[big.digest] = "loaded\nnow"
     assert "loaded" in laid(page).boxes[1].text
+    (link,) = laid(page).boxes[2].hot_spots  # The first 64 KB are read, and “Show more” counts only their lines.
+    assert link.name.startswith("This is only the beginning of 900 lines. Open the full output")
 
 
 def test_pictures_come_from_the_cache_alone(theme: Theme) -> None:
