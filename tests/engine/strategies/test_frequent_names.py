@@ -18,3 +18,10 @@ def test_punctuation_at_the_end_is_no_part_of_a_name() -> None:
 
 def test_a_text_without_names() -> None:
     assert find_frequent_names("a b c 1 2 3", 60) == ""
+
+
+def test_the_end_of_an_identifier_is_not_a_name() -> None:
+    """An agent would report it, and it could not be found."""
+    assert find_frequent_names("id=2e74bf737a40 83f1ffd2b2c1 b4410ab31a4f", 60) == "b4410ab31a4f"
+    cut = "x" * (1 << 15) + "_and_the_rest_of_the_name"
+    assert find_frequent_names(cut, 200) == "x" * 81
