@@ -338,6 +338,8 @@ def test_the_chat_says_when_the_model_kept_few_of_the_important_details() -> Non
     assert describe_fold(fold) == words
     good = replace(fold, details=replace(kept, kept=6, added=4))
     assert describe_fold(good).endswith(": 1.8K → 545 tokens, and nothing was lost")
+    cut = replace(fold, kind=FoldKind.TRUNCATION, model="", details=DetailsKept())
+    assert describe_fold(cut).startswith("The oldest messages are no longer sent: 1.8K → 545 tokens. They stay here")
 
 
 REMINDER = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
