@@ -213,10 +213,10 @@ class ConversationActions:
         def offer_ways(compactions: int) -> None:
             ways = [(tr("Save the session"), partial(save_session, 0))]
             if compactions:
-                ways.append((tr("Save the session as it was before the last compaction"), partial(save_session, compactions)))  # fmt: skip
+                ways.append((tr("Save the session as it was before it was last shortened"), partial(save_session, compactions)))  # fmt: skip
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
-            text = tr("A new session is saved where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name)  # fmt: skip
-            more = tr("Folding older parts may incur a charge from your provider. It also adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+            text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=row.title)  # fmt: skip
+            more = tr("Folding older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
             ask_to_choose_one(self.window, title, f"{text}\n\n{more}", "", ways)
 
         self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)

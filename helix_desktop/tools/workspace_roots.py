@@ -425,5 +425,6 @@ def _error_in_words(shown_path: str, error: OSError) -> HelixError:
         case errno.ENOSPC | errno.EDQUOT:
             said = f"The disk is full, so there is no room for {shown_path}. The file is unchanged."
         case _:
-            said = f"The system doesn't allow this operation on {shown_path} ({error.strerror})."
+            place = "the workspace's folder" if shown_path == "." else shown_path
+            said = f"The system doesn't allow this operation on {place} ({error.strerror})."
     return ActionRefused(said)

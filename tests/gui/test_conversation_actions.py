@@ -75,7 +75,8 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     (question,) = window.findChildren(QMessageBox)
     name = AGENTS_TO_CONTINUE_IN[agent]
     assert question.windowTitle() == f"Continue in {name}"
-    assert f"where {name} looks for its sessions" in question.text()
+    title = window.find_row_of_conversation("").title  # type: ignore[union-attr]
+    assert question.text().startswith(f"“{title}” is saved as a new session where {name} looks for its sessions")
     assert "may incur a charge from your provider" in question.text()
     next(button for button in question.buttons() if button.text() == "Save the session").click()
     (written,) = (tmp_path / folder).rglob("*.jsonl")

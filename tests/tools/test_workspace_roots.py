@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -329,3 +330,9 @@ def test_a_file_can_be_put_below_more_new_folders_than_calls_can_nest(tmp_path: 
         assert workspace_roots.read_whole_file(roots, place) == b"content"
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
+
+
+def test_a_refusal_by_the_system_names_the_workspaces_folder_and_not_a_dot() -> None:
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    assert "on src/a.py (Read-only" in str(workspace_roots._error_in_words("src/a.py", error))
+    assert "on the workspace's folder (Read-only" in str(workspace_roots._error_in_words(".", error))

@@ -115,7 +115,7 @@ class ConnectModelPanel(QWidget):
     def _show_local_servers(self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]) -> None:
         clear_layout(self._local_server_buttons)
         self._search_label.setVisible(not found)
-        self._search_label.setText(tr("No local model server is running. If you start Ollama or LM Studio, the server is listed here."))  # fmt: skip
+        self._search_label.setText(tr("Neither Ollama nor LM Studio is running on this computer. If you start one of them, it is listed here."))  # fmt: skip
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)

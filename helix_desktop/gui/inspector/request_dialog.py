@@ -25,7 +25,7 @@ class RequestDialog(widgets.TransientDialog):
     def __init__(
         self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None
     ) -> None:
-        super().__init__(tr("Request") + f" · {title}", parent, 900, 640)
+        super().__init__(" · ".join(filter(None, (tr("Request"), title))), parent, 900, 640)
         self.view = TextLineView(theme, self)
         self._forms = forms
         self.form = widgets.build_combo_box(tr("View as"), self)

@@ -129,6 +129,7 @@ def test_the_request_is_the_sessions(panel: ContextInspector, session: Commanded
     act(panel, "Show the request")
     settle()
     (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
+    assert dialog.windowTitle().rstrip(" ·") == dialog.windowTitle(), "no dot before a name that is not there"
     wanted = format_request_as_text(request_building.build_request(session.view(), {}))
     assert [dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines))] == wanted
     assert any("The guard must never" in line for line in wanted)
