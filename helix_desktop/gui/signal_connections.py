@@ -130,6 +130,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.emptying_wanted.connect(partial(_ask_to_empty_trash, window))
     side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
     side.new_wanted.connect(window.window_actions["new"].trigger)
+    side.importing.clicked.connect(window.window_actions["bring-in"].trigger)
     side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
     side.workspace_menu_wanted.connect(lambda at: window.rail.show_workspace_menu(window.showing.workspace_id, at))
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))

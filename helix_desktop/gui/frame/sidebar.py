@@ -112,11 +112,12 @@ class Sidebar(QWidget):
         self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
         self._empty_list_label = widgets.build_plain_label("", "muted", self)
+        self.importing = self._build_sidebar_link(tr("Import or record conversations…"))
         self._back = self._build_sidebar_link(tr("Back"))
         self._archive = self._build_sidebar_link("")
         self._trash = self._build_sidebar_link("")
         self._empty_trash_link = self._build_sidebar_link(tr("Empty trash…"))
-        for link in (self._back, self._archive, self._trash, self._empty_trash_link):
+        for link in (self.importing, self._back, self._archive, self._trash, self._empty_trash_link):
             link.hide()  # Hidden until the number of archived and trashed conversations is known.
         self._lay_out_sidebar()
         self._connect_sidebar_signals()
@@ -132,7 +133,7 @@ class Sidebar(QWidget):
         self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = build_row(self.search)
         # The program moves this sidebar into its window. A label would lose its margins; a layout keeps them.
-        self._empty_list_row = build_row(self._empty_list_label)
+        self._empty_list_row = build_column(self._empty_list_label, build_row(self.importing, 1))
         self._foot = build_row(self._back, self._archive, self._trash, self._empty_trash_link, 1)
         build_column(
             self._head, self._box, self._empty_list_row, (self.list, 1), self._foot, owner=self, margins=0, spacing=0
@@ -181,6 +182,7 @@ class Sidebar(QWidget):
             self.list.select_conversation(current)
         self._empty_list_label.setText("" if lines else self._text_for_empty_list())
         self._empty_list_label.setVisible(not lines)
+        self.importing.setVisible(not self._rows)
         archived = sum(row.archived and not row.trashed for row in self._rows)
         trashed = sum(row.trashed for row in self._rows)
         self._back.setVisible(bool(self._shown_place))

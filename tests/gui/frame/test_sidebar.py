@@ -82,6 +82,7 @@ def test_what_is_not_there_says_what_to_do(sidebar: Sidebar) -> None:
     sidebar.search.clear()
     sidebar.show_conversation_rows([])
     assert sidebar._empty_list_label.text() == "Your conversations appear here. Write a message to start one."
+    assert not sidebar.importing.isHidden(), "the welcome page with its offer does not come back"
 
 
 def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> None:
