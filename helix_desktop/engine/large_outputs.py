@@ -5,6 +5,7 @@ After a failure, and at the latest after `admission_wait` seconds, a preview is 
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from helix_desktop.fast_dataclass import dataclass
 QUOTED_WORDS, QUOTED_ARGUMENTS = 500, 2_000
 COMPACTED = 1_500  # A compaction with more than twice this many tokens is cut.
 QUESTION_OUTPUT = 1_000
+LINE_NUMBERS = re.compile(r'"(?:(?:first|last|start|end)_line|offset|view_range|lines)"\s*:\s*["\[\d]')  # Asked for.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class LargeOutputShortener:
         if policy.admission == "off":
             return ()
         meter = self.conversation.current_meter()
-        tools = {call.id: call.call.name for call in self._calls_of_last_reply()}
+        calls = self._calls_of_last_reply()
+        tools = {call.id: call.call.name for call in calls}
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
         head = meter.parts[ContextKind.SYSTEM]
@@ -68,6 +71,10 @@ class LargeOutputShortener:
         own |= {
             one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)
         }
+        chosen = {call.id for call in calls if LINE_NUMBERS.search(call.call.arguments[:QUOTED_ARGUMENTS])}
+        # Whoever asks for lines has chosen them. In a small window, they would otherwise be cut again and again.
+        if sum(one.tokens for one in batch if one.call in chosen) <= min(most, policy.admission_tokens):
+            own |= chosen
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
         large = output_excerpts.find_outputs_to_shorten(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]

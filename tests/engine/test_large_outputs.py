@@ -64,6 +64,17 @@ async def test_a_read_of_what_is_shown_as_an_excerpt_brings_the_whole() -> None:
     assert not kept.conversation.state.is_message_whole(third), "it stands there already"
 
 
+async def test_lines_that_were_asked_for_are_shown_whole_in_a_small_window_too_if_they_fit() -> None:
+    kept = await keeping("layered", window=32_000)
+    await kept.say("go")
+    lines = '{"path": "server.log", "first_line": 1, "last_line": 90}'
+    for arguments, is_whole in ((lines, True), ('{"path": "server.log"}', False)):
+        seq = await kept.step(words(3_000, arguments[-9:]), arguments=arguments)
+        assert kept.conversation.state.is_message_whole(seq) is is_whole
+    seqs = await kept.batch([words(3_000, f"n{number}") for number in range(9)], arguments=lines)
+    assert not all(map(kept.conversation.state.is_message_whole, seqs)), "nine of them do not fit"
+
+
 async def test_a_command_that_prints_the_same_again_and_a_very_long_read_stay_short() -> None:
     kept = await began()
     await kept.step(words(9_000))

@@ -102,13 +102,9 @@ class ChangesUndo(QObject):
 
     def confirm_and_undo_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
         """Undoes everything that these steps changed, including folders, after a question."""
-        if self._changes is None:
-            return
-
-        def confirm_undo_of_found(left: tuple[Sequence[FileChange], bool]) -> None:
-            self.plan_and_confirm_undo(left[0], (), title.removesuffix("…"), redo=left[1])
-
-        self._run_undo_work(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
+        if self._changes is not None:
+            work, title = self._changes_left_to_undo(self._changes, sources), title.removesuffix("…")
+            self._run_undo_work(work, then=lambda left: self.plan_and_confirm_undo(left[0], (), title, redo=left[1]))
 
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]

@@ -348,9 +348,6 @@ class TranscriptItems:
         self.calls.add_result(fact.call, index, recorded)
         return (index, *self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact))
 
-    def _show_permission_decision(self, _recorded: facts.Recorded, fact: facts.Decided) -> Iterable[int]:
-        return self.calls.set_decision_of_call(fact)
-
     def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
         batch = self._batches.setdefault(
@@ -561,7 +558,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.UserSaid: TranscriptItems._show_user_message,  # noqa: SLF001 - the table belongs to the class
     facts.ModelReplied: TranscriptItems._show_reply,  # noqa: SLF001
     facts.ToolReturned: TranscriptItems._show_tool_result,  # noqa: SLF001
-    facts.Decided: TranscriptItems._show_permission_decision,  # noqa: SLF001
+    facts.Decided: lambda items, _, fact: items.calls.set_decision_of_call(fact),
     facts.Folded: TranscriptItems._show_fold_of_parts,  # noqa: SLF001
     facts.Unfolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
     facts.Refolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
