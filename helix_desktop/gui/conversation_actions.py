@@ -101,7 +101,9 @@ class ConversationActions:
 
         self.doing.run_in_background(open_and_change(), then=show_changed)
 
-    def ask_to_empty_trash(self, bench: Workbench) -> None:
+    def ask_to_empty_trash(self, bench: Workbench | None) -> None:
+        if bench is None:
+            return
         text = format_count(
             sum(row.trashed for row in bench.list_conversations()),
             "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.",

@@ -127,7 +127,7 @@ def _wire_sidebar(window: MainWindow) -> None:
         lambda talk: window.go_to_place(WindowPlace("conversation", window.showing.workspace_id, talk))
     )
     side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
-    side.emptying_wanted.connect(partial(_ask_to_empty_trash, window))
+    side.emptying_wanted.connect(lambda: window.conversation_actions.ask_to_empty_trash(window.current_workbench))
     side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
     side.new_wanted.connect(window.window_actions["new"].trigger)
     side.importing.clicked.connect(window.window_actions["bring-in"].trigger)
@@ -155,11 +155,6 @@ def _act_on_conversation(window: MainWindow, action: str, conversation: str = ""
         window.go_to_conversation(conversation, beside=True)
     elif window.current_workbench is not None and row is not None:
         window.conversation_actions.run_conversation_action(action, window.current_workbench, row)
-
-
-def _ask_to_empty_trash(window: MainWindow) -> None:
-    if window.current_workbench is not None:
-        window.conversation_actions.ask_to_empty_trash(window.current_workbench)
 
 
 def _begin_new_conversation(window: MainWindow) -> None:

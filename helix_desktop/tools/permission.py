@@ -179,8 +179,10 @@ def _decide_by_mode(action: ToolAction, mode: PermissionMode) -> PermissionDecis
         return PermissionDecision("allow", "mode", "this workspace allows everything")
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:
         return PermissionDecision("allow", "mode", "this workspace allows edits")
-    scopes = SCOPES if rules_to_offer(action) else ("once",)
-    return PermissionDecision("ask", "mode", f"this workspace asks before {_ASKED[action.effect]}", scopes)
+    if rules_to_offer(action):
+        return PermissionDecision("ask", "mode", f"this workspace asks before {_ASKED[action.effect]}")
+    why = "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
+    return PermissionDecision("ask", "mode", why, ("once",))
 
 
 def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> bool:
