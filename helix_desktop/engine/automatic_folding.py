@@ -454,7 +454,6 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
         least = handover.least_tokens_for_paying_handover(situation)
         later.append(f"above {least:,.0f} tokens, a handover document is written if that saves money")
     if policy.handover in ("share", "pays"):
-        later.append(
-            f"a handover document is always written at {handover.tokens_at_which_handover_must_start(situation):,.0f} tokens"
-        )
+        most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
+        later.append(f"a handover document is always written at {most:,.0f} tokens")
     return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."

@@ -22,6 +22,7 @@ from helix_desktop.fast_dataclass import dataclass
 PER_MILLION = 1_000_000
 NOTHING_TO_FOLD = "There is nothing to fold yet: the most recent part of a conversation is never folded."
 HOUR = 3_600.0  # In seconds.
+SPARE = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
 
 
 class WindowSizeSource(StrEnum):
@@ -101,6 +102,11 @@ class PendingRewrite:
     dollars: float  # The cost of writing these tokens to the cache again.
     until: float = 0.0
     is_model: bool = False  # Whether the model or thinking time changed, and not the tools, system prompt or rules.
+
+
+def tokens_at_which_handover_must_start(meter: WindowMeter, policy: Policy) -> float:
+    """Return above how many tokens the next request might not fit."""
+    return min(policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
 
 
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:

@@ -255,8 +255,15 @@ class FakeSession(StandIn):
     async def moment_at(self, seq: int) -> Moment:
         return self.state.past_moment(seq)
 
+    @property
+    def policy(self) -> context_policy.Policy:
+        return context_policy.policy_from_fact(self.state.settings.policy)
+
+    def current_meter(self) -> context_usage.WindowMeter:
+        return context_usage.measure_window(self.state, self.policy)
+
     def next_request_meter(self) -> context_usage.WindowMeter:
-        return context_usage.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
+        return self.current_meter()
 
     def model_whose_cost_cannot_be_limited(self) -> str:
         return self.unpriced
@@ -268,9 +275,7 @@ class FakeSession(StandIn):
         return explain_costs_of_last_turn(self.state)
 
     def next_message_cost(self) -> context_usage.NextMessageCost | None:
-        return context_usage.estimate_next_message_cost(
-            self.state, context_policy.policy_from_fact(self.state.settings.policy)
-        )
+        return context_usage.estimate_next_message_cost(self.state, self.policy)
 
     @property
     def expected_state(self) -> ConversationState:

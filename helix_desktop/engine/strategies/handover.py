@@ -19,7 +19,6 @@ SECTIONS = (
     "User Preferences",
 )
 EXPECTED_TOKENS = 3_000  # The expected number of tokens in a document, until one has been written.
-SPARE = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
 SHARE_BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
 NOTHING_TO_REPORT = "Nothing to report."
 MOST_CLAIMS = 30  # At most this many claims without a source are reported to the writer for correction.
@@ -33,7 +32,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
-    full = meter.used >= tokens_at_which_handover_must_start(situation)
+    full = meter.used >= context_usage.tokens_at_which_handover_must_start(meter, policy)
     if not full and (policy.handover == "share" or meter.used < least_tokens_for_paying_handover(situation)):
         return None
     # The difference is negative if the computer's clock has been set back.
@@ -47,12 +46,6 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
         why = too_long if meter.used_share > 1 else f"the context window is {meter.used_share:.0%} full"
         return FoldPlan(FoldKind.HANDOVER, span, why)
     return _handover_that_pays(situation, span)
-
-
-def tokens_at_which_handover_must_start(situation: FoldSituation) -> float:
-    """Above this, the next request might not fit."""
-    meter = situation.meter
-    return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE)
 
 
 def least_tokens_for_paying_handover(situation: FoldSituation) -> float:

@@ -199,7 +199,7 @@ class ContextInspector(QWidget):
     def _build_inspector_boxes(
         self, ink: DrawingStyle, width: float, state: Moment, meter: context_usage.WindowMeter, chosen: Policy
     ) -> Iterator[LayoutBox]:
-        thresholds = " · ".join(words for words, _, _ in list_fold_thresholds(chosen))
+        thresholds = " · ".join(words for words, _, _ in list_fold_thresholds(chosen, meter))
         yield from build_context_boxes(ink, width, state, meter, thresholds)
         yield from self._build_tool_boxes(ink, width, state)
         yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)

@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
-from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
@@ -193,9 +192,9 @@ class TimelinePage(QWidget):
         while self._last_read_seq < len(facts):
             self._add_facts_to_timeline(facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP])
             yield
-        session = self._session
-        policy = context_policy.policy_from_fact(session.conversation.state.settings.policy) if session else None
-        self.chart.plot_timeline(self.timeline, list_fold_thresholds(policy) if policy else ())
+        conversation = self._session.conversation if self._session else None
+        thresholds = list_fold_thresholds(conversation.policy, conversation.current_meter()) if conversation else ()
+        self.chart.plot_timeline(self.timeline, thresholds)
         self._update_heading_and_price_link()
         yield
         self._refill_fold_list()
