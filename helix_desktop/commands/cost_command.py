@@ -9,6 +9,7 @@ from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
+from helix_desktop.histories.session_from_facts import names_of_session
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -62,8 +63,9 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
     """Return all requests and their agents. Those that the gateway and an agent's history have count once."""
-    found: list[tuple[str, RequestCost, str]] = []
+    found: list[tuple[str, RequestCost, set[str]]] = []
     replies: dict[str, list[tuple[float, float]]] = {}  # Of the gateway, by session: begin and end.
+    apart = SAME_REPLY_SECONDS
     for row in await workspace.journal.list_conversations():
         facts = await workspace.journal.read_facts(row.id)
         starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
@@ -71,17 +73,19 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
         connected = next((started.agent for started in starts if started.agent), "")
         agent = connected or NAMES.get(origin.kind, origin.kind) or OWN
         of_gateway = [(one.time, one.fact) for one in facts if isinstance(one.fact, ModelReplied)]
-        for session in {one.fact.session for one in facts if isinstance(one.fact, Received)} - {""}:
-            spans = replies.setdefault(session, [])
-            spans += ((time - reply.seconds, time) for time, reply in of_gateway)
+        names = names_of_session([one.fact for one in facts])
+        is_connected = any(isinstance(one.fact, Received) for one in facts)
+        for name in names if is_connected else ():
+            spans = replies.setdefault(name, [])
+            spans += ((time - reply.seconds - apart, time + apart) for time, reply in of_gateway)
         requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
-        found += ((agent, request, origin.session) for request in requests)
-    apart = SAME_REPLY_SECONDS
-    return [
-        (agent, request)
-        for agent, request, session in found
-        if not any(begun - apart <= request.time <= ended + apart for begun, ended in replies.get(session, ()))
-    ]
+        found += ((agent, request, names if origin.kind else set()) for request in requests)
+
+    def is_copy(request: RequestCost, names: set[str]) -> bool:
+        spans = (span for name in names for span in replies.get(name, ()))
+        return any(begun <= request.time <= ended for begun, ended in spans)
+
+    return [(agent, request) for agent, request, names in found if not is_copy(request, names)]
 
 
 def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:

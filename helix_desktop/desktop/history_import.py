@@ -175,9 +175,6 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
 
 
 def _make_name_unique(name: str, taken: Sequence[str]) -> str:
-    name = name[:70]
-    number = 2
-    fresh = name
-    while fresh.casefold() in (one.casefold() for one in taken):
-        fresh, number = f"{name} {number}", number + 1
-    return fresh
+    known = {one.casefold() for one in taken}
+    numbered = (f"{name[:70]} {number}" for number in range(2, len(taken) + 2))
+    return next(one for one in (name[:70], *numbered) if one.casefold() not in known)

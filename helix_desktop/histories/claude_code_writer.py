@@ -66,15 +66,14 @@ def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
     if message.role == "assistant":
         reply = _reply_message(message)
         return [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
+    words: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
     if message.role == "tool":
-        text = [{"type": "text", "text": message.text}] if message.text else []
         result = {"type": "tool_result", "tool_use_id": plain_call_id(message.answers), "is_error": not message.ok}
-        content: object = [*text, *pictures] if pictures else message.text or "(no output)"
+        content: object = [*words, *pictures] if pictures else message.text or "(no output)"
         said = {"role": "user", "content": [{**result, "content": content}]}
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
-    if not (message.text.strip() or pictures):
+    if not (words or pictures):
         return []
-    words: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
     blocks: object = [*words, *pictures] if pictures else message.text
     about = {"isMeta": True} if message.beside else {}
     return [{"type": "user", "message": {"role": "user", "content": blocks}, **about, "timestamp": when}]

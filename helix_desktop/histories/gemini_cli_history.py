@@ -118,9 +118,8 @@ class _GeminiMessages(history_rows.HistoryMessages):
         for at, row in rows:
             self.read_rows([row])
             if at in compacted and self.made:
-                text = "\n\n".join(
-                    history_rows.text_of_message_content(one.value.get("content")) for one in compacted[at]
-                )
+                contents = (one.value.get("content") for one in compacted[at])
+                text = "\n\n".join(map(history_rows.text_of_message_content, contents))
                 time = history_rows.parse_time(compacted[at][0].value.get("timestamp"))
                 self.add_compaction(text, time, "Gemini CLI compressed here")
         return self
@@ -153,10 +152,9 @@ class _GeminiMessages(history_rows.HistoryMessages):
         self.made.append(RecordedMessage("tool", _text_of_gemini_response(found), answers=name, ok="error" not in object_at(found, "response"), time=time))  # fmt: skip
 
     def _read_gemini_reply(self, value: Mapping[str, object], time: float) -> None:
-        thoughts = "\n\n".join(
-            "\n".join(filter(None, (text_at(one, "subject"), text_at(one, "description"))))
-            for one in objects_at(value, "thoughts")
-        )
+        listed = objects_at(value, "thoughts")
+        noted = ((text_at(one, "subject"), text_at(one, "description")) for one in listed)
+        thoughts = "\n\n".join("\n".join(filter(None, one)) for one in noted)
         parts: list[ReplyPart] = [Reasoning(thoughts)] if thoughts else []
         content = value.get("content")
         given = objects_at(content)

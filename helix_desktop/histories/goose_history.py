@@ -19,10 +19,6 @@ TABLES = frozenset({"sessions", "messages"})
 _CALLS = ("toolRequest", "frontendToolRequest")
 
 
-def is_goose_database(tables: frozenset[str]) -> bool:
-    return tables >= TABLES
-
-
 def is_goose_row(value: Mapping[str, object]) -> bool:
     """Whether a row is from an older file: its head, or a message with a list of goose's parts."""
     return "working_dir" in value or (value.get("role") in ("user", "assistant") and "created" in value)

@@ -7,7 +7,7 @@ A session's description comes from the first lines of its file.
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
     for kind, folders in history_folders(places).items():
         for folder in folders:
             with suppress(OSError):
-                yield from _FIND[kind](folder)
+                yield from _find_histories_in_folder(kind, folder)
 
 
 def find_kind_by_folder(folders: Mapping[str, Sequence[Path]], file: Path) -> str:
@@ -108,21 +108,24 @@ def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
 def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> Iterator[FoundHistories]:
     """Yield a file's histories, one for each working folder. `copy`: a copy to read instead."""
     if path.name == _DATABASE_NAMES.get(kind):
-        yield from _FIND[kind]((copy or path).parent)
+        yield from _find_histories_in_folder(kind, (copy or path).parent)
     else:
         folder, _ = _read_folder_and_time(kind, path, copy)
         yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)
 
 
-def _build_finder_for_pattern(
-    kind: str, accepts: Callable[[Path], bool] = lambda _: True
-) -> Callable[[Path], Iterator[FoundHistories]]:
-    return lambda folder: _histories_in_files(kind, filter(accepts, list_files_below(folder, _NAME_PATTERNS[kind])))
-
-
-def _find_goose_histories(folder: Path) -> Iterator[FoundHistories]:
-    yield from _histories_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
-    yield from _histories_in_files(goose_history.KIND, list_files_below(folder, "*.jsonl"))
+def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistories]:
+    if kind == opencode_history.KIND:
+        yield from _find_opencode_histories(folder)
+        return
+    if kind == goose_history.KIND:
+        yield from _histories_in_database(kind, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
+    files = list_files_below(folder, _NAME_PATTERNS[kind])
+    if kind == claude_code_history.KIND:  # Sub-agents come with their sessions.
+        files = [one for one in files if "subagents" not in one.parts and not one.match("agent-*")]
+    elif kind == gemini_cli_history.KIND:
+        files = [one for one in files if one.match("chats/session-*")]
+    yield from _histories_in_files(kind, files)
 
 
 def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
@@ -210,17 +213,13 @@ def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundH
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
     """Yield Cline's folders: its own in newer versions, or the one in its editor's data."""
     yield places.home / ".cline" / "data" / "tasks"
-    data = _application_settings_folder(places)
+    by_system = {
+        "darwin": places.home / "Library" / "Application Support",
+        "win32": places.folder_from_variable("APPDATA", "AppData", "Roaming"),
+    }
+    data = by_system.get(sys.platform, places.folder_from_variable("XDG_CONFIG_HOME", ".config"))
     for editor in _EDITORS:
         yield data / editor / "User" / "globalStorage" / "saoudrizwan.claude-dev" / "tasks"
-
-
-def _application_settings_folder(places: HistoryPlaces) -> Path:
-    by_system: Mapping[str, Callable[[], Path]] = {
-        "darwin": lambda: places.home / "Library" / "Application Support",
-        "win32": lambda: places.folder_from_variable("APPDATA", "AppData", "Roaming"),
-    }
-    return by_system.get(sys.platform, lambda: places.folder_from_variable("XDG_CONFIG_HOME", ".config"))()
 
 
 _DATABASE_NAMES = {opencode_history.KIND: "opencode.db", goose_history.KIND: "sessions.db"}
@@ -231,15 +230,4 @@ _NAME_PATTERNS = {
     pi_history.KIND: "*.jsonl",
     cline_history.KIND: cline_history.NAME,
     goose_history.KIND: "*.jsonl",
-}
-_FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
-    claude_code_history.KIND: _build_finder_for_pattern(  # Sub-agents come with their sessions.
-        claude_code_history.KIND, lambda file: "subagents" not in file.parts and not file.name.startswith("agent-")
-    ),
-    codex_history.KIND: _build_finder_for_pattern(codex_history.KIND),
-    opencode_history.KIND: _find_opencode_histories,
-    gemini_cli_history.KIND: _build_finder_for_pattern(gemini_cli_history.KIND, lambda at: at.match("chats/session-*")),
-    pi_history.KIND: _build_finder_for_pattern(pi_history.KIND),
-    cline_history.KIND: _build_finder_for_pattern(cline_history.KIND),
-    goose_history.KIND: _find_goose_histories,
 }

@@ -71,10 +71,11 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
     HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
 )
-DATABASES: Sequence[tuple[str, Callable[[frozenset[str]], bool], DatabaseReader]] = (
-    (opencode_history.KIND, opencode_history.is_opencode_database, opencode_history.read_opencode_database),
-    (goose_history.KIND, goose_history.is_goose_database, goose_history.read_goose_database),
-)
+# By the tables that show the format.
+DATABASES: Mapping[frozenset[str], DatabaseReader] = {
+    opencode_history.TABLES: opencode_history.read_opencode_database,
+    goose_history.TABLES: goose_history.read_goose_database,
+}
 KINDS = tuple(dict.fromkeys([*(form.kind for form in FORMS_OF_ROWS), opencode_history.KIND, cline_history.KIND]))
 
 
@@ -166,8 +167,8 @@ def _sessions_in_database(path: Path, report: ReadingReport, readable_path: Path
     try:
         with foreign_sqlite.open_foreign_database(readable_path) as connection:
             tables = foreign_sqlite.ordinary_table_names(connection)
-            for _, recognizes_tables, read_it in DATABASES:
-                if recognizes_tables(tables):
+            for needed, read_it in DATABASES.items():
+                if tables >= needed:
                     yield from read_it(connection, path, report)
     except sqlite3.Error as error:
         report.complaints.append(f"{path}: the database cannot be read: {error}.")

@@ -24,10 +24,6 @@ _MESSAGES = "SELECT id, data, time_created FROM message WHERE session_id = ?"
 Parts = Sequence[Mapping[str, object]]
 
 
-def is_opencode_database(tables: frozenset[str]) -> bool:
-    return tables >= TABLES
-
-
 def read_opencode_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[recorded_session.RecordedSession]:

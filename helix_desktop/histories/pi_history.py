@@ -111,9 +111,8 @@ class _PiMessages(history_rows.HistoryMessages):
         if message.get("stopReason") == "error" and not objects_at(content):
             self.made.append(RecordedMessage("failure", text_at(message, "errorMessage") or "error", time=time))
             return
-        parts = [_pi_reply_part(block, message) for block in objects_at(content)] or [
-            Text(history_rows.text_of_message_content(content))
-        ]
+        parts = [_pi_reply_part(block, message) for block in objects_at(content)]
+        parts = parts or [Text(history_rows.text_of_message_content(content))]
         usage = _pi_usage(object_at(message, "usage"))
         self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
 

@@ -64,10 +64,8 @@ def _pi_message(message: RecordedMessage, tool_names: dict[str, str]) -> Line:
 
 def _pi_content(message: RecordedMessage) -> list[Line]:
     words: list[Line] = [{"type": "text", "text": message.text}] if message.text else []
-    return [
-        *words,
-        *({"type": "image", "data": format_picture_data(one), "mimeType": one.media_type} for one in message.pictures),
-    ]
+    pictures = ((one.media_type, format_picture_data(one)) for one in message.pictures)
+    return [*words, *({"type": "image", "data": data, "mimeType": kind} for kind, data in pictures)]
 
 
 def _pi_reply(message: RecordedMessage) -> Line:

@@ -4,16 +4,19 @@ The opposite of `history_facts`. The session contains every message and result. 
 beginning becomes a compaction. A result that the other program shortened has the text it showed.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
+from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import recorded_session, session_export
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
+from helix_desktop.json_values import parse_json_or_none
 
 RECALLABLE = (
     "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
@@ -28,6 +31,25 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
     """Return the program from which it came, or an empty origin if it began here."""
     started = (one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted))
     return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
+
+
+def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
+    """Return names that what the gateway and the recorder keep of the same session have in common.
+
+    If the agent sends no name, its own name, the first typed words and the first reply are one.
+    """
+    if sent := {fact.session for fact in said if isinstance(fact, facts.Received)} - {""}:
+        return sent
+    starts = [fact for fact in said if isinstance(fact, facts.ConversationStarted)]
+    agents = (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)
+    users = (fact.parts for fact in said if isinstance(fact, facts.UserSaid))
+    typed = (split_off_agent_additions(parts)[0].strip() for parts in users)
+    parts = next((fact.parts for fact in said if isinstance(fact, facts.ModelReplied)), ())
+    reply = " ".join(part.text for part in parts if isinstance(part, facts.Text)).split()
+    calls = [part for part in parts if isinstance(part, facts.ToolCall)]
+    content = [next(filter(None, agents), ""), next(filter(None, typed), ""), *reply]
+    content += [] if reply else [f"{one.name} {parse_json_or_none(one.arguments)}" for one in calls]
+    return {json.dumps(content) if parts else "", *(fact.origin.session for fact in starts)} - {""}
 
 
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:

@@ -22,8 +22,9 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_reading
+from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
+from helix_desktop.histories.session_from_facts import names_of_session
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
@@ -43,7 +44,7 @@ from helix_desktop.workbench.session_preparation import FileToRead, Prepared, Se
 
 Report = Callable[[int, int, str], object]  # Called with the number of bytes read, the total number, and the file.
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
-NEWEST = 64  # One of this many newest facts of a connected agent names its session.
+NEWEST = 64  # So many of the newest or oldest facts of a connected agent name its session.
 AHEAD, BEHIND = 4 << 20, 2_000
 TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
 
@@ -138,8 +139,10 @@ class HistoryImport:
         """Archive what the gateway also records, so that it is listed once, until it goes on without the gateway."""
         journal, times = self.workspace.journal, [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
+        started = history_facts.build_started_fact(held.recording)
+        names = names_of_session([started, *(draft.fact for draft in held.made)])
         for row in self._rows:
-            if begun <= row.created <= ended and held.recording.session in await self._session_names_of(row):
+            if begun <= row.created <= ended and names & await self._names_at_gateway(row):
                 is_copy = row.updated + SAME_REPLY_SECONDS >= max(times)
                 was_archived = (await journal.find_conversation(brought.id)).archived
                 if is_copy is not was_archived and is_copy is (brought.state == "new"):
@@ -147,10 +150,13 @@ class HistoryImport:
                     await journal.append_imported_facts(brought.id, [(0.0, change)])
                 return
 
-    async def _session_names_of(self, row: StoredConversation) -> set[str]:
+    async def _names_at_gateway(self, row: StoredConversation) -> set[str]:
         if row.id not in self._sessions:
-            newest = await self.workspace.journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
-            self._sessions[row.id] = {one.fact.session for one in newest if isinstance(one.fact, facts.Received)}
+            read = self.workspace.journal.read_facts
+            newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
+            found = [one.fact for one in (*await read(row.id, limit=NEWEST), *newest)]
+            is_connected = any(isinstance(fact, facts.Received) for fact in found)
+            self._sessions[row.id] = names_of_session(found) if is_connected else set()
         return self._sessions[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:

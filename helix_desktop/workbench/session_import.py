@@ -247,13 +247,9 @@ class SessionWriter:
     def _folds_made_since(self, facts: Sequence[Recorded], fresh: int) -> list[FactDraft]:
         """Return new folds of the other program over messages that are already here."""
         there = {(one.fact.kind, one.fact.cover) for one in facts if isinstance(one.fact, Folded)}
-        folds = (draft for draft in self.held.made[: fresh - 1] if isinstance(draft.fact, Folded))
-        covers = ((draft, self._renumber_cover(draft.fact.cover)) for draft in folds if isinstance(draft.fact, Folded))
-        return [
-            draft
-            for draft, cover in covers
-            if cover is not None and isinstance(draft.fact, Folded) and (draft.fact.kind, cover) not in there
-        ]
+        folds = ((one, one.fact) for one in self.held.made[: fresh - 1] if isinstance(one.fact, Folded))
+        found = ((one, fold.kind, self._renumber_cover(fold.cover)) for one, fold in folds)
+        return [one for one, kind, cover in found if cover and (kind, cover) not in there]
 
     async def _append_added_messages(
         self,

@@ -148,8 +148,8 @@ def working(home: Path, trial: Trial, session: str = "") -> Iterator[tuple[Provi
         yield provider, Client("anthropic", url, session=session)
 
 
-def play(home: Path, trial: Trial, causes: Sequence[str], agent: str = "") -> None:
-    with working(home, trial, session="s") as (provider, client):
+def play(home: Path, trial: Trial, causes: Sequence[str], agent: str = "", session: str = "s") -> None:
+    with working(home, trial, session=session) as (provider, client):
         client.headers = {"x-helix-agent": agent}
         client.say("Go on until it is done.")
         client.go_on(5)
@@ -323,16 +323,17 @@ def test_a_workspace_without_requests_says_so(tmp_path: Path, helix: Helix) -> N
     }
 
 
+@pytest.mark.parametrize("named", ["s", ""])
 def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
-    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     """Recorder and gateway both kept a wrapped run, and `cost` showed it twice, under two names."""
     trial = Trial(monkeypatch)
-    play(tmp_path, trial, [], agent="Claude Code")
+    play(tmp_path, trial, [], agent="Claude Code", session=named)
     usage = {"input_tokens": 1_000, "output_tokens": 10}
     session = [written.claude_said(1, None, "Go on until it is done.")]
     for number, later in enumerate((0, 4_000), 2):
-        reply = written.claude_reply(number, number - 1, f"m{number}", written.text("Done."))
+        reply = written.claude_reply(number, number - 1, f"m{number}", written.use(f"t{number}", TOOL, command="look"))
         reply["timestamp"] = datetime.fromtimestamp(trial.now() + later, UTC).isoformat()
         reply["message"] |= {"usage": usage, "model": Client.model}
         session.append(reply)

@@ -197,8 +197,3 @@ def test_a_database_holds_several_sessions_and_damage_costs_one_message(tmp_path
         True,
         True,
     ]
-
-
-def test_a_database_is_known_by_both_tables() -> None:
-    assert goose_history.is_goose_database(frozenset({"sessions", "messages", "more"}))
-    assert not goose_history.is_goose_database(frozenset({"sessions"}))

@@ -274,8 +274,3 @@ def test_which_file_is_a_session_of_older_versions() -> None:
     assert not known(Path("/s/session/p1/ses_1.txt"))
     assert not known(Path("/s/session/p1/msg_1.json"))
     assert not known(Path("/s/message/p1/ses_1.json"))
-
-
-def test_a_database_is_known_by_its_three_tables() -> None:
-    assert opencode_history.is_opencode_database(frozenset({"session", "message", "part", "more"}))
-    assert not opencode_history.is_opencode_database(frozenset({"session", "message"}))

@@ -24,7 +24,9 @@ from helix_desktop.engine.facts import (
     Received,
     Rewound,
     Span,
+    Stop,
     Text,
+    ToolCall,
     ToolReturned,
     TurnEnd,
     TurnEnded,
@@ -622,21 +624,29 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]
 
 
+@pytest.mark.parametrize("named", [True, False])
 async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_without_it(
-    workspace: StoredWorkspace, tmp_path: Path
+    workspace: StoredWorkspace, tmp_path: Path, named: bool
 ) -> None:
-    """A wrapped run with the recorder on was listed twice under the same title."""
+    """A wrapped run with the recorder on was listed twice under the same title. Some agents do not name their sessions."""
     lines = written.claude_session()
 
     async def is_archived_after_import(*session: dict[str, Any]) -> bool:
-        path = written.lines(tmp_path / "s.jsonl", session)
+        path = written.lines(tmp_path / f"{session[0]['sessionId']}.jsonl", session)
         recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
         (one,) = (await recorder.import_files([path])).imported
         return (await workspace.journal.find_conversation(one.id)).archived
 
     second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
-    begun = ConversationStarted(agent="Claude Code"), Received(("hash",), (1,), lines[0]["sessionId"])
+    said = UserSaid((Text("<system-reminder>\nBe brief.\n</system-reminder>", 5), Text("list the files", 3)))
+    reply = ModelReplied((Text(" I look.\n", 2), ToolCall("call-1", "Bash", '{"command":"ls"}')), "m", Stop.CALLS)
+    received = Received(("hash",), (1,), lines[0]["sessionId"] if named else "")
+    begun = ConversationStarted(agent="Claude Code"), said, received, reply
     await workspace.journal.append_imported_facts("connected", [(second, fact) for fact in begun])
+    other = [
+        {**line, "sessionId": "other"} for line in (lines[0], written.claude_reply(2, 1, "m1", written.text("No.")))
+    ]
+    assert not await is_archived_after_import(*other), "the same words in the same minute, but another reply"
     assert await is_archived_after_import(*lines[:3])
     assert await is_archived_after_import(*lines[:6]), "a few seconds later"
     later = [{**line, "timestamp": "2026-01-02T09:00:00.000Z"} for line in lines[6:]]
