@@ -34,15 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # The program that reads our output has closed the pipe.
+    except OSError as error:
         from helix_desktop.console import discard_output
 
-        discard_output()
-        return 0
-    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # The program that reads our output has closed the pipe.
+            discard_output()
+            return 0
         if error.errno == errno.ENOSPC:
-            from helix_desktop.console import discard_output
-
             discard_output()
             sentence = "The disk is full, or the disk that the output is written to. Free up disk space and try again."
         elif error.errno in (errno.EROFS, errno.EACCES) and error.filename:
@@ -92,7 +90,8 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     try:
         if where.logs.parent == where.data and not where.data.is_dir():
             defect = "is not a folder" if where.data.exists() else "cannot be created"
-            raise InvalidInput(f"{where.data} {defect}.", remedy="Choose another --home (or HELIX_HOME).")
+            remedy = "Choose another folder with --home DIR, or set HELIX_HOME."
+            raise InvalidInput(f"{where.data} {defect}.", remedy=remedy)
         code = arguments.run(arguments)
         if not isinstance(code, int):  # The command is a coroutine.
             import asyncio

@@ -431,7 +431,7 @@ def test_a_home_that_is_no_folder_is_refused(helix: Helix, tmp_path: Path) -> No
     for home, defect in ((tmp_path / "main.py", "is not a folder"), (tmp_path / "main.py" / "a", "cannot be created")):
         said = helix("--home", home, "workspace", "list")
         assert (said.code, said.out) == (2, "")
-        assert f"{home} {defect}. Choose another --home (or HELIX_HOME)." in said.err
+        assert f"{home} {defect}. Choose another folder with --home DIR, or set HELIX_HOME." in said.err
     assert helix("--home", tmp_path / "new", "workspace", "list").code == 0
     said = helix(tmp_path / "nowhere")  # a folder to open
     assert (said.code, said.err) == (2, f"{tmp_path / 'nowhere'} does not exist.\n")

@@ -7,6 +7,7 @@ when the work is done.
 
 import argparse
 import re
+from argparse import Namespace
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from helix_desktop import __version__
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
 Options = Mapping[str, str | Mapping[str, Any]]
-Run = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
+Run = Callable[[Namespace], int | Coroutine[Any, Any, int]]
 WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
 NAMED_WORKSPACE: Options = {
     "--workspace, -w W": {"default": None, "help": "the workspace's name or ID (default: the workspace of this folder)"}
@@ -72,14 +73,14 @@ def format_local_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def parse_whole_number(text: str, *, most: int = MOST, least: int = 0, what: str = "a number") -> int:
+def parse_number(text: str, *, most: int = MOST, least: int = 0, what: str = "a number of 0 or more") -> int:
     with suppress(ValueError):
         if least <= (number := int(text.replace(",", ""))) <= most:
             return number
-    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what} from {least} to {most}")
+    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what}")
 
 
-parse_port = partial(parse_whole_number, most=65_535, what="a port number")
+parse_port = partial(parse_number, most=65_535, what="a port number")
 
 
 def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
@@ -125,10 +126,15 @@ def add_subcommand(
     return one
 
 
-def add_noun(nouns: Subparsers, name: str, sentence: str) -> Subparsers:
-    """Adds a command that needs a verb, and returns its verbs."""
+def add_noun(
+    nouns: Subparsers, name: str, sentence: str, *, process: Run | None = None, status: Run | None = None
+) -> Subparsers:
+    """Adds a command and returns its verbs. Without a verb, it prints the status of its process, if it has one."""
     noun = _add_parser(nouns, name, sentence)
-    return noun.add_subparsers(required=True, metavar="VERB")
+    if process is not None:
+        noun.add_argument("--run", dest="run", action="store_const", const=process, help=argparse.SUPPRESS)
+        noun.set_defaults(run=status, json=False, starts=False)
+    return noun.add_subparsers(required=process is None, metavar="VERB")
 
 
 def _add_parser(where: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import logging
 import os
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,18 +29,17 @@ def add_acp_command(nouns: Subparsers) -> None:
     acp.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)
 
 
-async def run_acp_command(arguments: argparse.Namespace) -> int:
+async def run_acp_command(arguments: Namespace) -> int:
     """Serves the editor until it closes its input. Nothing but messages may be written to standard output."""
     from helix_desktop.acp_agent.workspace_switch import WorkspaceSwitch
 
     async def open_line(workspace: str, console: WorkspacePipe) -> int:
-        given = argparse.Namespace(**vars(arguments))
+        given = Namespace(**vars(arguments))
         given.argv = ["acp", "--workspace", workspace]
         return await workspace_access.run_here_or_at_owner(given, workspace, console)
 
     switch = WorkspaceSwitch(open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor)
-    with Terminal() as terminal:
-        await switch.run_until_input_ends(terminal.read_input)
+    await switch.run_until_input_ends(Terminal().read_input)
     logging.shutdown()
     os._exit(0)  # Everything is closed. A normal exit would wait for threads that load a vocabulary.
 
@@ -52,7 +51,7 @@ def _write_to_editor(data: bytes) -> None:
         rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
-def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
+def _find_editor_workspace(arguments: Namespace, folder: Path) -> str:
     """Returns the workspace that is named, or that of the editor's folder, which is created if necessary."""
     from helix_desktop.gateway import project_workspace
 
@@ -67,7 +66,7 @@ def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
     return project_workspace.create_project_workspace(workspaces, folder).id
 
 
-async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def serve_editor_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Serves an editor in the process that has the workspace open, so that it shares conversations with the window."""
     from helix_desktop import workbench
     from helix_desktop.workbench import interrupted_turns

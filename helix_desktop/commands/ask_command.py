@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ def add_ask_command(nouns: Subparsers) -> None:
     ask.set_defaults(run=run_ask_command, work=ask_in_workspace, lasting=True)
 
 
-def run_ask_command(arguments: argparse.Namespace) -> int:
+def run_ask_command(arguments: Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
         raise errors.InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
     if not arguments.resume and not arguments.text:
@@ -53,7 +53,7 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments, source=None)
 
 
-async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def ask_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop import workbench
 
     text = "" if arguments.resume else await _read_message(arguments, console)
@@ -108,7 +108,7 @@ async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console)
         )
 
 
-async def _read_message(arguments: argparse.Namespace, console: Console) -> str:
+async def _read_message(arguments: Namespace, console: Console) -> str:
     text = " ".join(arguments.text)
     if text == "-":
         text = await workspace_access.read_whole_input(console)
@@ -117,9 +117,7 @@ async def _read_message(arguments: argparse.Namespace, console: Console) -> str:
     return text
 
 
-async def _run_asked_turn(
-    bench: Workbench, arguments: argparse.Namespace, text: str, console: Console, *, reached: bool
-) -> int:
+async def _run_asked_turn(bench: Workbench, arguments: Namespace, text: str, console: Console, *, reached: bool) -> int:
     from helix_desktop.commands.turn_output import TurnPrinter
 
     if arguments.model:
@@ -216,7 +214,7 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
     return True
 
 
-async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, console: Console) -> Session:
+async def _open_asked_session(bench: Workbench, arguments: Namespace, console: Console) -> Session:
     """Opens the named conversation, a fork of it in a copy, or a new one."""
     if not (arguments.copy or arguments.copy_with_changes):
         session = await _open_named_session(bench, arguments.conversation, arguments.acp)

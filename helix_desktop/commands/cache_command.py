@@ -1,20 +1,13 @@
 """`cache`: stores content, reads it by its hash, lists, searches, verifies, counts and cleans up entries."""
 
-import argparse
 import base64
 import time
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import (
-    Options,
-    Subparsers,
-    add_noun,
-    format_local_time,
-    parse_whole_number,
-    workspace_access,
-)
+from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, parse_number, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
@@ -26,6 +19,13 @@ STANDARD = Path("-")
 MOST_HITS = 1_000_000  # The maximum number of hits that a search without a limit shows.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
+
+
+SEARCHING: Options = {
+    "WORD...": "words, and filters such as by:user, agent:codex, tool:bash, file:main.py or before:2026-01-31",
+    "--tool TOOL": "search only outputs of this tool",
+    "--limit N": {"type": parse_number, "default": 20, "help": "0 means all"},
+}
 
 
 def add_cache_command(nouns: Subparsers) -> None:
@@ -42,23 +42,22 @@ def add_cache_command(nouns: Subparsers) -> None:
         run=lambda given: workspace_access.run_on_workspace(given, target=file_unless_dash(given.output)),
     )  # fmt: skip
     add_counting_verb = partial(add_workspace_subcommand, verbs, counts=True)
-    limit = {"type": parse_whole_number, "help": "0 means all"}
     options = {
         "--tool TOOL": "list only outputs of this tool",
         "--sort time|tool|source|size|tokens|uses": {},
-        "--limit N": {**limit, "default": 50},
+        "--limit N": {"type": parse_number, "default": 50, "help": "0 means all"},
     }
     add_counting_verb("list", "list entries, newest first", print_entry_list, options, reads=True)
-    options = {"WORD...": "", "--tool TOOL": "search only outputs of this tool", "--limit N": {**limit, "default": 20}}
-    add_counting_verb("search", "find entries that contain certain words", print_search_hits, options, reads=True)
+    sentence = "find entries that contain certain words"
+    add_counting_verb("search", sentence, print_search_hits, SEARCHING, reads=True, only_entries=True)
     add_counting_verb("verify", "read every entry and compare it with its hash", verify_all_entries, reads=True)
     add_counting_verb("stats", "show how much is stored", print_cache_figures, reads=True)
-    size = {"type": parse_whole_number, "default": 0, "help": "stop when the cache is this size or smaller"}
+    size = {"type": parse_number, "default": 0, "help": "stop when the cache is this size or smaller"}
     sentence = "remove cache entries that no message uses, except those you stored yourself"
     add_counting_verb("collect", sentence, collect_unused_entries, {"--to BYTES": size})
 
 
-def _run_cache_put(arguments: argparse.Namespace) -> int:
+def _run_cache_put(arguments: Namespace) -> int:
     source = file_unless_dash(arguments.file)
     return workspace_access.run_on_workspace(arguments, source=source, gather=source is None)
 
@@ -67,7 +66,7 @@ def file_unless_dash(path: Path) -> Path | None:
     return None if path == STANDARD else path
 
 
-async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def put_input_into_cache(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     name = "" if arguments.file == STANDARD else arguments.file.name
     first = await console.read_input()
     stored = await workspace.cache.store_content(
@@ -108,7 +107,7 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
-async def output_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def output_entry_content(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
     inside = arguments.json and arguments.output == STANDARD  # The content becomes part of the JSON.
     content, size = bytearray(), 0
@@ -129,7 +128,7 @@ def _text_or_base64(content: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(content).decode("ascii")}
 
 
-async def print_entry_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_entry_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     await workspace_access.wait_for_index(workspace, console)
     chosen = EntryFilter(tool=arguments.tool)
     sort, descending = EntrySort(arguments.sort), arguments.sort not in {"tool", "source"}
@@ -145,26 +144,36 @@ async def print_entry_list(arguments: argparse.Namespace, workspace: StoredWorks
     return 0
 
 
-async def print_search_hits(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Prints entries, or without `only_entries` also messages, with the conversations that have them."""
     await workspace_access.wait_for_index(workspace, console)
-    words = " ".join(arguments.words)
-    hits = await workspace.index.search_index(
-        words, tool=arguments.tool, limit=arguments.limit or MOST_HITS, entries_only=True
-    )
+    words, only = " ".join(arguments.words), arguments.only_entries
+    most = arguments.limit or MOST_HITS
+    hits = await workspace.index.search_index(words, tool=arguments.tool, limit=most, entries_only=only)
+    rows = {row.id: row for row in await workspace.journal.list_conversations() if not row.trashed}
     places, lines = [], []
     for hit in hits:
-        if hit.digest is not None:
-            place = {"sha256": str(hit.digest), "line": hit.line, "snippet": hit.snippet}
-            places.append({**place, "tool": hit.about.tool, "source": hit.about.source})
-            about = " ".join(filter(None, (hit.about.tool, hit.about.source)))
-            lines.append(f"{str(hit.digest)[:16]}:{hit.line}  {about}\n    {' '.join(hit.snippet.split())}")
+        where = f"{str(hit.digest)[:16]}:{hit.line}"
+        place = {"sha256": str(hit.digest or ""), "line": hit.line, "snippet": hit.snippet}
+        place |= {"tool": hit.about.tool, "source": hit.about.source}
+        if not only:
+            uses = await workspace.index.find_entry_uses(hit.digest) if hit.digest else ()
+            use = next((use for use in uses if use.conversation in rows), hit)
+            if (row := rows.get(use.conversation)) is None:
+                continue
+            place |= {"conversation": row.id, "title": row.title or row.begins, "seq": use.seq}
+            where = f"{row.id}  [{use.seq}]  {row.title or row.begins}"
+        places.append(place)
+        where = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
+        lines.append(f"{where}\n    {' '.join(hit.snippet.split())}")
     await print_result(arguments, console, places, *lines)
     if not lines:
-        await console.print_error(f"Nothing in this workspace's cache contains {words!r}.")
+        what = "cache" if only else "conversations"
+        await console.print_error(f"Nothing in this workspace's {what} contains {words!r}.")
     return 0 if lines else 1
 
 
-async def verify_all_entries(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def verify_all_entries(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     begun = time.monotonic()
     result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
@@ -179,7 +188,7 @@ async def verify_all_entries(arguments: argparse.Namespace, workspace: StoredWor
     return 1 if damaged or result.notes else 0
 
 
-async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_cache_figures(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     await workspace_access.wait_for_index(workspace, console)
     found = await workspace.index.compute_figures()
     over = await workspace.bytes_over_limit()
@@ -191,7 +200,7 @@ async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWo
     return 0
 
 
-async def collect_unused_entries(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def collect_unused_entries(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     result = await workspace.cache.remove_unused_down_to(arguments.to)
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."

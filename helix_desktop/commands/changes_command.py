@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Options, Subparsers, add_noun, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
-from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.console import Console
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 
@@ -42,45 +42,35 @@ def add_changes_command(nouns: Subparsers) -> None:
     add_workspace_subcommand(verbs, "restore", sentence, work, options)
 
 
-async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    conversation, changes = await _find_conversation_with_changes(bench, arguments.conversation)
-    turns = await _chosen_turns_of_changes(changes, arguments, conversation)
-    told = []
-    for turn in turns:
+async def _print_turns_with_files(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
+    told, lines, left = [], list[str](), []
+    for turn in await _chosen_turns_of_changes(changes, arguments, conversation):
         files = await changes.file_changes_of_steps(turn.sources)
-        told.append(
-            {"turn": turn.number, "message": turn.title, "files": [_describe_file_change(file) for file in files]}
-        )
-        if not arguments.json:
-            await console.print_line(escape_control_characters(f"Turn {turn.turn_numbers}: {turn.title}"))
-            for file in files:
-                await console.print_line(
-                    f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {escape_control_characters(printable_path(file.place))}"
-                )
+        told.append({"turn": turn.number, "message": turn.title, "files": [*map(_describe_file_change, files)]})
+        lines.append(f"Turn {turn.turn_numbers}: {turn.title}")
+        for file in files:
+            counts = f"{file.change_word:<8} +{file.added:<6} -{file.removed:<6}"
+            lines.append(f"  {counts} {printable_path(file.place)}")
     if arguments.json:
         await changes.prepare_checkpoints()
         left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]
-        found = {"conversation": conversation, "turns": told, "not_covered": left}
-        await workspace_access.print_json(console, found)
-    elif not turns:
-        row = bench.conversation_row(conversation)
-        name = escape_control_characters(row.title if row else conversation)
-        await console.print_line(f"No turn in {name} changed any files.")
-    return 0
+    row = bench.conversation_row(conversation)
+    lines = lines or [f"No changes to files were recorded in {row.title if row else conversation}."]
+    found = {"conversation": conversation, "turns": told, "not_covered": left}
+    return await print_result(arguments, console, found, *lines)
 
 
-async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    files, _, changes = await _chosen_file_changes(bench, arguments)
+async def _print_patch(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    files, _, changes = await _chosen_file_changes(bench, arguments, console)
     patch = await changes.build_git_patch(files)
-    if arguments.json:
-        await workspace_access.print_json(console, {"patch": patch.decode("utf-8", "replace")})
-    else:
+    if not arguments.json:
         await console.write_output(patch)
-    return 0
+    return await print_result(arguments, console, {"patch": patch.decode("utf-8", "replace")})
 
 
-async def _restore_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    files, conversation, changes = await _chosen_file_changes(bench, arguments)
+async def _restore_files(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    files, conversation, changes = await _chosen_file_changes(bench, arguments, console)
     if not files:
         return await print_result(arguments, console, {"restored": [], "left": []}, "There is nothing to restore.")
     await changes.prepare_checkpoints()
@@ -100,7 +90,7 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
 
 
 async def _print_restore_plan(
-    files: Sequence[FileChange], plan: Sequence[PlannedUndo], arguments: argparse.Namespace, console: Console
+    files: Sequence[FileChange], plan: Sequence[PlannedUndo], arguments: Namespace, console: Console
 ) -> None:
     places = {file.path_of_change: printable_path(file.place) for file in files}
     words = {
@@ -118,9 +108,9 @@ async def _print_restore_plan(
 
 
 async def _chosen_file_changes(
-    bench: Workbench, arguments: argparse.Namespace
+    bench: Workbench, arguments: Namespace, console: Console
 ) -> tuple[Sequence[FileChange], str, FileChanges]:
-    conversation, changes = await _find_conversation_with_changes(bench, arguments.conversation)
+    conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
     turns = await _chosen_turns_of_changes(changes, arguments, conversation)
     files = await changes.changes_with_folders([source for turn in turns for source in turn.sources])
     for path in arguments.paths:
@@ -130,7 +120,7 @@ async def _chosen_file_changes(
 
 
 async def _chosen_turns_of_changes(
-    changes: FileChanges, arguments: argparse.Namespace, conversation: str
+    changes: FileChanges, arguments: Namespace, conversation: str
 ) -> Sequence[TurnOfChanges]:
     turns = await changes.turns_with_changes(conversation)
     if arguments.turn == "last":
@@ -144,13 +134,20 @@ async def _chosen_turns_of_changes(
     return turns
 
 
-async def _find_conversation_with_changes(bench: Workbench, name: str) -> tuple[str, FileChanges]:
+async def _find_conversation_with_changes(
+    bench: Workbench, arguments: Namespace, console: Console
+) -> tuple[str, FileChanges]:
     """Finds a conversation, or without a name the newest one, with the changes in its folders."""
     newest = (row.id for row in bench.list_conversations() if not row.trashed and not row.parent)
-    if name:
+    if name := arguments.conversation:
         name = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
     elif not (name := next(newest, "")):
         raise NotFound(f"There is no conversation in {bench.name}.")
+    if agent := await workspace_access.read_agent_of_conversation(bench.workspace, name):
+        await console.print_error(
+            f"Helix Desktop does not follow the files that {agent} changes, so it cannot list or undo these "
+            f"changes. To see the edits, run: helix-desktop conversation show -w {bench.id} {name}"
+        )
     await bench.open_session(name)
     return name, bench.file_changes_of(name)
 

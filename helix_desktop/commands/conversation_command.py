@@ -1,9 +1,9 @@
 """`conversation`: lists a workspace's conversations, imports those of other programs, and exports them."""
 
-import argparse
 import asyncio
 import json
 import math
+from argparse import Namespace
 from datetime import datetime
 
 from helix_desktop.commands import (
@@ -14,20 +14,28 @@ from helix_desktop.commands import (
     conversation_restore_command,
     format_local_time,
     history_import_commands,
+    parse_number,
     workspace_access,
 )
+from helix_desktop.commands.cache_command import SEARCHING, print_search_hits
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import session_export
-from helix_desktop.histories.program_names import NAMES, history_kinds_of_agents
+from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 CHOICE: Options = {
     "--agent AGENT...": {"default": [], "help": "only this agent's conversations; can be repeated"},
     "--before DATE": {"default": "", "help": "recorded conversations that last changed before this date, such as 2026-01-31"},
     **workspace_access.YES,
+}  # fmt: skip
+SHOWING: Options = {
+    **CONVERSATION,
+    "--from N": {"dest": "start", "type": parse_number, "default": 0, "help": "begin with message N, as in the results of `conversation search`"},
+    "--limit N": {"type": parse_number, "default": 50, "help": "show at most N messages (default: 50; 0 means all)"},
 }  # fmt: skip
 DELETE: Options = {"[CONVERSATION...]": {"dest": "conversations", "help": "the conversation's ID or title"}, **CHOICE}  # fmt: skip
 
@@ -36,43 +44,67 @@ def add_conversation_command(nouns: Subparsers) -> None:
     verbs = add_noun(nouns, "conversation", "list, import and export conversations")
     sentence = "list conversations, most recently changed first"
     add_workspace_subcommand(verbs, "list", sentence, print_conversation_list, reads=True)
+    sentence = "find what was said, called and returned in conversations"
+    add_workspace_subcommand(
+        verbs, "search", sentence, print_search_hits, SEARCHING, counts=True, reads=True, only_entries=False
+    )
+    sentence = "print what was said in a conversation, and which tools were called"
+    add_workspace_subcommand(verbs, "show", sentence, print_conversation, SHOWING, reads=True)
     history_import_commands.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
     sentence = "permanently delete conversations, along with cached content that nothing else uses"
     add_workspace_subcommand(verbs, "delete", sentence, delete_chosen_conversations, DELETE)
-    options: Options = {
-        **CONVERSATION,
-        "--as openai": {"choices": ("openai",), "default": "openai", "help": "the format of the messages"},
-    }
+    options: Options = {**CONVERSATION, "--as openai": {"choices": ["openai"], "help": "the format of the messages"}}
     sentence = "write a conversation to standard output, one message per line; see also `restore`"
     add_workspace_subcommand(verbs, "export", sentence, export_conversation_file, options, reads=True)
 
 
-async def print_conversation_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench.repository_copies import list_folder_copies
 
     rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)
     labels = {copy.id: copy.label for copy in copies if copy.is_whole}
-    told: list[dict[str, object]] = []
-    lines = []
+    told, lines = [], []
     for row in rows:
-        # A fork may begin with a fact that does not name the agent.
-        begun = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
-        starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
-        agent = next(filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), "")
+        agent = await workspace_access.read_agent_of_conversation(workspace, row.id)
         title, copy = row.title or row.begins, labels.get(row.id, "")
-        same = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
-        told.append({**same, "copy": copy, "agent": agent})
+        about = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
+        told.append(about | {"copy": copy, "agent": agent})
         notes = [agent, copy and f"copy of {copy}", "archived" if row.archived else ""]
         words = f"{title}  ({', '.join(filter(None, notes))})" if any(notes) else title
         lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
     return await workspace_access.print_result(arguments, console, told, *lines)
 
 
-async def delete_chosen_conversations(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
+    messages = [one for one in session_export.list_messages_in_order(facts) if one.seq >= arguments.start]
+    shown = messages[: arguments.limit or None]
+    told = [{"seq": one.seq, "time": one.time, **_describe_message(one.fact)} for one in shown]
+    heads = [f"[{one.seq}] {format_local_time(one.time)}" for one in shown]
+    lines = [f"{head} {one['by']}\n{one['text']}\n" for head, one in zip(heads, told, strict=True)]
+    await workspace_access.print_result(arguments, console, told, *lines)
+    if left := messages[len(shown) :]:
+        await console.print_error(f"{len(left):,} more messages. To see them, add --from {left[0].seq}.")
+    return 0
+
+
+def _describe_message(fact: Fact) -> dict[str, str]:
+    match fact:
+        case UserSaid(parts=parts):
+            return {"by": "user", "text": split_off_agent_additions(parts)[0] or "(added by the agent)"}
+        case ToolReturned(output=output):
+            name = str(output.digest)[:16]
+            return {"by": "tool", "text": f"{output.size:,} bytes, to read by: helix-desktop cache get {name}"}
+        case ModelReplied(model=model, parts=parts):
+            texts = [part.text for part in parts if isinstance(part, Text)]
+            calls = [f"· {part.name} {part.arguments[:200]}" for part in parts if isinstance(part, ToolCall)]
+            return {"by": model, "text": "\n".join([*texts, *calls])}
+    return {}
+
+
+async def delete_chosen_conversations(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench.history_imports import find_recorded_conversations
 
     if not (arguments.conversations or arguments.agent or arguments.before):
@@ -91,7 +123,7 @@ def parse_date(text: str) -> float:
         raise InvalidInput(f"{text!r} is not a date.", remedy="Enter a date such as 2026-01-31.") from None
 
 
-async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def export_conversation_file(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     contents = await workspace.cache.read_contents(session_export.digests_needed_for_export(facts))
     lines = list(session_export.export_openai_lines(facts, contents.get))

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+from argparse import Namespace
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from helix_desktop.commands.workspace_access import find_conversation_by_prefix,
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
-from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
+from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -37,7 +38,7 @@ def add_restore_command(verbs: Subparsers) -> None:
     )
 
 
-def run_conversation_restore(arguments: argparse.Namespace) -> int:
+def run_conversation_restore(arguments: Namespace) -> int:
     """Makes paths absolute, because another process in another folder may do the work."""
     given = arguments.to
     if given and given not in AGENTS:
@@ -51,9 +52,7 @@ def run_conversation_restore(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def write_conversation_for_agent(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def write_conversation_for_agent(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.conversation_relay import ConversationRelay
 
@@ -78,10 +77,6 @@ async def write_conversation_for_agent(
     lines += restoring.describe_restored_session(restored, path)
     if arguments.to and arguments.to not in AGENTS:
         lines[-1] = f"To continue in {AGENTS_TO_CONTINUE_IN[restored.agent]}, use --to {restored.agent}."
-    return await print_result(arguments, console, _restored_as_json(restored, path), *lines)
-
-
-def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object]:
     told = {one.name: getattr(restored, one.name) for one in fields(restored) if one.name not in ("content", "texts")}
-    told["original"], told["folded"] = told.pop("is_original"), told.pop("is_folded")
-    return {**told, "path": str(path)}
+    told |= {"original": told.pop("is_original"), "folded": told.pop("is_folded"), "path": str(path)}
+    return await print_result(arguments, console, told, *lines)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+from argparse import Namespace
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,14 +39,14 @@ def add_copy_command(nouns: Subparsers) -> None:
     workspace_access.add_workspace_subcommand(verbs, "bring-back", sentence, work, BRINGING_BACK)
 
 
-async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+async def _print_copies(bench: Workbench, arguments: Namespace, console: Console) -> int:
     contents = await bench.copies.read_status_of_copies()
     found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents]
     told = [_describe_copy(bench, copy, contents[copy.id]) for copy in found]
     return await print_result(arguments, console, told, *(_format_copy_line(each, contents[each.id]) for each in found))
 
 
-async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+async def _print_copy(bench: Workbench, arguments: Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
     found = (await bench.copies.read_status_of_copies())[copy.id]
     lines = [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
@@ -58,7 +58,7 @@ async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: 
     return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
 
 
-async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+async def _bring_back_into_folder(bench: Workbench, arguments: Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
     if arguments.by == "discard" and not arguments.yes:
         found = await bench.copies.read_copy_status(copy)

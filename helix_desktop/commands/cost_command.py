@@ -1,6 +1,6 @@
 """`cost`: why requests cost what they did: what was read from the provider's cache, what was written anew, and why."""
 
-import argparse
+from argparse import Namespace
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
@@ -23,7 +23,7 @@ def add_cost_command(nouns: Subparsers) -> None:
     add_workspace_subcommand(nouns, "cost", sentence, print_costs, {"--conversation, -c C": words}, reads=True)
 
 
-async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums: dict[str, Sums] = {"days": {}, "agents": {}, "models": {}, "causes": {}}
@@ -42,7 +42,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
     return await print_result(arguments, console, result, *lines)
 
 
-async def _print_conversation_cost(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _print_conversation_cost(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(name)
     requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)

@@ -1,15 +1,16 @@
 """`fleet`: what the workers do in one or all workspaces; stops them, drains them, and limits what they spend."""
 
-import argparse
 import asyncio
 import json
 import math
+from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
@@ -19,7 +20,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN_STATES = ("running", "needs-you", "failed")
 MOST_FAILED = 5  # The maximum number of failed tasks that are printed without --json.
-FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
+FleetAct = Callable[[Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
 def add_fleet_command(nouns: Subparsers) -> None:
@@ -47,7 +48,7 @@ def _add_fleet_verb(
     add_subcommand(verbs, name, sentence, _run_fleet_command, options, work=work, counts=False)
 
 
-def _run_fleet_command(arguments: argparse.Namespace) -> int:
+def _run_fleet_command(arguments: Namespace) -> int:
     if not getattr(arguments, "tasks", True) and not arguments.all:
         raise InvalidInput("Specify the tasks to stop, or --all.")
     if not 0 <= getattr(arguments, "dollars", 0) < math.inf:
@@ -60,12 +61,12 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
     return asyncio.run(_act_in_all_workspaces(arguments, names, Terminal()))
 
 
-async def _act_in_all_workspaces(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
+async def _act_in_all_workspaces(arguments: Namespace, names: dict[str, str], console: Console) -> int:
     """Acts on each workspace, here or where it is open. A store that cannot be reached does not delay the others."""
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]
-        one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
+        one, kept = Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
         try:
             await workspace_access.run_here_or_at_owner(one, identity, kept)
             found.append(json.loads("\n".join(kept.answers)))
@@ -78,14 +79,12 @@ async def _act_in_all_workspaces(arguments: argparse.Namespace, names: dict[str,
         )
     states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
     whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
-    await workspace_access.print_result(
-        arguments, console, whole, *(line for one in found for line in _describe_fleet(one))
-    )
+    await print_result(arguments, console, whole, *(line for one in found for line in _describe_fleet(one)))
     return 0 if len(sound) == len(found) else 1
 
 
 async def _act_in_workspace_and_print(
-    act: FleetAct | None, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+    act: FleetAct | None, arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop.workbench import fleet_overview
 
@@ -93,7 +92,7 @@ async def _act_in_workspace_and_print(
         changed = await act(arguments, tasks) if act else []
         state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
     found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
-    return await workspace_access.print_result(arguments, console, found, *_describe_fleet(found))
+    return await print_result(arguments, console, found, *_describe_fleet(found))
 
 
 def _describe_fleet(found: dict[str, Any]) -> list[str]:
@@ -116,7 +115,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+async def _stop_tasks(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     if arguments.all:
         await tasks.pause_all_tasks()
     stopped = []
@@ -127,16 +126,16 @@ async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> li
     return stopped
 
 
-async def _let_tasks_start_again(_arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+async def _let_tasks_start_again(_arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     await tasks.resume_all_tasks()
     return []
 
 
-async def _drain_workers(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+async def _drain_workers(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     return [worker for worker in arguments.workers or [""] if await tasks.notes.drain_workers(worker)]
 
 
-async def _set_budget(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+async def _set_budget(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     scope = f"agent {arguments.agent}" if arguments.agent else arguments.per
     if scope == "fleet" and not tasks.is_shared:
         raise InvalidInput("Only a shared workspace can have a budget for the fleet.", remedy="Nothing was changed.")

@@ -1,7 +1,7 @@
 """`forget`: removes a text from a workspace, or entries from its cache, for ever."""
 
-import argparse
 import asyncio
+from argparse import Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def add_forget_command(nouns: Subparsers) -> None:
     add_workspace_subcommand(nouns, "forget", sentence, forget_in_workspace, OPTIONS, run=run_forget_command)
 
 
-def run_forget_command(arguments: argparse.Namespace) -> int:
+def run_forget_command(arguments: Namespace) -> int:
     if not arguments.hashes and not arguments.text:
         raise InvalidInput("There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry.")
     if arguments.text == STANDARD:  # The whole input is read, and its last line end is left out.
@@ -40,7 +40,7 @@ def run_forget_command(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def forget_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     text = arguments.text
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
     if not arguments.yes:

@@ -6,6 +6,7 @@ import gc
 import json
 import socket
 import sys
+from argparse import Namespace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -50,7 +51,7 @@ def add_gateway_command(nouns: Subparsers) -> None:
     add_subcommand(nouns, "gateway", sentence, run_gateway_command, OPTIONS, work=work, lasting=True)
 
 
-def run_gateway_command(arguments: argparse.Namespace) -> int:
+def run_gateway_command(arguments: Namespace) -> int:
     from helix_desktop.gateway import gateway_server, gateway_socket
 
     sys.setswitchinterval(TURN)
@@ -74,18 +75,15 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
         address = gateway_socket.agent_address(sock.getsockname()[1], registration.token)
         print(json.dumps({"address": address}) if arguments.json else f"listening on {address}", flush=True)
         saved = arguments.workspace or USUAL_WORKSPACE_NAME
-        print(
-            f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}",
-            f"Conversations are saved in the workspace {saved}. To stop, press Ctrl+C.",
-            sep="\n", file=sys.stderr,
-        )  # fmt: skip
+        how = f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}\n"
+        print(f"{how}Conversations are saved in {saved}. To stop, press Ctrl+C.", file=sys.stderr)
 
     serve = partial(workspace_access.listen_for_commands, where=where)
     asyncio.run(gateway_server.serve_gateway(where, sock, registrations, arguments.workspace, serve, told))
     return 0
 
 
-def _build_manual_registration(arguments: argparse.Namespace, where: ProgramFolders) -> GatewayRegistration:
+def _build_manual_registration(arguments: Namespace, where: ProgramFolders) -> GatewayRegistration:
     from helix_desktop.gateway import gateway_server
 
     key, key_host = asyncio.run(_provider_key_and_host(where, arguments.key)) if arguments.key else ("", "")
@@ -111,9 +109,7 @@ async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[
     return key, urlsplit(config.base_url).netloc.lower()
 
 
-async def serve_gateway_or_release_workspace(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def serve_gateway_or_release_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answers a gateway that found the workspace open in this process: works as its engine, or closes the workspace."""
     from helix_desktop import workbench
     from helix_desktop.gateway import gateway_workspaces, remote_conversations

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_json, print_result
-from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
+from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_reading import KINDS
@@ -50,7 +51,7 @@ def add_history_import_commands(verbs: Subparsers) -> None:
     add_workspace_subcommand(verbs, "undo-import", sentence, undo_named_import, options)
 
 
-def run_find_histories(arguments: argparse.Namespace) -> int:
+def run_find_histories(arguments: Namespace) -> int:
     found = list(history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()))
     lines = _describe_histories_by_folder(found) or [
         "No conversations from other programs were found on this computer."
@@ -75,7 +76,7 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
     return lines and [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
 
 
-def run_history_import(arguments: argparse.Namespace) -> int:
+def run_history_import(arguments: Namespace) -> int:
     """Makes the paths absolute: the import may run in another working directory."""
     given = {str(path): str(path.absolute()) for path in arguments.paths}
     if not given and not arguments.watch:
@@ -95,7 +96,7 @@ def _find_history_files() -> list[Path]:
     ]
 
 
-async def import_into_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def import_into_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.watch:
         return await _import_until_stopped(arguments, workspace, console)
     result = await _import_once(arguments, workspace)
@@ -104,7 +105,7 @@ async def import_into_workspace(arguments: argparse.Namespace, workspace: Stored
     return 1 if is_expected and not (result.imported or result.unchanged_conversations) else 0
 
 
-async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace) -> ImportResult:
+async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> ImportResult:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
@@ -124,7 +125,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     return await HistoryImport(workspace, counter, preparation).import_files(files)
 
 
-async def _import_until_stopped(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
     import watchfiles
 
@@ -156,54 +157,42 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
 
 
 async def _forget_keys_and_print_result(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
+    arguments: Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
     keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.items()]
     for key in result.keys if arguments.forget_keys else ():
         await workspace.content_forgetter(text=key)
-    if arguments.json:
-        told = {
-            "run": result.run,
-            "imported": [asdict(one) for one in result.imported],
-            "unchanged": len(result.unchanged_conversations),
-            "complaints": result.complaints,
-            "keys": keys,
-            "forgotten": len(keys) if arguments.forget_keys else 0,
-        }
-        await print_json(console, told)
-        return
-    for one in result.imported:
-        title = escape_control_characters(one.title or one.path)
-        await console.print_line(f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {title}")
-    await _print_import_summary(result, console)
-    for found in keys[:KEYS_SHOWN]:
-        await console.print_line(
-            f"This looks like a key: {found['key']}{' (forgotten)' if arguments.forget_keys else ''}"
-        )
-    if keys and not arguments.forget_keys:
-        await console.print_line(
+    forgotten = len(keys) if arguments.forget_keys else 0
+    told: dict[str, Any] = {"run": result.run, "imported": [asdict(one) for one in result.imported]}
+    told |= {"unchanged": len(result.unchanged_conversations), "complaints": result.complaints}
+    lines = [
+        f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}"
+        for one in result.imported
+    ]
+    imported, known = len(result.imported), len(result.unchanged_conversations)
+    lines.append(f"{imported:,} imported (import {result.run}); {known:,} had already been imported.")
+    mark = " (forgotten)" if forgotten else ""
+    lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:KEYS_SHOWN]]
+    if keys and not forgotten:
+        lines.append(
             "To remove these keys permanently, use `helix-desktop forget`, or import again with --forget-keys."
         )
-
-
-async def _print_import_summary(result: ImportResult, console: Console) -> None:
-    complaints = [one for one in result.complaints if NO_MESSAGES not in one]
-    for complaint in complaints[:SHOWN]:
+    for complaint in () if arguments.json else _describe_complaints(result.complaints):
         await console.print_error(complaint)
-    if len(complaints) > SHOWN:
-        await console.print_error(f"… and {len(complaints) - SHOWN} more; --json lists all of them.")
-    if files := len(result.complaints) - len(complaints):
-        # These lines are normal, so a line for each file is too much.
+    await print_result(arguments, console, {**told, "keys": keys, "forgotten": forgotten}, *lines)
+
+
+def _describe_complaints(complaints: Sequence[str]) -> Iterator[str]:
+    shown = [one for one in complaints if NO_MESSAGES not in one]
+    yield from shown[:SHOWN]
+    if len(shown) > SHOWN:
+        yield f"… and {len(shown) - SHOWN} more; --json lists all of them."
+    if files := len(complaints) - len(shown):  # Such lines are normal, so a line for each file is too much.
         names = format_things(files, "file", "files")
-        await console.print_error(
-            f"Lines that are not messages, in {names}, are kept in the cache as they are. --json lists them."
-        )
-    await console.print_line(
-        f"{len(result.imported):,} imported (import {result.run}); {len(result.unchanged_conversations):,} had already been imported."
-    )
+        yield f"Lines that are not messages, in {names}, are kept in the cache as they are. --json lists them."
 
 
-async def print_past_imports(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_past_imports(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench.history_imports import list_import_runs
 
     found = await list_import_runs(workspace)
@@ -212,10 +201,10 @@ async def print_past_imports(arguments: argparse.Namespace, workspace: StoredWor
         for run, count, undone in found
     ]
     result = [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
-    return await print_result(arguments, console, result, *lines)
+    return await print_result(arguments, console, result, *(lines or ["Nothing has been imported."]))
 
 
-async def undo_named_import(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def undo_named_import(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop import workbench
     from helix_desktop.workbench import history_imports as bringing
 

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import sys
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand, parse_port, workspace_access
-from helix_desktop.console import Console
+from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
@@ -60,7 +61,7 @@ def add_mcp_command(nouns: Subparsers) -> None:
     workspace_access.add_workspace_subcommand(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
 
 
-def run_mcp_command(arguments: argparse.Namespace) -> int:
+def run_mcp_command(arguments: Namespace) -> int:
     if arguments.workspace is None:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
@@ -77,7 +78,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def serve_workspace_over_mcp(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answers MCP requests about this workspace only, until the caller disconnects."""
     # Imported in threads, because this takes half a second and would freeze an open window.
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
@@ -107,9 +108,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
     return 0
 
 
-def build_served_workspace(
-    workspace: StoredWorkspace, where: ProgramFolders, started_by: argparse.Namespace
-) -> ServedWorkspace:
+def build_served_workspace(workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace) -> ServedWorkspace:
     from helix_desktop import token_counting
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.tools.regex_search import grep_entry_lines
@@ -137,7 +136,7 @@ def build_served_workspace(
 
 @asynccontextmanager
 async def _use_agent_session(
-    workspace: StoredWorkspace, where: ProgramFolders, started_by: argparse.Namespace, client: str
+    workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace, client: str
 ) -> AsyncIterator[Session]:
     """`client`: what the agent in whose terminal the user is calls itself, such as codex-mcp-client.
     `started_by`: the addresses that `wrap` gave to this agent alone, or the session it had then.
@@ -185,7 +184,7 @@ async def _compact_with_fast_model(workspace: StoredWorkspace, where: ProgramFol
 # --- Signing in to an MCP server ---
 
 
-async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def sign_in_to_server(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Signs in within the process that has the workspace open, so that its running server uses the new token."""
     from helix_desktop import workbench
     from helix_desktop.mcp_client.hosted_server import McpConnectionState
@@ -209,7 +208,7 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
 # --- Adding this workspace's MCP server to another program's settings ---
 
 
-def install_in_client_settings(arguments: argparse.Namespace) -> int:
+def install_in_client_settings(arguments: Namespace) -> int:
     from helix_desktop.mcp_server import client_configuration
     from helix_desktop.workbench import conversation_relay
 
@@ -221,10 +220,9 @@ def install_in_client_settings(arguments: argparse.Namespace) -> int:
     wanted = [arguments.client] if arguments.client else client_configuration.CLIENTS
     build = partial(client_configuration.build_client_snippet, folder=folder, home=Path.home())
     found = [build(each, command, known.id) for each in wanted]
-    if arguments.json:
-        print(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1, default=str))
-    for one in found if not arguments.json else ():
-        print(f"{one.client}: {one.file}\n\n{one.text}\n")
+    told = [{**asdict(one), "file": str(one.file)} for one in found]
+    lines = [f"{one.client}: {one.file}\n\n{one.text}\n" for one in found]
+    asyncio.run(workspace_access.print_result(arguments, Terminal(), told, *lines))
     if arguments.write:
         written = client_configuration.add_snippet_if_missing(found[0])
         print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)

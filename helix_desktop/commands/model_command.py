@@ -1,8 +1,8 @@
 """`model`: lists models, and sets the main, fast and long-window model of a workspace."""
 
-import argparse
 import asyncio
 import math
+from argparse import Namespace
 from typing import Any
 
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_noun, add_options, add_subcommand
@@ -40,7 +40,7 @@ def add_model_command(nouns: Subparsers) -> None:
         add_options(one, {f"--{name.replace('_', '-')} N": settings})
 
 
-async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
     """Lists models. A provider that cannot be reached is reported on standard error, and the others are listed."""
     one = [desk.configured.find_provider(arguments.provider)] if arguments.provider else None
     asked = [_list_models_of_provider(desk, config) for config in one or await _list_usable_providers(desk)]
@@ -92,17 +92,17 @@ def _format_model_line(model: ModelInfo) -> str:
     return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
 
 
-def choose_model_for_workspace(arguments: argparse.Namespace) -> int:
+def choose_model_for_workspace(arguments: Namespace) -> int:
     """Looks the model up first, and then saves it as the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
     return code if code or _changes_figures_only(arguments) else run_on_workspace(arguments)
 
 
-def _changes_figures_only(arguments: argparse.Namespace) -> bool:
+def _changes_figures_only(arguments: Namespace) -> bool:
     return arguments.workspace is None and any(getattr(arguments, figure) is not None for figure in FIGURES)
 
 
-async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
     provider, slash, name = arguments.model.partition("/")
     if not slash or not name:
         raise InvalidInput(
@@ -130,7 +130,7 @@ async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig,
         await desk.console.print_error(f"Not checked with the provider: {error}")
 
 
-async def use_model_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def use_model_in_workspace(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Sets the model, here or in the process that has the workspace open."""
     workspace.change_settings({f"models.{arguments.role}": arguments.model})
     result = {"workspace": workspace.id, "role": arguments.role, "model": arguments.model}

@@ -1,6 +1,6 @@
 """`project`: lists what a workspace's folders provide for agents; trusts it by its hash, and switches it on and off."""
 
-import argparse
+from argparse import Namespace
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,25 +32,25 @@ def add_project_command(nouns: Subparsers) -> None:
         add_workspace_subcommand(verbs, name, sentence, switch_project_item, {"ITEM...": item}, on=name == "on")
 
 
-async def print_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_project_items(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     return await _print_items(arguments, console, (await _read_project(workspace)).now.items)
 
 
-async def print_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_project_item(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
     line = f"{item.state_description}, {item.settings_key}={item.content_sha256}"
     result = {**_project_item_as_json(item), "text": item.text}
     return await print_result(arguments, console, result, hidden_characters.mark_text(item.text), line)
 
 
-async def trust_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def trust_project_items(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     project = await _read_project(workspace)
     agreed = [_item_with_hash(project.now.items, each) for each in arguments.items]
     await project.trust_items(*agreed)
     return await _print_items(arguments, console, project.now.items, {item.settings_key for item in agreed})
 
 
-async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def switch_project_item(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     project = await _read_project(workspace)
     keys = [_item_by_name(project.now.items, each).settings_key for each in arguments.items]
     for key in keys:
@@ -92,7 +92,7 @@ def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
 
 
 async def _print_items(
-    arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem], keys: Collection[str] | None = None
+    arguments: Namespace, console: Console, items: Sequence[ProjectItem], keys: Collection[str] | None = None
 ) -> int:
     items = [item for item in items if keys is None or item.settings_key in keys]
     lines = [

@@ -1,7 +1,7 @@
 """`provider`: adds, lists, tests and removes providers. Keys are never arguments."""
 
-import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -57,10 +57,10 @@ class ProviderTools:
     console: Terminal
 
 
-ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
+ProviderWork = Callable[[Namespace, ProviderTools], Awaitable[int]]
 
 
-async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork | None = None) -> int:
+async def run_with_provider_tools(arguments: Namespace, work: ProviderWork | None = None) -> int:
     """Runs the work, or that of the command, with tools that are opened and closed for it."""
     secrets = workspace_access.open_secrets(arguments.places)
     async with aclosing(ProviderConnections()) as connections:
@@ -71,7 +71,7 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
 # --- Adding and removing providers ---
 
 
-async def add_or_change_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def add_or_change_provider(arguments: Namespace, desk: ProviderTools) -> int:
     config = await _provider_from_arguments(arguments, desk)
     if arguments.key:
         try:
@@ -89,10 +89,16 @@ async def add_or_change_provider(arguments: argparse.Namespace, desk: ProviderTo
             remedy = f"Set the key as the environment variable {variable}, or add --keep file."
             raise NoUsableKeyring(error.what, remedy=remedy) from error
     config = desk.configured.save_provider(config)
-    return await _print_saved_provider(arguments, desk, config)
+    described = await _provider_as_json(desk, config)
+    lines = [_format_provider_line(described)]
+    if config.needs_key and not described["key"]:
+        lines.append(
+            f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
+        )
+    return await print_result(arguments, desk.console, described, *lines)
 
 
-async def _provider_from_arguments(arguments: argparse.Namespace, desk: ProviderTools) -> ProviderConfig:
+async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) -> ProviderConfig:
     """Returns the provider with the arguments' changes. A new well-known one gets the address from the environment."""
     try:
         config = desk.configured.find_provider(arguments.name)
@@ -137,24 +143,14 @@ def _ask_for_key(name: str) -> str:
     return key
 
 
-async def _print_saved_provider(arguments: argparse.Namespace, desk: ProviderTools, config: ProviderConfig) -> int:
-    described = await _provider_as_json(desk, config)
-    lines = [_format_provider_line(described)]
-    if config.needs_key and not described["key"]:
-        lines.append(
-            f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
-        )
-    return await print_result(arguments, desk.console, described, *lines)
-
-
-async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def run_remove_provider(arguments: Namespace, desk: ProviderTools) -> int:
     desk.configured.remove_provider(arguments.name)
     await desk.secrets.delete_secret(ProviderKey(arguments.name))
     line = f"{arguments.name} and its key were removed."
     return await print_result(arguments, desk.console, {"removed": arguments.name}, line)
 
 
-async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def print_provider_list(arguments: Namespace, desk: ProviderTools) -> int:
     known = desk.configured.list_providers()
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
@@ -190,7 +186,7 @@ def _format_provider_line(one: dict[str, Any]) -> str:
     return f"{one['name']:<16} {one['kind']:<17} {one['base_url'] or '-':<44} {words}{found}"
 
 
-async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+async def test_provider_connection(arguments: Namespace, desk: ProviderTools) -> int:
     """Sends two requests: a list of models, which checks address and key, and one short prompt."""
     config = desk.configured.find_provider(arguments.name)
     key = await provider_catalog.find_provider_key(config, desk.secrets)

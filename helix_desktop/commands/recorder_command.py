@@ -1,20 +1,20 @@
 """`recorder`: records the conversations of agents. `recorder --run` is the process that imports."""
 
-import argparse
 import asyncio
 import json
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from helix_desktop import commands, running_instance
-from helix_desktop.commands import Options, Subparsers, add_subcommand, format_local_time, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_noun, add_subcommand, format_local_time, workspace_access
 from helix_desktop.commands.conversation_command import CHOICE
 from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces
-from helix_desktop.console import Console
+from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
 from helix_desktop.histories import history_finding
@@ -34,10 +34,8 @@ IN_USE_SECONDS = 3600.0  # A database counts as in use for this many seconds, be
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("recorder", help="save the conversations of the agents on this computer")
-    noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
-    noun.set_defaults(run=lambda given: (_answer_import_requests if given.run_here else _print_recorder_status)(given), json=False)  # fmt: skip
-    verbs = noun.add_subparsers(metavar="VERB")
+    sentence = "save the conversations of the agents on this computer"
+    verbs = add_noun(nouns, "recorder", sentence, process=_answer_import_requests, status=_print_recorder_status)
     options: Options = {
         "--at-login": "start recording when you log in",
         "--without-agent AGENT...": "leave out this agent too; can be repeated",
@@ -54,7 +52,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_subcommand(verbs, "status", sentence, _print_recorder_status)
 
 
-def _turn_recorder_on(arguments: argparse.Namespace) -> int:
+def _turn_recorder_on(arguments: Namespace) -> int:
     where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     change_exclusions(arguments, settings)
     command = agent_run.command_of_this_program(where)
@@ -65,7 +63,7 @@ def _turn_recorder_on(arguments: argparse.Namespace) -> int:
     return _print_recorder_status(arguments)
 
 
-def change_exclusions(arguments: argparse.Namespace, settings: ProgramSettings) -> None:
+def change_exclusions(arguments: Namespace, settings: ProgramSettings) -> None:
     """Adds or removes single exclusions. Replacing the whole list could drop one that keeps something private."""
     agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
     folders = _resolve_full_paths(arguments.without_folder), _resolve_full_paths(arguments.with_folder)
@@ -85,7 +83,7 @@ def _is_folder_within(folder: str, folders: Sequence[str]) -> bool:
     return any(place.is_relative_to(one) for place in (Path(folder), Path(folder).resolve()) for one in folders)
 
 
-def _turn_recorder_off(arguments: argparse.Namespace) -> int:
+def _turn_recorder_off(arguments: Namespace) -> int:
     where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(ask_resident(where, "recorder"))
@@ -93,11 +91,11 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     return _print_recorder_status(arguments)
 
 
-def _run_recorder_forget(arguments: argparse.Namespace) -> int:
+def _run_recorder_forget(arguments: Namespace) -> int:
     return workspace_access.run_and_confirm(arguments, lambda: _delete_recorded_conversations(arguments))
 
 
-def _delete_recorded_conversations(arguments: argparse.Namespace) -> int:
+def _delete_recorded_conversations(arguments: Namespace) -> int:
     where = arguments.places
     within = _resolve_full_paths(arguments.folder)
     words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
@@ -126,7 +124,7 @@ def _run_command_in_workspace(where: ProgramFolders, workspace: str, words: Sequ
     return asyncio.run(workspace_access.run_here_or_at_owner(arguments, workspace, console))
 
 
-def _print_recorder_status(arguments: argparse.Namespace) -> int:
+def _print_recorder_status(arguments: Namespace) -> int:
     where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     running = (asyncio.run(ask_resident(where, "status")) or {}).get("recorder") or {}
     recorded = history_recorder.list_history_folders_to_record(where, HistoryPlaces.of_this_user())
@@ -141,8 +139,7 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
         "last_import": running.get("last_import", 0.0),
         "trouble": running.get("trouble", ""),
     }
-    print(json.dumps(found, ensure_ascii=False, indent=1) if arguments.json else "\n".join(_describe_status(found)))
-    return 0
+    return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *_describe_status(found)))
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
@@ -161,7 +158,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
 
 
-def _answer_import_requests(arguments: argparse.Namespace) -> int:
+def _answer_import_requests(arguments: Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
     where = arguments.places
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:

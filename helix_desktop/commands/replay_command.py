@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_whole_number
+from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_number
 from helix_desktop.console import escape_control_characters
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -34,8 +34,8 @@ def add_replay_command(nouns: Subparsers) -> None:
 
 
 def _replay_options() -> Options:
-    window = partial(parse_whole_number, least=2_000, most=100_000_000, what="a number of tokens")
-    head = partial(parse_whole_number, most=1_000_000, what="a number of tokens")
+    window = partial(parse_number, least=2_000, most=100_000_000, what="a number of tokens from 2,000 to 100,000,000")
+    head = partial(parse_number, most=1_000_000, what="a number of tokens up to 1,000,000")
     growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
     return {
         "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},

@@ -1,8 +1,8 @@
 """`schedule`: tasks that are added automatically at certain times."""
 
-import argparse
 import sys
 import time
+from argparse import Namespace
 from dataclasses import asdict
 
 from helix_desktop import program_folders
@@ -44,7 +44,7 @@ def add_schedule_command(nouns: Subparsers) -> None:
     add_subcommand(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
 
 
-async def _add_schedule(arguments: argparse.Namespace) -> int:
+async def _add_schedule(arguments: Namespace) -> int:
     workspace = find_chosen_workspace(arguments).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
@@ -57,11 +57,11 @@ async def _add_schedule(arguments: argparse.Namespace) -> int:
     return await _print_schedules(arguments, [new])
 
 
-async def _list_schedules(arguments: argparse.Namespace) -> int:
+async def _list_schedules(arguments: Namespace) -> int:
     return await _print_schedules(arguments, schedules.read_schedules(arguments.places.data))
 
 
-async def _remove_schedules(arguments: argparse.Namespace) -> int:
+async def _remove_schedules(arguments: Namespace) -> int:
     known = schedules.read_schedules(arguments.places.data)
     if unknown := set(arguments.schedules) - {one.id for one in known}:
         raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
@@ -74,7 +74,7 @@ async def _change_schedules(where: program_folders.ProgramFolders, change: sched
         print(refused, file=sys.stderr)  # Standard output must contain nothing else with `--json`.
 
 
-async def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
+async def _print_schedules(arguments: Namespace, found: list[WorkSchedule]) -> int:
     due = {one.id: _next_due_or_problem(one) for one in found}
     workspaces = open_all_workspaces(arguments.places)
     names = {one.id: one.name for one in workspaces.list_workspaces()}

@@ -1,16 +1,16 @@
 """`workspace share`, `join`, `sync`, `sharing` and `unshare`: a workspace on several machines."""
 
-import argparse
 import os
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_subcommand, workspace_access
-from helix_desktop.commands.workspace_access import print_json, print_result
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.secrets import SharedStoreKey
@@ -65,7 +65,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
 # --- `share`: putting this workspace into a shared store ---
 
 
-def _run_share(arguments: argparse.Namespace) -> int:
+def _run_share(arguments: Namespace) -> int:
     """Reads the address here: another process that has the workspace open has another input."""
     if arguments.to == "-":
         arguments.to = _read_typed_line("Address of the shared store: ")
@@ -73,9 +73,7 @@ def _run_share(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def share_workspace_through_store(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def share_workspace_through_store(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
@@ -94,7 +92,7 @@ async def share_workspace_through_store(
     return await _share_and_sync(arguments, workspace, console)
 
 
-async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _share_and_sync(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench import shared_store_setup
 
     secrets = workspace_access.open_secrets(arguments.places)
@@ -130,7 +128,7 @@ async def _sync_conversations(workspace: StoredWorkspace) -> str:
     return ""
 
 
-async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _print_workspace_key(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     key = await workspace_access.open_secrets(arguments.places).read_secret(SharedStoreKey(workspace.id))
     if not key:
         raise NotFound(
@@ -140,12 +138,12 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
     return await _print_key(arguments, console, {"id": workspace.id, "key": key}, "the workspace")
 
 
-async def run_new_key_command(arguments: argparse.Namespace) -> int:
+async def run_new_key_command(arguments: Namespace) -> int:
     key = format_key_line(new_workspace_key())
     return await _print_key(arguments, Terminal(), {"key": key}, "everything that is shared with this key")
 
 
-async def _print_key(arguments: argparse.Namespace, console: Console, result: dict[str, str], what: str) -> int:
+async def _print_key(arguments: Namespace, console: Console, result: dict[str, str], what: str) -> int:
     await print_result(arguments, console, result, result["key"])
     await console.print_error(f"Anyone who has this key and can reach the shared store can read {what}.")
     return 0
@@ -154,7 +152,7 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
 # --- `join`: opening a workspace of a shared store on this computer ---
 
 
-async def run_join_command(arguments: argparse.Namespace) -> int:
+async def run_join_command(arguments: Namespace) -> int:
     if not arguments.url and os.environ.get(workspace_link.STORE):
         return await _join_with_key(arguments, format_key_line(workspace_link.read_store_key()))
     if arguments.url == "-":
@@ -170,7 +168,7 @@ def _read_typed_line(question: str) -> str:
     return sys.stdin.readline().strip() if sys.stdin is not None else ""
 
 
-async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
+async def _join_with_key(arguments: Namespace, text: str) -> int:
     from helix_desktop.workbench import shared_store_setup
 
     here, folder = arguments.places, arguments.folder.absolute()
@@ -186,7 +184,7 @@ async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
 # --- `sync`, `sharing status` and `unshare` ---
 
 
-async def run_sync_command(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_sync_command(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     link = _require_store_link(workspace)
     await link.sync_content_now()
     complaint = await _sync_conversations(workspace)
@@ -199,22 +197,20 @@ async def run_sync_command(arguments: argparse.Namespace, workspace: StoredWorks
     figures = await _sharing_figures(workspace, link)
     figures["trouble"] = figures["trouble"] or complaint
     code = 1 if figures["trouble"] or figures["waiting"] or figures["facts_waiting"] else 0
-    if arguments.json:
-        await print_json(console, figures | done)
-        return code
-    await (console.print_error if figures["trouble"] else console.print_line)(_describe_sharing(figures))
+    lines = [] if figures["trouble"] else [_describe_sharing(figures)]
+    if figures["trouble"] and not arguments.json:
+        await console.print_error(_describe_sharing(figures))
     if arguments.check:
-        await console.print_line(
+        lines.append(
             f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} entries that were missing from the store and {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
-        await console.print_line(f"Removed {done['collected']:,} rows that no computer uses from the store.")
+        lines.append(f"Removed {done['collected']:,} rows that no computer uses from the store.")
+    await print_result(arguments, console, figures | done, *lines)
     return code
 
 
-async def run_sharing_status_command(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def run_sharing_status_command(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     link = _require_store_link(workspace)
     figures = await _sharing_figures(workspace, link)
     try:
@@ -245,7 +241,7 @@ def _describe_sharing(figures: Mapping[str, Any]) -> str:
     return f"Waiting to be sent: {what}" if entries or facts else "In sync."
 
 
-async def run_unshare_command(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def run_unshare_command(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.workbench import shared_store_setup
 
     _require_store_link(workspace)

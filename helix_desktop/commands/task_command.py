@@ -1,11 +1,11 @@
 """`task`: work that exactly one worker completes, even if workers fail."""
 
-import argparse
 import asyncio
 import json
 import math
 import re
 import shlex
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.commands import Options, Subparsers, add_noun, format_local_time, workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
-TaskWork = Callable[[argparse.Namespace, "fleet_tasks.FleetTaskList", Console], Awaitable[int]]
+TaskWork = Callable[[Namespace, "fleet_tasks.FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
@@ -69,19 +70,19 @@ def _add_task_verb(
     )
 
 
-def _run_task_command(arguments: argparse.Namespace) -> int:
+def _run_task_command(arguments: Namespace) -> int:
     source, from_input = getattr(arguments, "file", None), getattr(arguments, "text", []) == ["-"]
     return workspace_access.run_on_workspace(arguments, source=source, gather=from_input and source is None)
 
 
 async def _open_task_list_and_run(
-    work: TaskWork, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+    work: TaskWork, arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         return await work(arguments, tasks, console)
 
 
-async def _add_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _add_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     usual = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
@@ -90,7 +91,7 @@ async def _add_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTask
     else:
         wanted = [_build_new_task({**usual, "text": " ".join(arguments.text)})]
     ids = await tasks.add_fleet_tasks(wanted)
-    return await workspace_access.print_result(arguments, console, ids, *ids)
+    return await print_result(arguments, console, ids, *ids)
 
 
 async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
@@ -157,7 +158,7 @@ def _parse_deadline_seconds(text: str) -> float:
     return left
 
 
-async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _list_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     if arguments.most < 1:
         raise InvalidInput("--most must be 1 or greater.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
@@ -166,23 +167,21 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTas
         text = " ".join(task.order.text.split())[:60]
         lines.append(f"{task.id}  {task.state.value:9}  {format_local_time(task.added)}  {text}")
     result = [fleet_tasks.task_as_json(task) for task in found]
-    return await workspace_access.print_result(arguments, console, result, *(lines or ["There are no tasks."]))
+    return await print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
 
-async def _show_named_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _show_named_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     return await _print_tasks(arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console)
 
 
-async def _print_tasks(arguments: argparse.Namespace, found: Sequence[fleet_tasks.FleetTask], console: Console) -> int:
+async def _print_tasks(arguments: Namespace, found: Sequence[fleet_tasks.FleetTask], console: Console) -> int:
     lines = []
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
         where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
         words = filter(None, (task.result.why, _describe_retry(task, where), task.result.answer))
         lines += [f"{task.id}  {task.state.value}{by}", *words]
-    return await workspace_access.print_result(
-        arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines
-    )
+    return await print_result(arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines)
 
 
 def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
@@ -195,7 +194,7 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
     return f"To continue it, run `task retry {task.id}{where}`." if ended else ""
 
 
-async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _change_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     """Cancels tasks, or retries them with new permissions."""
     workspace_access.check_permission_names(getattr(arguments, "allow", ()))
     code = 0
@@ -209,7 +208,7 @@ async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetT
     return code
 
 
-async def _wait_for_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
+async def _wait_for_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     while any(task.state not in {*fleet_tasks.ENDED, fleet_tasks.FleetTaskState.NEEDS_YOU} for task in found):
         await asyncio.sleep(WAIT_SECONDS)

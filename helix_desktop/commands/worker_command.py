@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
 import os
 import signal
 import sys
+from argparse import Namespace
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Subparsers, workspace_access
+from helix_desktop.commands import Subparsers, parse_number, workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
-from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreBusy
+from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
 from helix_desktop.store import fleet_task_files, workspace_link
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def add_worker_command(nouns: Subparsers) -> None:
     worker = nouns.add_parser("worker", help="run tasks that were added with `task add`")
     worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; can be repeated (default: all workspaces)")  # fmt: skip
-    worker.add_argument("--at-once", type=int, default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
+    worker.add_argument("--at-once", type=partial(parse_number, least=1, what="a number of 1 or more"), default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
     worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs further permissions stops with the status needs-you")  # fmt: skip
     worker.add_argument("--keep", type=int, default=0, metavar="N", help="in a shared workspace, keep about N conversations from finished tasks on this computer and remove older ones once the shared store has them (default: keep all)")  # fmt: skip
     worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
@@ -45,9 +45,7 @@ def add_worker_command(nouns: Subparsers) -> None:
     )
 
 
-def _run_worker_command(arguments: argparse.Namespace) -> int:
-    if arguments.at_once < 1:
-        raise InvalidInput("A worker must run at least one task at a time.")
+def _run_worker_command(arguments: Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]
     known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)
@@ -60,7 +58,7 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
         return 0
 
 
-async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: list[str]) -> int:
+async def _work_in_all_workspaces(arguments: Namespace, workspaces: list[str]) -> int:
     """Works in all workspaces concurrently. SIGTERM lets the workers finish their tasks."""
     main = asyncio.current_task()
 
@@ -77,7 +75,7 @@ async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: lis
     return min(await asyncio.gather(*codes), default=0)
 
 
-async def _work_in_workspace(arguments: argparse.Namespace, workspace: str, console: Console) -> int:
+async def _work_in_workspace(arguments: Namespace, workspace: str, console: Console) -> int:
     """Works here, or in the process that has the workspace open. If that process ends, continues here."""
     while not arguments.is_draining:
         try:
@@ -98,7 +96,7 @@ async def _work_in_workspace(arguments: argparse.Namespace, workspace: str, cons
     return 0
 
 
-async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Console) -> int:
     from helix_desktop.gateway import gateway_workspaces
     from helix_desktop.workbench.fleet_worker import FleetWorker
 

@@ -17,6 +17,7 @@ import asyncio
 import json
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
@@ -27,8 +28,10 @@ from helix_desktop import commands, errors, program_folders, program_settings, r
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_subcommand
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import read_only_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.workbench import Workbench
 
-Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
+Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
 LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
@@ -48,7 +51,6 @@ TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 YES: Options = {
     "--yes": "do not ask for confirmation (by default, show what would be done and, in a terminal, ask first)"
 }
-QUESTION = "Continue? [y/N] "
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 
@@ -62,7 +64,7 @@ def add_workspace_subcommand(
 
 
 def run_on_workspace(
-    arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
+    arguments: Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
 ) -> int:
     """Runs `arguments.work` on the workspace that the arguments name, and returns the exit code."""
     known = find_chosen_workspace(arguments)
@@ -78,7 +80,7 @@ def run_on_workspace(
     return run_and_confirm(arguments, run_work)
 
 
-def find_chosen_workspace(arguments: argparse.Namespace) -> KnownWorkspace:
+def find_chosen_workspace(arguments: Namespace) -> KnownWorkspace:
     """Returns the named workspace, or that of the current folder, or the only one."""
     workspaces = open_all_workspaces(arguments.places)
     if arguments.workspace is not None:
@@ -96,8 +98,8 @@ def find_chosen_workspace(arguments: argparse.Namespace) -> KnownWorkspace:
 
 
 async def run_on_workbench(
-    act: Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]],
-    arguments: argparse.Namespace,
+    act: Callable[[Workbench, Namespace, Console], Awaitable[int]],
+    arguments: Namespace,
     workspace: StoredWorkspace,
     console: Console,
 ) -> int:
@@ -108,7 +110,7 @@ async def run_on_workbench(
         return await act(bench, arguments, console)
 
 
-def run_and_confirm(arguments: argparse.Namespace, run: Callable[[], int]) -> int:
+def run_and_confirm(arguments: Namespace, run: Callable[[], int]) -> int:
     """Runs work. If it returns ASKING, after it said what it would do, asks and runs it with `--yes`.
 
     It asks here, so that the process that has the workspace open never waits for a person.
@@ -121,11 +123,11 @@ def run_and_confirm(arguments: argparse.Namespace, run: Callable[[], int]) -> in
     return run()
 
 
-def is_confirmed(arguments: argparse.Namespace) -> bool:
+def is_confirmed(arguments: Namespace) -> bool:
     """Whether `--yes` was given, or the user agrees in a terminal. If not, says what that means."""
     can_ask = not arguments.json and bool(sys.stdin and sys.stdin.isatty())
     with suppress(EOFError):
-        if arguments.yes or (can_ask and input(QUESTION).strip().casefold() in {"y", "yes"}):
+        if arguments.yes or (can_ask and input("Continue? [y/N] ").strip().lower() in ("y", "yes")):
             return True
     print(f"Nothing was changed.{'' if can_ask else ' To confirm, add --yes.'}", file=sys.stderr)
     return False
@@ -137,7 +139,7 @@ def insert_options(argv: Sequence[str], *options: str) -> list[str]:
     return [*argv[:end], *options, *argv[end:]]
 
 
-async def run_here_or_at_owner(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Console) -> int:
     """Runs `arguments.work` here, or in the process that has the workspace open, and returns the exit code."""
     where = arguments.places
     counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
@@ -165,7 +167,7 @@ async def run_here_or_at_owner(arguments: argparse.Namespace, identity: str, con
 
 
 async def _run_on_temporary_copy(
-    arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
+    arguments: Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
     """Runs a read-only command on a temporary copy, because the disk is read-only."""
     with read_only_copy.copy_for_reading(known.folder) as folder:
@@ -176,7 +178,7 @@ async def _run_on_temporary_copy(
             return await _do_work(arguments, workspace, console)
 
 
-async def _do_work(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def _do_work(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     try:
         return int(await arguments.work(arguments, workspace, console))
     except UnicodeEncodeError as error:  # Databases accept only text that can be encoded as UTF-8.
@@ -200,7 +202,7 @@ async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
 
 
 async def _run_as_owner(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, counting: OptionalTokenCounter, console: Console
+    arguments: Namespace, workspace: StoredWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
     leaving = not getattr(arguments, "lasting", False)
     async with AsyncExitStack() as last_first:
@@ -290,7 +292,7 @@ async def run_command_of_caller(
 
 
 async def delete_if_confirmed(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console, chosen: Collection[str]
+    arguments: Namespace, workspace: StoredWorkspace, console: Console, chosen: Collection[str]
 ) -> int:
     """Deletes these conversations for ever with `--yes`. Otherwise lists them."""
     if not arguments.yes and chosen:
@@ -318,10 +320,10 @@ def check_permission_names(names: Iterable[str]) -> None:
         raise errors.InvalidInput(f"There is no {unknown[0]} to allow.", remedy=remedy)
 
 
-async def print_result(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> int:
+async def print_result(arguments: Namespace, console: Console, value: Any, *lines: str) -> int:
     """Prints the value with `--json`, and the lines otherwise. Returns the exit code for success."""
     if arguments.json:
-        await print_json(console, value)
+        await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))
     # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
     for line in () if arguments.json else map(escape_control_characters, lines):
         await console.print_line(line)
@@ -333,10 +335,6 @@ async def read_whole_input(console: Console) -> str:
     while piece := await console.read_input():
         content += piece
     return content.decode("utf-8", "replace")
-
-
-async def print_json(console: Console, value: Any) -> None:
-    await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str) -> str:
@@ -353,6 +351,15 @@ async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str) -
     remedy = "To see all conversations, run `conversation list`."
     ids, words = [row.id for row in rows], ("conversation", "conversations")
     return find_id_by_prefix(ids, prefix, words, remedy)
+
+
+async def read_agent_of_conversation(workspace: StoredWorkspace, conversation: str) -> str:
+    """Returns the name of the connected or recorded agent that began it, or an empty string."""
+    row = await workspace.journal.find_conversation(conversation)
+    # A fork may begin with a fact that does not name the agent.
+    begun = await workspace.journal.read_facts(conversation, after=row.forked_at, limit=2)
+    starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
+    return next(filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), "")
 
 
 def find_id_by_prefix(ids: Iterable[str], prefix: str, singular_and_plural: tuple[str, str], remedy: str) -> str:

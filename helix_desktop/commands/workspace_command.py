@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def _parse_colour(text: str) -> str:
     return text
 
 
-def _run_export(arguments: argparse.Namespace) -> int:
+def _run_export(arguments: Namespace) -> int:
     target = file_unless_dash(arguments.file)
     if target is not None and target.is_file():
         print(f"{target} already exists.", file=sys.stderr)
@@ -68,14 +69,14 @@ def _run_export(arguments: argparse.Namespace) -> int:
 # --- Commands that work without opening a workspace ---
 
 
-async def run_new_workspace_command(arguments: argparse.Namespace) -> int:
+async def run_new_workspace_command(arguments: Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.check_usable_by_tools(arguments.folder)
     created = workspaces.create_stored_workspace(arguments.name, arguments.folder)
     return await _print_workspace(arguments, created, Terminal())
 
 
-async def print_workspace_list(arguments: argparse.Namespace) -> int:
+async def print_workspace_list(arguments: Namespace) -> int:
     known = workspace_access.open_all_workspaces(arguments.places).list_workspaces(trashed=arguments.trash)
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
     lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
@@ -83,13 +84,13 @@ async def print_workspace_list(arguments: argparse.Namespace) -> int:
     return await print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces.")
 
 
-async def _trash_or_restore_workspace(arguments: argparse.Namespace) -> int:
+async def _trash_or_restore_workspace(arguments: Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
     return await _print_workspace(arguments, move(arguments.workspace), Terminal())
 
 
-async def run_import_workspace(arguments: argparse.Namespace) -> int:
+async def run_import_workspace(arguments: Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     roots: tuple[str, ...] = ()
     if arguments.folder is not None:
@@ -105,7 +106,7 @@ async def run_import_workspace(arguments: argparse.Namespace) -> int:
     return await _print_workspace(arguments, known, Terminal())
 
 
-async def _print_workspace(arguments: argparse.Namespace, known: KnownWorkspace, console: Console) -> int:
+async def _print_workspace(arguments: Namespace, known: KnownWorkspace, console: Console) -> int:
     named = [one for one in AllWorkspaces(known.folder.parent).list_workspaces() if one.name == known.name]
     if len(named) > 1:
         await console.print_error(f"{len(named)} workspaces are called {known.name}. Use the ID {known.id}.")
@@ -118,7 +119,7 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
     return described | {"folder": str(known.folder), "trashed": known.trashed, "mistake": known.mistake}
 
 
-async def _run_workspace_change(arguments: argparse.Namespace) -> int:
+async def _run_workspace_change(arguments: Namespace) -> int:
     """Changes the workspace through the process that has it open, or else directly in its file."""
     workspaces, console = workspace_access.open_all_workspaces(arguments.places), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
@@ -128,14 +129,12 @@ async def _run_workspace_change(arguments: argparse.Namespace) -> int:
     return await _print_workspace(arguments, change(known.id, getattr(arguments, arguments.setting)), console)
 
 
-async def change_open_workspace_setting(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
+async def change_open_workspace_setting(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     settings = workspace.change_settings({arguments.setting: getattr(arguments, arguments.setting)})
     return await _print_workspace(arguments, KnownWorkspace(workspace.id, workspace.folder, settings), console)
 
 
-async def print_workspace_details(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def print_workspace_details(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     conversations = await workspace.journal.list_conversations()
     await workspace_access.wait_for_index(workspace, console)
     stored = await workspace.index.compute_figures()
@@ -158,7 +157,7 @@ def _format_figure(figure: object) -> str:
     return f"{figure:,}" if isinstance(figure, int) else ", ".join(figure) if isinstance(figure, list) else str(figure)
 
 
-async def export_workspace_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def export_workspace_file(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     size = 0
     damaged: list[str] = []
     async for piece in workspace.export_pieces(damaged):
@@ -175,6 +174,6 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
     return 0
 
 
-async def empty_workspace_trash(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def empty_workspace_trash(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     trashed = [row.id for row in await workspace.journal.list_conversations() if row.trashed]
     return await workspace_access.delete_if_confirmed(arguments, workspace, console, trashed)

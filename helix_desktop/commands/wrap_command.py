@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -50,7 +51,7 @@ def add_wrap_command(nouns: Subparsers) -> None:
     )
 
 
-def run_wrap_command(arguments: argparse.Namespace) -> int:
+def run_wrap_command(arguments: Namespace) -> int:
     where = arguments.places
     command = _parse_agent_command_words(arguments)
     given = _arguments_for_agent(arguments)
@@ -88,7 +89,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _parse_agent_command_words(arguments: argparse.Namespace) -> list[str]:
+def _parse_agent_command_words(arguments: Namespace) -> list[str]:
     """Returns the words of `--command`, or an empty list without it, if an agent is named."""
     try:
         words = shlex.split(arguments.command)
@@ -105,7 +106,7 @@ def _parse_agent_command_words(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
-def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
+def _arguments_for_agent(arguments: Namespace) -> list[str]:
     """The arguments after `--`. Without `--`: all after the agent's name, except options meant for this program."""
     given: list[str] = arguments.arguments
     words: list[str] = arguments.argv  # The original command line: argparse may have removed a `--`.
@@ -125,7 +126,7 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
 
 
 def _print_notices_before_agent_start(
-    arguments: argparse.Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
+    arguments: Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> None:
     """Prints what the user should know before the agent starts."""
     told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
@@ -153,9 +154,7 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     return found.id
 
 
-def _change_agent_configuration(
-    arguments: argparse.Namespace, agent: KnownAgent, where: program_folders.ProgramFolders
-) -> int:
+def _change_agent_configuration(arguments: Namespace, agent: KnownAgent, where: program_folders.ProgramFolders) -> int:
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
     change = (

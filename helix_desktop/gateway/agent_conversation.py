@@ -5,10 +5,9 @@ import base64
 import binascii
 import itertools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 from helix_desktop import token_counting
@@ -64,7 +63,6 @@ class OpenAgentConversation:
     contents: ViewContents
     last_entries: ViewEntries | None = None  # The entries of the last view that was computed.
     applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of the last request.
-    pause: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
 
     @classmethod
     async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> "OpenAgentConversation":
@@ -185,7 +183,7 @@ class OpenAgentConversation:
             if others:
                 await self._append_one_message(message, others, steering=bool(results))
                 seqs[at] = self.conversation.state.seq
-                await self.pause()  # Let other agents' requests be handled.
+                await asyncio.sleep(0)  # Let other agents' requests be handled.
         if outputs:
             await self._append_call_results(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
@@ -226,15 +224,16 @@ class OpenAgentConversation:
         outputs.clear()
 
     async def _append_one_message(self, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:
+        following = self.follower
         if message.speaker is Speaker.ASSISTANT:
             stop = facts.Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else facts.Stop.END
-            reply = facts.ModelReplied(parts_from_pieces(pieces), "", stop)
-            await self.follower.record_reply(reply, self.conversation.state.seq)
+            saw = following.conversation.state.seq
+            await following.record_reply(facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw)
             return
         parts = [await self._build_user_part(piece) for piece in pieces]
         if is_system := message.speaker is Speaker.SYSTEM:  # The agent wrote this, and not its user.
             parts = [replace(p, text=SYSTEM_MESSAGE + p.text) if isinstance(p, facts.Text) else p for p in parts]
-        await self.follower.record_user_message(tuple(parts), steering=steering or is_system)
+        await following.record_user_message(tuple(parts), steering=steering or is_system)
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
         """Return the part of a user's message. Pictures and unknown blocks become cache entries."""

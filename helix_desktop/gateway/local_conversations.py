@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 
 from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
@@ -175,7 +174,8 @@ class LocalAgentConversations:
         else:
             view = follower.view_at_fact(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
-        ticket = replace(_build_ticket(track, arrival, conversation.state.seq), live=not aside)
+        ticket = _build_ticket(track, arrival, conversation.state.seq)
+        ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
 
     async def _find_fork_base(self, arrival: Arrival, messages: Sequence[Wired], above: str) -> tuple[str, int] | None:
@@ -210,8 +210,9 @@ class LocalAgentConversations:
             shown is None
             or shown.seq != state.seq
             or follower.applied_settings != follower.settings_of_arrival(arrival)
-            or not follower.cannot_make_fold_due(messages[place.known_count :])
         ):
+            return None
+        if not follower.cannot_make_fold_due(messages[place.known_count :]):
             return None
         self._matcher.assign_session(track, arrival.session, arrival.head)
         return self._forward_before_recording(follower, track, arrival, messages, shown)
@@ -229,10 +230,14 @@ class LocalAgentConversations:
         entries = (*shown.entries, *map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
-        recording = self._record_forwarded_request(follower, track, arrival, messages)
-        self._tasks.spawn_task(recording, name="record a request")  # It raises if this is closing.
         track.is_recorded.clear()
         track.is_wanted.clear()
+        try:
+            recording = self._record_forwarded_request(follower, track, arrival, messages)
+            self._tasks.spawn_task(recording, name="record a request")
+        except StoppedByUser:
+            track.is_recorded.set()
+            raise
         if ticket.is_import:
             self._imports.append((track, ticket))
         return Sent(ticket, entries, shown.has_fold, shown.taken_out)
@@ -244,10 +249,9 @@ class LocalAgentConversations:
         many = _is_long_history(messages, track)
         together = many or _are_several_short(messages[len(track.chain) :])
         while (known := len(track.chain)) < len(messages):
-            if many:  # The steps of other requests would wait for these, and a first one for commits.
-                latest = asyncio.get_running_loop().time() + QUIET_SECONDS + FIRST_REQUEST_SECONDS
-                follower.pause = partial(self._pause_while_others_ask, latest)
-                await follower.pause()
+            if many:  # A session's first request waits for several of these.
+                for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):  # It may be quiet sooner or later.
+                    await asyncio.sleep(min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS))
                 # It counts as just used: closed and opened again, it would be in memory twice.
                 held = self._open_conversations
                 held[track.conversation] = held.pop(track.conversation, follower)
@@ -257,20 +261,15 @@ class LocalAgentConversations:
                 first = writer.conversation.state.seq + 1
                 seqs = await writer.append_messages(batch, track.last_message_seq)
                 received = facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
-                # The agent got its replies without the gateway.
-                has_replies = any(message.speaker is Speaker.ASSISTANT for message in batch)
-                brought = (facts.BroughtIn(facts.Origin(), "", first),) if has_replies else ()
-                await writer.conversation.append_facts(received, *brought)
+                new_facts: list[facts.Fact] = [received]
+                if any(message.speaker is Speaker.ASSISTANT for message in batch):
+                    # The agent got these replies without the gateway.
+                    new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
+                await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
                 self._matcher.append_message_hash(track, hashed, seq)
             # The view is built part by part: all at once would delay other agents.
             follower.conversation.current_view()
-
-    async def _pause_while_others_ask(self, latest: float) -> None:
-        await asyncio.sleep(0)
-        now = asyncio.get_running_loop().time
-        while (rest := min(self._quiet_until, latest) - now()) > 0:  # noqa: ASYNC110 - it may change
-            await asyncio.sleep(min(rest, QUIET_SECONDS))
 
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]

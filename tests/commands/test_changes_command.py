@@ -105,7 +105,7 @@ def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> No
     code, out, err = helix("changes", "restore", "-w", "Work")
     assert (code, out, err) == (0, "There is nothing to restore.\n", "")
     assert helix("changes", "show", "-w", "Work") == (0, "", "")
-    assert helix("changes", "list", "-w", "Work")[1] == "No turn in Only \ufffd[2Jwords changed any files.\n"
+    assert helix("changes", "list", "-w", "Work")[1] == "No changes to files were recorded in Only \ufffd[2Jwords.\n"
 
 
 async def talk_without_changes() -> None:

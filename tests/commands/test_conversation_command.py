@@ -13,14 +13,19 @@ from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
+    Fact,
     Folded,
     FoldKind,
     ModelReplied,
     Span,
     Stop,
+    Stored,
     Text,
+    ToolCall,
+    ToolReturned,
     UserSaid,
 )  # fmt: skip
+from helix_desktop.engine.ports import EntryOrigin
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
 
@@ -138,3 +143,72 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
 def test_a_conversation_is_named_by_its_title_too(helix: Helix, workspace: str) -> None:
     assert helix("cost", "-w", "Work", "-c", "Looking", "--json")[0] == 0
     assert helix("cost", "-w", "Work", "-c", "Look")[2].startswith("There is no conversation that begins with Look")
+
+
+def test_what_was_said_is_found_in_its_conversation(helix: Helix, workspace: str) -> None:
+    asyncio.run(work_with_tools(workspace))
+    code, out, err = helix("conversation", "search", "-w", "Work", "looked", "all")
+    assert (code, err) == (0, "")
+    assert "abc-1  [3]  Looking\n    I looked at all of it\n" in out
+    (found,) = json.loads(helix("conversation", "search", "-w", "Work", "pelican", "--json")[1])
+    assert (found["conversation"], found["title"], found["seq"]) == ("tools", "Fix the pelican page", 4)
+    assert (found["tool"], found["source"]) == ("Bash", "cat birds")
+    said = helix("conversation", "search", "-w", "Work", "looked", "by:user")
+    assert said == (0, "abc-1  [2]  Looking\n    please look\n", "")
+    code, out, err = helix("conversation", "search", "-w", "Work", "nowhere")
+    assert (code, out, err) == (1, "", "Nothing in this workspace's conversations contains 'nowhere'.\n")
+    assert helix("conversation", "search", "-w", "Work")[0] == 2
+
+
+def test_what_is_in_the_trash_is_not_found(helix: Helix, workspace: str) -> None:
+    asyncio.run(append(workspace, "abc-1", ConversationChanged(trashed=True)))
+    assert helix("conversation", "search", "-w", "Work", "looked")[:2] == (1, "")
+
+
+def test_a_conversation_is_shown_in_pages(helix: Helix, workspace: str) -> None:
+    asyncio.run(work_with_tools(workspace))
+    code, out, err = helix("conversation", "show", "-w", "Work", "tools")
+    assert (code, err) == (0, "")
+    texts = [part.split("\n", 1) for part in out.split("\n\n") if part.strip()]
+    assert [head.split()[-1] for head, _ in texts] == ["user", "m", "tool", "m"]
+    assert texts[0][1] == "Where is the page?"
+    assert texts[1][1] == 'I look.\n· Bash {"command": "cat birds"}'
+    assert texts[2][1].startswith("19 bytes, to read by: helix-desktop cache get ")
+    assert texts[3][1].strip() == "It is there."
+    name = texts[2][1].split()[-1]
+    assert helix("cache", "get", "-w", "Work", name)[1] == "the pelican, \x1b[2J big"[:19]
+    code, out, err = helix("conversation", "show", "-w", "Work", "tools", "--limit", "2", "--json")
+    assert [one["seq"] for one in json.loads(out)] == [2, 3]
+    assert err == "2 more messages. To see them, add --from 4.\n"
+    _, out, err = helix("conversation", "show", "-w", "Work", "tools", "--from", "4", "--json")
+    assert ([one["by"] for one in json.loads(out)], err) == (["tool", "m"], "")
+    assert helix("conversation", "show", "-w", "Work", "nobody")[0] == 1
+
+
+async def append(workspace: str, conversation: str, *added: Fact) -> None:
+    known = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    opened = await known.open_stored_workspace(workspace)
+    await opened.journal.append_to_journal(conversation, list(added))
+    await opened.aclose()
+
+
+async def work_with_tools(workspace: str) -> None:
+    known = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    opened = await known.open_stored_workspace(workspace)
+    stored = await opened.cache.store_content(b"the pelican, \x1b[2J big"[:19], EntryOrigin("Bash", "cat birds"))
+    await opened.aclose()
+    output = ToolReturned("1", Stored(stored.digest, stored.size), 4)
+    call = ModelReplied((Text("I look.", 2), ToolCall("1", "Bash", '{"command": "cat birds"}')), "m", Stop.CALLS)
+    said = UserSaid((Text("Where is the page?", 5),))
+    end = ModelReplied((Text("It is there.", 3),), "m", Stop.END)
+    started = ConversationStarted("Fix the pelican page", agent="Claude Code")
+    await append(workspace, "tools", started, said, call, output, end)
+
+
+def test_changes_of_an_agent_that_nobody_follows_are_said_to_be_unknown(helix: Helix, workspace: str) -> None:
+    asyncio.run(work_with_tools(workspace))
+    for verb in ("list", "show", "restore"):
+        code, _, err = helix("changes", verb, "-w", "Work", "-c", "tools")
+        assert (code, err.startswith("Helix Desktop does not follow the files that Claude Code changes")) == (0, True)
+        assert "helix-desktop conversation show -w " in err
+    assert helix("changes", "list", "-w", "Work", "-c", "abc-1")[2] == ""

@@ -175,4 +175,4 @@ def test_an_agent_that_is_connected_is_said_to_be_so_before_anything_is_shown(ho
 def test_a_port_that_cannot_be_is_a_sentence(port: str, helix: Helix) -> None:
     code, out, err = helix("gateway", f"--port={port}")
     assert (code, out) == (2, "")
-    assert f"'{port}' is not a port number from 0 to 65535. See helix-desktop gateway --help." in err
+    assert f"'{port}' is not a port number. See helix-desktop gateway --help." in err

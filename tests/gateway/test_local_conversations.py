@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import context_usage
 from helix_desktop.engine.automatic_folding import FoldPlanner
 from helix_desktop.engine.context_policy import Policy
@@ -458,36 +457,6 @@ async def test_the_recording_of_a_long_history_pauses_after_another_request(
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert ToolReturned not in facts
         await room._tasks.aclose(limit=0)
-
-
-async def test_the_recording_of_a_part_of_a_long_history_pauses_once_another_request_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each step of the other request waited for a step of the part that was being recorded."""
-    monkeypatch.setattr(local_conversations, "FIRST_REQUEST_SECONDS", 1_000.0)
-    monkeypatch.setattr(local_conversations, "AHEAD_SECONDS", 0.0)
-    recorded, has_begun = list[Wired](), asyncio.Event()
-    real = OpenAgentConversation._append_one_message
-
-    async def take(follower: OpenAgentConversation, message: Wired, *told: Any, steering: bool) -> None:
-        recorded.append(message)
-        has_begun.set()
-        await real(follower, message, *told, steering=steering)
-
-    monkeypatch.setattr(OpenAgentConversation, "_append_one_message", take)
-    async with bench(tmp_path) as made:
-        room = LocalAgentConversations(made, _nobody)
-        await room.receive_request(*arrival(history(MESSAGES_IN_COMMIT * 4)))
-        await has_begun.wait()
-        monkeypatch.setattr(local_conversations, "QUIET_SECONDS", 1_000.0)
-        tasks = OwnedTasks("another agent")
-        coming = room.receive_request(*arrival([anthropic_gateway.user_message("hi")], "other"))
-        tasks.spawn_task(coming, name="ask")
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert len(recorded) <= 3
-        await tasks.aclose()
-        await room._tasks.aclose(limit=5)
 
 
 async def test_the_recording_of_a_long_history_pauses_until_the_first_request_of_a_session_is_recorded(
