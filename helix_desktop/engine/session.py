@@ -135,19 +135,13 @@ class Session:
         await self._services.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
         await self.folding.fold_on_demand(kind, wish)
 
-    async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
-        """Continue from `seq`; later facts stay in the journal. Return a sentence for each file."""
-        self._refuse_while_running("rewind")
-        # Results and file changes on abandoned branches too, as a rewind does not restore files.
-        kinds = facts.ToolReturned | facts.FilesChanged
-        done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, kinds)]
-        restored = await self._services.restore(done) if restore_files else session_setup.FileRestoration()
-        new_facts = () if restored.fact is None else (restored.fact,)
-        await self.conversation.append_facts(*new_facts, facts.Rewound(seq))
-        return restored.said
+    async def rewind_to(self, seq: int) -> None:
+        """Continue from `seq`; later facts stay in the journal, and files as they are."""
+        self.refuse_while_running("rewind")
+        await self.conversation.append_facts(facts.Rewound(seq))
 
     async def edit_and_resend(self, seq: int, parts: tuple[facts.UserPart, ...]) -> None:
-        self._refuse_while_running("edit and resend")
+        self.refuse_while_running("edit and resend")
         said = self.conversation.fact_at(seq)
         if not isinstance(said, facts.UserSaid) or said.by:
             raise NotFound(f"Record {seq} of this conversation is not one of your messages.")
@@ -155,7 +149,7 @@ class Session:
 
     async def ask_again(self, seq: int = 0) -> None:
         """Ask again for the answer at `seq`, or for the last one. Earlier answers are kept."""
-        self._refuse_while_running("ask again")
+        self.refuse_while_running("ask again")
         present = self.conversation.state.facts_on_path()
         said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
         before = [each for each in said if not seq or each.seq < seq]
@@ -166,14 +160,14 @@ class Session:
 
     async def switch_to_answer(self, end: int) -> None:
         """Continue with another answer to the same message, which ends with the fact `end`."""
-        self._refuse_while_running("choose another answer")
+        self.refuse_while_running("choose another answer")
         self.conversation.fact_at(end)
         await self.conversation.append_facts(facts.Rewound(end, again=True))
 
     @asynccontextmanager
     async def pause_session(self) -> AsyncIterator[None]:
         """Keep turns from running and facts from being added, so that recorded ones can change."""
-        self._refuse_while_running("forget")
+        self.refuse_while_running("forget")
         self.turns.is_held = True
         try:
             await self.folding.aclose()
@@ -208,7 +202,7 @@ class Session:
     async def set_pinned(self, *, pinned: bool = True) -> None:
         await self.conversation.append_facts(facts.ConversationChanged(pinned=pinned))
 
-    def _refuse_while_running(self, action: str) -> None:
+    def refuse_while_running(self, action: str) -> None:
         self._refuse_while_held(action)
         if self.turns.task is not None:
             raise ActionRefused(f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc).")

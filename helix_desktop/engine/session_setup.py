@@ -70,14 +70,6 @@ class ConversationSetup:
         return (self.system, *self.rules, self.policy, *self.models)
 
 
-@dataclass(frozen=True, slots=True)
-class FileRestoration:
-    """What restoring files did: one sentence per file, and the fact that records it."""
-
-    said: Sequence[str] = ()
-    fact: facts.FilesChanged | None = None
-
-
 async def _no_file_changes(_conversation: str) -> Sequence[facts.FilesChanged]:
     return ()
 
@@ -129,15 +121,14 @@ class FoldServices:
 class SessionServices(FoldServices):
     """Everything a session works with.
 
-    `spent`: returns dollars spent today and in all. `restore`: makes files as they were before these facts.
-    `collect_file_changes`: returns changes in the folders that no result has reported. `withheld`: see
-    `ToolsOffered`. `turn_lease`: held during a turn; refuses while another machine works here.
+    `spent`: returns dollars spent today and in all. `collect_file_changes`: returns
+    changes in the folders that no result has reported. `withheld`: see `ToolsOffered`. `turn_lease`: held
+    during a turn; refuses while another machine works here.
     """
 
     index: ports.SearchIndex
     tools: ports.ToolSet
     setup: Callable[[], Awaitable[ConversationSetup]]
-    restore: Callable[[Sequence[facts.Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     # What this agent and all its sub-agents have spent together, in dollars, and their limit.

@@ -1,21 +1,20 @@
 """Carries out what the user requested in the chat, the timeline or the inspector."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.facts import UserSaid
 from helix_desktop.gui import attachment_previews, message_sending
+from helix_desktop.gui.changes.changes_undo import describe_undone_files, redo_undone_changes
 from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
-from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ConversationAct, MessageAct
-from helix_desktop.gui.translation import format_number, tr
-from helix_desktop.gui.workbench_types import Session
-
-MOST_LINES = 8  # The maximum number of lines that describe the restored files after a rewind.
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import FileUndoResult, Session
 
 
 def carry_out_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
@@ -110,21 +109,35 @@ def _act_on_message(window: MainWindow, session: Session, act: MessageAct, seq: 
 
 def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
     """Rewinds the conversation that the question was about, even if another one is shown by then."""
+    if (bench := window.current_workbench) is None:
+        return
+    changes, run = bench.file_changes_of(session.id), window.run_for_window
 
-    def rewind_session(*, restore: bool) -> None:
+    async def rewind_session(files: Sequence[FileChange]) -> tuple[int, FileUndoResult | None]:
+        session.refuse_while_running("rewind")
         newest = session.conversation.state.seq
-        undo = None if restore else lambda: window.run_for_window(session.switch_to_answer(newest))
-        shown = partial(show_rewind_result, undo)
-        window.run_for_window(session.rewind_to(seq, restore_files=restore), then=shown)
+        undone = await changes.undo_file_changes(files, conversation=session.id) if files else None
+        await session.rewind_to(seq)
+        return newest, undone
 
-    def show_rewind_result(undo: Callable[[], object] | None, lines: Sequence[str]) -> None:
-        rest = [tr("and {n} more", n=format_number(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []
-        words = [tr("Conversation rewound."), *map(translate_sentences, lines[:MOST_LINES]), *rest]
-        window.notices.show_notice("\n".join(words), act=undo)
+    async def return_to(newest: int, undone: FileUndoResult | None) -> None:
+        await session.switch_to_answer(newest)
+        if undone is not None and undone.fact is not None:
+            await redo_undone_changes(changes, undone.fact, session.id)
 
-    text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
-    ways = [
-        (tr("Rewind"), partial(rewind_session, restore=False)),
-        (tr("Rewind and restore files"), partial(rewind_session, restore=True)),
-    ]
-    ask_to_choose_one(window, tr("Rewind"), text, "", ways)
+    def show_rewound(done: tuple[int, FileUndoResult | None]) -> None:
+        said = tr("Conversation rewound.")
+        said += f"\n{describe_undone_files(done[1])}" if done[1] is not None else ""
+        window.notices.show_notice(said, act=lambda: run(return_to(*done)))
+
+    def ask_to_rewind(files: Sequence[FileChange]) -> None:
+        text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
+        ways = [(tr("Rewind"), lambda: run(rewind_session(()), then=show_rewound))]
+        if named := message_sending.describe_files_to_undo(files):
+            text = f"{text}\n\n{named}"
+            undo = lambda: run(rewind_session(files), then=show_rewound)  # noqa: E731
+            ways.append((tr("Rewind and undo these changes"), undo))
+        ask_to_choose_one(window, tr("Rewind"), text, "", ways)
+
+    found = changes.changes_after_fact(session.id, seq)
+    run(found, then=ask_to_rewind, failed=lambda _: ask_to_rewind(()))

@@ -499,7 +499,7 @@ class MainWindow(WindowFrame):
         if bench is None:
             return
         if found is not None and (beside or found is not self.chat):
-            self._go_to_side(found)
+            self.go_to_side(found)
             then()
             return
         if beside:
@@ -549,7 +549,7 @@ class MainWindow(WindowFrame):
         if bench is None or chat not in self.chats:
             return
         if (found := self._find_chat(name)) is not None and found is not chat:
-            self._go_to_side(found)
+            self.go_to_side(found)
             return
         named = bench.name if len(bench.name) <= SHOWN_NAME_LENGTH else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
         composer, place = chat.composer, (bench.id, name or "new")
@@ -636,9 +636,9 @@ class MainWindow(WindowFrame):
         self.go_to_other_side()
 
     def go_to_other_side(self) -> None:
-        self._go_to_side(self.chats[-1] if self.chat is self.chats[0] else self.chats[0])
+        self.go_to_side(self.chats[-1] if self.chat is self.chats[0] else self.chats[0])
 
-    def _go_to_side(self, chat: ChatPage) -> None:
+    def go_to_side(self, chat: ChatPage) -> None:
         self.switch_to_page("chat")
         self.select_chat(chat)
         self.focus_current_composer()
@@ -811,8 +811,7 @@ class MainWindow(WindowFrame):
 
     def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
         if self.add_to_message_and_tell_if_current(place, (attachment,)):
-            self.switch_to_page("chat")
-            self.chat.composer.text.setFocus()
+            self.go_to_side(self.chat)
 
     def add_to_message_and_tell_if_current(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
         """Adds parts to the message at `place`, shown or not. Returns whether it is the current one."""

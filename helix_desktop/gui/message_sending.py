@@ -6,12 +6,14 @@ from functools import partial
 
 from PySide6.QtGui import QAction
 
+from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.changes.undo_dialog import is_folder_change, shorten_name_list
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
@@ -19,7 +21,8 @@ from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench
 from helix_desktop.program_settings import ASK_ABOVE
 
@@ -38,7 +41,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.model_setup_wanted.emit()
     elif window.current_session is not None:
         not_sent = build_message_returner(window, parts)
-        _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_command_and_send()
+        MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_command_and_send()
     else:
         _begin_conversation_with(window, bench, parts)
 
@@ -82,7 +85,7 @@ def _send_first_message(
     if chat.awaited_conversation == waits:
         chat.composer.move_draft_to_new_conversation(session.id)
         window.show_session_if_current(bench, session, chat)
-    message = _MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
+    message = MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
     if message.is_slash_command:
         replace(message, not_sent=message.trash_empty_conversation_and_give_back).expand_command_and_send()
     else:
@@ -109,28 +112,21 @@ def send_held_messages(
             window.add_to_message_and_tell_if_current(place, message.parts)
             window.model_setup_wanted.emit()
         elif message.edited:
-            edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
+            MessageToSend(window, bench, session, message.parts, not_sent).resend_edited(message.edited)
         else:
             steer = message.is_steering
-            _MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_command_and_send()
+            MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_command_and_send()
 
 
-def edit_and_resend_message(
-    window: MainWindow, session: Session, seq: int, parts: tuple[UserPart, ...], not_sent: OnMessageNotSent
-) -> None:
-    """Sends an edited message again. What followed it is rewound."""
-
-    def send_again() -> None:
-        work = session.edit_and_resend(seq, parts)
-        window.run_for_window(work, then=lambda _done: window.jump_to_end_of(session), failed=not_sent)
-
-    send_or_ask_if_expensive(
-        window, session.context.estimate_cost_of_sending(parts, instead_of=seq), send_again, lambda: not_sent(None)
-    )
+def describe_files_to_undo(files: Sequence[FileChange]) -> str:
+    """Says which files were changed after a message. Returns an empty string if none was."""
+    names = [make_safe_text(file.place) for file in files if not is_folder_change(file.change)]
+    counted = format_count(len(names), "{n} file changed since: ", "{n} files changed since: ")
+    return f"{counted}{shorten_name_list(names)}" if names else ""
 
 
 @dataclass(frozen=True, slots=True)
-class _MessageToSend:
+class MessageToSend:
     """A message to send. `not_sent` takes the error, or None if the user does not want it sent."""
 
     window: MainWindow
@@ -177,6 +173,37 @@ class _MessageToSend:
         except HelixError as error:
             self.not_sent(error)
         self.window.jump_to_end_of(self.session)
+
+    def resend_edited(self, seq: int) -> None:
+        """Sends it instead of an earlier one. What followed that is rewound, its changes to files if wanted."""
+        window, session, changes = self.window, self.session, self.bench.file_changes_of(self.session.id)
+
+        def send_again(_done: object = None) -> None:
+            work = session.edit_and_resend(seq, self.parts)
+            window.run_for_window(work, then=lambda _: window.jump_to_end_of(session), failed=self.not_sent)
+
+        async def undo_changes(files: Sequence[FileChange]) -> None:
+            session.refuse_while_running("edit and resend")
+            undone = await changes.undo_file_changes(files, conversation=session.id)
+            window.pages.changes.undo.report_undone(undone)
+
+        def ask_about_changed_files(files: Sequence[FileChange]) -> None:
+            def undo_and_send() -> None:
+                window.run_for_window(undo_changes(files), then=send_again, failed=self.not_sent)
+
+            if not (named := describe_files_to_undo(files)):
+                send_again()
+                return
+            ways = [(tr("Keep these changes"), send_again), (tr("Undo these changes"), undo_and_send)]
+            box = ask_to_choose_one(window, tr("Send the edited message"), named, "", ways)
+            box.rejected.connect(lambda: self.not_sent(None))
+
+        def find_changed_files() -> None:
+            work = changes.changes_after_fact(session.id, seq)
+            window.run_for_window(work, then=ask_about_changed_files, failed=send_again)
+
+        price = session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
+        send_or_ask_if_expensive(window, price, find_changed_files, lambda: self.not_sent(None))
 
     def trash_empty_conversation_and_give_back(self, error: HelixError | None) -> None:
         """Puts back a command that was to be the first message and was not sent. The conversation

@@ -159,7 +159,7 @@ def _act_on_conversation(window: MainWindow, action: str, conversation: str = ""
 
 def _begin_new_conversation(window: MainWindow) -> None:
     window.begin_new_conversation()
-    _show_chat_and_focus_composer(window)
+    window.go_to_side(window.chat)
 
 
 def _ask_to_begin_in_copy(window: MainWindow) -> None:
@@ -292,7 +292,7 @@ def _wire_writing(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
     window.workbench_shown.connect(partial(message_sending.send_messages_held_for_workspace, window))
-    on("compose", partial(_show_chat_and_focus_composer, window))
+    on("compose", lambda: window.go_to_side(window.chat))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
     on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))
     on("resume", partial(_retry_and_resume, window))
@@ -303,16 +303,12 @@ def _wire_writing(window: MainWindow) -> None:
 
 
 def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
-    if window.current_session is None:
+    bench, session = window.current_workbench, window.current_session
+    if bench is None or session is None:
         window.hold_message_until_open(UnsentMessage(parts, edited=seq))
     else:
         not_sent = message_sending.build_message_returner(window, parts)
-        message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
-
-
-def _show_chat_and_focus_composer(window: MainWindow) -> None:
-    window.switch_to_page("chat")
-    window.chat.composer.text.setFocus()
+        message_sending.MessageToSend(window, bench, session, parts, not_sent).resend_edited(seq)
 
 
 def _retry_and_resume(window: MainWindow) -> None:

@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.tools.autorun_files import is_autorun_path
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, read_whole_file, restore_entry
 
@@ -30,6 +31,7 @@ _TAKEN_OVER = re.compile(
 )
 _ESSENTIAL = ("HEAD", "config", "index", "objects", "packed-refs", "refs", "shallow", "info", "logs")
 _STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
+_USUAL_COVERAGE = CheckpointCoverage()
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 
 
@@ -70,16 +72,27 @@ class GitCheckout:
         return Path(self.git_line("rev-parse", "--path-format=absolute", "--git-path", name))
 
     def uncommitted_paths(self) -> list[bytes]:
-        """Return files that differ from the last commit, tracked or not, but no ignored ones."""
+        """Return files that differ from the last commit, even new ones, but no ignored or cached ones."""
         self._clear_hiding_marks()
         options = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
-        return [entry[3:] for entry in self.git_names("status", *options)]
+        found = [(entry[:1], entry[3:]) for entry in self.git_names("status", *options)]
+        return [name for mark, name in found if mark != b"?" or not self._is_in_cache(name)]
 
     def paths_changed_since(self, commit: str) -> list[str]:
-        """Return files that differ from a commit, tracked or not, but no ignored ones."""
+        """Return files that differ from a commit, also new ones, but not ignored or cached ones."""
         self._clear_hiding_marks()
         raw = self.git_names("diff", "-z", "--name-only", "--no-renames", commit)
-        return [*map(os.fsdecode, raw + self.git_names("ls-files", "-z", "--others", "--exclude-standard"))]
+        new = self.git_names("ls-files", "-z", "--others", "--exclude-standard")
+        return [*map(os.fsdecode, (*raw, *(name for name in new if not self._is_in_cache(name))))]
+
+    def _is_in_cache(self, name: bytes) -> bool:
+        """Whether a file is in a folder that programs fill by themselves, such as `__pycache__`."""
+        above = [self.folder / each for each in PurePosixPath(os.fsdecode(name)).parents][:-1]
+        return any(map(_USUAL_COVERAGE.leaves_out_folder, above))
+
+    def stage_files(self, names: Iterable[bytes]) -> None:
+        options = ("--add", "--remove", "--replace", "-z", "--stdin")
+        self.run("update-index", *options, given=b"\0".join(names))
 
     def list_submodule_paths(self) -> list[bytes]:
         staged = self.git_names("ls-files", "--stage", "-z")
@@ -251,7 +264,18 @@ def _remove_empty_folders(root: Path, path: str) -> None:
 def list_changed_paths(copy: GitCheckout, made: CopySource) -> list[str]:
     """Return what has changed since the copy was made, committed or not."""
     names = {*copy.paths_changed_since(made.base), *made.carried}
-    return sorted(name for name in names if list(made.carried.get(name, (0,))) != _size_and_time(copy.folder / name))
+    return sorted(names - _untouched_paths(copy, made))
+
+
+def list_uncommitted_paths(copy: GitCheckout, made: CopySource) -> list[bytes]:
+    """Return what is not committed in the copy, except what came with it and is as it was."""
+    untouched = _untouched_paths(copy, made)
+    return [name for name in copy.uncommitted_paths() if os.fsdecode(name) not in untouched]
+
+
+def _untouched_paths(copy: GitCheckout, made: CopySource) -> set[str]:
+    """Return the user's uncommitted files that are as they were when the copy was made."""
+    return {name for name, at in made.carried.items() if [*at] == _size_and_time(copy.folder / name)}
 
 
 def _size_and_time(path: Path) -> list[int]:
@@ -297,8 +321,8 @@ def _give_refs_to_stashes(copy: GitCheckout) -> None:
     copy.run("update-ref", "--stdin", given="".join(f"update refs/helix/kept/{tip} {tip}\n" for tip in tips).encode())
 
 
-def commit_in_copy(copy: GitCheckout, message: str) -> None:
-    names = copy.uncommitted_paths()
+def commit_in_copy(copy: GitCheckout, made: CopySource, message: str) -> None:
+    names = list_uncommitted_paths(copy, made)
     _check_unfiltered(copy, names)
     if names and not message.strip():
         raise ActionRefused(
@@ -315,20 +339,21 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
             remedy="Move this repository out of the copy, or delete it, and try again.",
         )
     if names:
-        copy.run("add", "--all")
+        copy.stage_files(names)
         copy.run("commit", "--quiet", *options, "--message", message)
 
 
-def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
+def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySource, *, rebase: bool) -> str:
     """Merge the user's commit, or rebase onto it. Return the commit to move to, or an empty string."""
     head = source.head
     if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
     _check_autorun_files_are_in_folder(copy, head)
     remedy = "Your own folder was not changed. Resolve this in the copy, commit there, and bring it back again."
-    words = ("rebase", "--quiet", head) if rebase else ("merge", "--no-edit", "--quiet", head)
+    way = ("rebase",) if rebase else ("merge", "--no-edit")
+    _set_aside_what_user_committed(copy, made, head)
     try:
-        copy.run(*words)
+        copy.run(*way, "--autostash", "--quiet", head)
     except ActionRefused as error:
         names = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
         conflicts = "".join(f" Conflict in {printable_path(os.fsdecode(name))}." for name in names[:MOST_NAMED])
@@ -339,13 +364,37 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, *, rebase: b
     return copy.head
 
 
+def _set_aside_what_user_committed(copy: GitCheckout, made: CopySource, head: str) -> None:
+    """Remove files that came with the copy and are now the same in the user's commit `head`."""
+    came = [os.fsencode(name) for name in _untouched_paths(copy, made)]
+    names = _find_files_as_in_commit(copy, came, head)
+    tracked = set(copy.git_names("ls-files", "-z")) & set(names)
+    for name in set(names) - tracked:
+        (copy.folder / os.fsdecode(name)).unlink()
+    if tracked:
+        copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(tracked))
+
+
+def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], commit: str) -> list[bytes]:
+    """Return those of these files that are in the folder exactly as in a commit."""
+    entries = [entry.partition(b"\t") for entry in at.git_names("ls-tree", "-r", "-z", commit)]
+    wanted = {name: about.split() for about, _, name in entries}
+    named = [name for name in names if b"\n" not in name]
+    found = ((name, _stat_entry(at.folder / os.fsdecode(name))) for name in named)
+    files = {name: one[0].st_mode for name, one in found if one and stat.S_ISREG(one[0].st_mode)}
+    hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
+    modes = [b"100755" if mode & 0o100 else b"100644" for mode in files.values()]
+    there = zip(files, modes, hashes, strict=True)
+    return [name for name, mode, each in there if wanted.get(name) == [mode, b"blob", each]]
+
+
 def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
     """Refuse the commit of a file that other programs run if it differs from the one in the copy's folder."""
     added = copy.git_names("diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD")
-    for name in filter(is_autorun_path, map(os.fsdecode, added)):
-        place = copy.folder / name
-        is_there = place.is_file() and not place.is_symlink()
-        if not is_there or copy.git_line("hash-object", "--", name) != copy.git_line("rev-parse", f"HEAD:{name}"):
+    added = [name for name in added if is_autorun_path(os.fsdecode(name))]
+    same = _find_files_as_in_commit(copy, added, "HEAD")
+    for name in map(os.fsdecode, added):
+        if os.fsencode(name) not in same:
             raise ActionRefused(
                 f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
                 remedy="Compare the file in the copy's folder with the copy's last commit. To keep the committed version, restore the file in the copy's folder from the copy's last commit.",
@@ -374,11 +423,19 @@ def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_che
     words = ("read-tree", "-n", "-u", "-m", "HEAD") if only_check else ("merge", "--ff-only", "--quiet")
     remedy = f"Your files are as they were. The commits are in your repository as refs/helix/{name}."
     staged = source.git_line("write-tree")
+    changed = source.git_names("diff-tree", "-r", "-z", "--name-only", "HEAD", commit)
+    # A file that is in the folder as in the commit is no obstacle, but git must be told so.
+    same = _find_files_as_in_commit(source, changed, commit)
+    source.stage_files(same)
+    before = source.git_line("write-tree")
     try:
         source.run(*words, commit, remedy=remedy)
     except ActionRefused:  # Git changed the files, but could not move the branch.
-        source.run("read-tree", "-m", "-u", source.git_line("write-tree"), staged)
+        source.run("read-tree", "-m", "-u", source.git_line("write-tree"), before)
+        source.run("read-tree", staged)
         raise
+    if only_check:
+        source.run("read-tree", staged)
 
 
 def merge_versions(ours: bytes, base: bytes, theirs: bytes) -> bytes:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.concurrency import finish_even_if_cancelled
-from helix_desktop.engine.facts import FilesChanged, Recorded
+from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
-from helix_desktop.engine.session_setup import FileRestoration
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import (
     command_tools,
@@ -31,7 +30,6 @@ from helix_desktop.tools.git_identity import write_identity
 from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.recall_tools import CompactForPurpose, ReadHistory
-from helix_desktop.tools.rewind_files import restore_files_to_before
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind, find_sandbox
 from helix_desktop.tools.toolbox import CallHooks, ForeignTool, Toolbox, WorkspacePermissions
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
@@ -123,10 +121,6 @@ class WorkspaceTools:
             tools, self.resources, permissions=permissions, more=more, only=chosen, on_demand=on_demand, guard=guard
         )
         return box
-
-    async def restore_files_before(self, facts: Sequence[Recorded]) -> FileRestoration:
-        """Restore files as they were before these facts, with a sentence for each."""
-        return await restore_files_to_before(facts, self.resources)
 
     async def collect_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
         """Return, at a turn's end, the changes of steps that were stopped or go on in the background."""

@@ -154,6 +154,16 @@ class FileChanges:
                 found.append(replace(turn, sources=tuple(sources)))
         return found
 
+    async def changes_after_fact(self, conversation: str, seq: int) -> Sequence[FileChange]:
+        """Return what was changed after a fact, also by sub-agents and on abandoned branches."""
+        facts = await self._bench.read_conversation_facts(conversation)
+        began = max((each.time for each in facts if each.seq <= seq), default=0.0)
+        turns = await self.turns_with_changes(conversation)
+        sources = [source for turn in turns for source in turn.sources]
+        own = [one for one in sources if one.conversation == conversation and one.seq > seq]
+        others = [one for one in sources if one.conversation != conversation and one.time > began]
+        return await self.changes_with_folders([*own, *others])
+
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         found = []
         for source in sources:

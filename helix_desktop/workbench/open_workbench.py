@@ -421,7 +421,6 @@ class Workbench:
             models=partial(self._model_client_for, conversation.id),
             setup=partial(self._build_step_setup, conversation),
             spawn=self.tasks.spawn_task,
-            restore=kit.restore_files_before,
             collect_file_changes=kit.collect_unfinished_changes,
             limits=lambda: self.claims.limit_conversation_cost(
                 conversation.id, system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)

@@ -464,7 +464,8 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
     try:
         for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
             checkout.check_git_folder_is_its_own()
-            uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
+            names = copying.list_uncommitted_paths(checkout, made)
+            uncommitted += [printable_path(os.fsdecode(name)) for name in names]
             commits += len(copying.list_commits_only_in_copy(source, checkout, made))
         changed = _list_changed_files(copy)
     except ActionRefused as error:
@@ -497,10 +498,10 @@ def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
     for number, (_, inside) in enumerate(copy.roots):
         repository, _, below = inside.rstrip(".").partition("/")
         found[number] = None
-        if base := copy.repositories[int(repository)].base:
+        if (made := copy.repositories[int(repository)]).base:
             checkout = GitCheckout(copy.folder / repository, is_copy=True)
             checkout.check_git_folder_is_its_own()
-            start, names = f"{below}/" if below else "", checkout.paths_changed_since(base)
+            start, names = f"{below}/" if below else "", copying.list_changed_paths(checkout, made)
             found[number] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
     return found
 
@@ -532,7 +533,7 @@ def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] 
 def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
     """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
     joined = []
-    for source, checkout, _ in _find_checkouts(copy):
+    for source, checkout, made in _find_checkouts(copy):
         if source is None:
             raise ActionRefused(
                 "The original repository no longer exists.", remedy="You can copy the files by hand instead."
@@ -540,8 +541,9 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
         checkout.check_git_folder_is_its_own()
         source.check_no_merge_open()
         checkout.check_no_merge_open()
-        copying.commit_in_copy(checkout, message)
-        joined.append((source, checkout, copying.merge_or_rebase_in_copy(source, checkout, rebase=rebase)))
+        copying.commit_in_copy(checkout, made, message)
+        commit = copying.merge_or_rebase_in_copy(source, checkout, made, rebase=rebase)
+        joined.append((source, checkout, commit))
     joined = [each for each in joined if each[2]]
     for source, checkout, commit in joined:
         copying.bring_commit_to_source(source, checkout, commit, copy.id)

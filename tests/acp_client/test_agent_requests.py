@@ -323,7 +323,8 @@ async def test_what_the_agent_changes_by_itself_is_in_a_checkpoint(bench: Workbe
     await run_turn(session, f"change {folder}/README.md mine\nchange {folder}/new.txt mine")
     named = [name for fact in facts_of(session, FilesChanged) for name in fact.names]
     assert sorted(named) == ["README.md", "new.txt"]
-    await session.rewind_to(1, restore_files=True)
+    files = await bench.file_changes.changes_after_fact(session.id, 1)
+    await bench.file_changes.undo_file_changes(files, conversation=session.id)
     assert (folder / "README.md").read_text() == "# Pairs\n\nCounting sequences.\n"
     assert not (folder / "new.txt").exists()
 

@@ -15,18 +15,15 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Fact,
-    FileChanged,
     Forgotten,
     ModelRole,
     ModelSet,
     PolicySet,
-    Recorded,
     ReplyPart,
     Stop,
     SystemSet,
     Text,
     ToolCall,
-    ToolReturned,
     ToolSpec,
     TurnEnded,
     Usage,
@@ -42,7 +39,7 @@ from helix_desktop.engine.ports import (
 )
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
-from helix_desktop.engine.session_setup import ConversationSetup, FileRestoration, SessionServices, TurnLimits
+from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, TurnLimits
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 NO_LIMITS = TurnLimits()
@@ -140,7 +137,6 @@ class World:
     journal: MemoryJournal
     cache: MemoryCache
     events: list[Event]
-    restored: list[Sequence[FileChanged]]
     setup: ConversationSetup
     forget: ContentForgetter
 
@@ -163,12 +159,6 @@ async def world(
     journal, cache = MemoryJournal(), MemoryCache()
     scripted, tools = ScriptedModel(list(script)), ScriptedTools(cache)
     conversation = await Conversation.open(journal, "c1")
-    restored: list[Sequence[FileChanged]] = []
-
-    async def restore(facts: Sequence[Recorded]) -> FileRestoration:
-        changes = [change for r in facts if isinstance(r.fact, ToolReturned) for change in r.fact.changes]
-        restored.append(changes)
-        return FileRestoration([f"{change.path} was restored." for change in changes])
 
     async def as_set() -> ConversationSetup:
         return made.setup
@@ -196,7 +186,6 @@ async def world(
         models=lambda role: (model or scripted) if role == "main" else None,
         setup=as_set,
         spawn=OwnedTasks("test").spawn_task,
-        restore=restore,
         limits=lambda: limits,
         spent=lambda: spent,
     )
@@ -204,7 +193,7 @@ async def world(
     events: list[Event] = []
     session = Session(conversation, services, folding)
     session.subscribe_to_events(events.append)
-    made = World(session, scripted, tools, journal, cache, events, restored, setup, forget)
+    made = World(session, scripted, tools, journal, cache, events, setup, forget)
     return made
 
 

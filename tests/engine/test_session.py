@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
     DocumentEdited,
     Fact,
-    FileChanged,
     FoldKind,
     Forgotten,
     ModelReplied,
@@ -34,7 +32,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin
+from helix_desktop.engine.ports import CallContext, EntryOrigin
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
@@ -131,24 +129,6 @@ async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() 
     await told(at, "other")
     assert asked(at, 2) == ["first", "one", "other"]
     assert [said.parts[0] for said in at.of(UserSaid)] == [Text("first", 1), Text("second", 1), Text("other", 1)]
-
-
-async def test_rewinding_hands_over_the_changes_of_files_in_their_order() -> None:
-    at = await world(calls("look"), calls("look", n=2), says("done"))
-    changes = [
-        FileChanged("a", None, Digest.of_content(b"1")),
-        FileChanged("a", Digest.of_content(b"1"), Digest.of_content(b"2")),
-    ]
-
-    async def change(call: ToolCall, context: CallContext) -> CallOutcome:
-        stored = await at.cache.store_content(b"changed", EntryOrigin("look"))
-        return CallOutcome(stored, changes=(changes[len(at.tools.ran)],))
-
-    at.tools.runs = {"look": change}
-    await told(at, "hello")
-    said = next(recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid))
-    assert await at.session.rewind_to(said, restore_files=True) == ["a was restored.", "a was restored."]
-    assert [list(restored) for restored in at.restored] == [changes]
 
 
 async def test_editing_a_message_and_asking_again_for_an_answer() -> None:

@@ -122,6 +122,9 @@ class FakeChanges(StandIn):
         fact = FilesChanged(Stored(Digest(bytes(32)), 1), Digest(bytes(32)), Digest(bytes(32)), len(self.versions_of))
         return [TurnOfChanges(12, 1, 9, "Extract it", (ChangeSource(conversation, 8, 1.0, fact, "edit_file", 31),))]
 
+    async def changes_after_fact(self, conversation: str, seq: int) -> Sequence[FileChange]:
+        return self._files() if seq < 8 else ()
+
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         return self._files()
 

@@ -69,6 +69,7 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.histories import session_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
 from helix_desktop.project.project_item import ProjectItem
@@ -314,9 +315,12 @@ class FakeSession(StandIn):
         self.done.append(f"redo {fold}")
         self.append(Refolded(fold))
 
-    async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
+    def refuse_while_running(self, action: str) -> None:
+        if self.running in WORKING_STATES:
+            raise ActionRefused(f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc).")
+
+    async def rewind_to(self, seq: int) -> None:
         self.append(Rewound(seq))
-        return ["src/lock/manager.rs is as it was."] if restore_files else []
 
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         self.append(Rewound(seq - 1))

@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     ModelRole,
     ModelSet,
+    Rewound,
     Stop,
     Text,
     TurnEnd,
@@ -645,6 +646,50 @@ def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: Fak
     assert not set(before) <= {each.seq for each in session.state.facts_on_path()}
     window.window_actions["undo"].trigger()
     assert set(before) <= {each.seq for each in session.state.facts_on_path()}
+
+
+def click_way(window: MainWindow, words: str) -> str:
+    """Press a button of the open question, and return the question."""
+    (box,) = [each for each in window.findChildren(QMessageBox) if each.isVisible()]
+    text = box.text()
+    next(each for each in box.buttons() if each.text().replace("&", "") == words).click()
+    return text
+
+
+def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
+    before = [each.seq for each in session.state.facts_on_path()]
+    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, 1))
+    assert "2 files changed since: a.py, b.py" in click_way(window, "Rewind and undo these changes")
+    assert bench.file_changes.now == {"a.py": b"one\n", "b.py": b""}
+    assert session.state.facts[-1].fact == Rewound(1)
+    assert window.notices.shown_text.startswith("Conversation rewound.\n2 files were restored.")
+    window.window_actions["undo"].trigger()
+    assert bench.file_changes.now == {"a.py": b"two\n", "b.py": b"new\n"}
+    assert set(before) <= {each.seq for each in session.state.facts_on_path()}
+
+
+@pytest.mark.parametrize(
+    ("way", "now", "sent"),
+    [("Undo these changes", b"one\n", True), ("Keep these changes", b"two\n", True), ("Cancel", b"two\n", False)],
+)
+def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession, way: str, now: bytes, *, sent: bool
+) -> None:
+    bench.file_changes.fill({"a.py": (b"one\n", b"two\n")})
+    seq, count = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)), len(said(session))
+    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.EDIT, seq))
+    window.chat.composer.text.setPlainText("Otherwise")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    assert len(said(session)) == count
+    assert "1 file changed since: a.py" in click_way(window, way)
+    assert bench.file_changes.now["a.py"] == now
+    assert (len(said(session)) > count) is sent
+    assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")
+    if now == b"one\n":
+        assert (window.notices.shown_text, window.notices._button.text()) == ("1 file was restored.", "Redo")
 
 
 def test_a_click_on_the_conversation_that_is_open_gives_the_keyboard_to_its_message(

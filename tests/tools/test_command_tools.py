@@ -20,7 +20,6 @@ from helix_desktop.tools import hidden_files
 from helix_desktop.tools.command_tools import CommandLimits, _FollowedCommand
 from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
-from helix_desktop.tools.rewind_files import undo_tool_changes
 from helix_desktop.tools.sandbox import SandboxKind
 from tests.tools.world import World, world
 from tests.turns import lasted
@@ -272,12 +271,6 @@ async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: 
         ("written", True),
     ]
     assert (await here.run("run_command", command="true")).changes == ()
-    assert list(await undo_tool_changes(outcome.changes, here.kit.resources.roots, here.cache)) == [
-        "written was restored.",
-        "read was restored.",
-    ]
-    assert (here.folder / "read").read_text() == "one\n"
-    assert (here.folder / "written").read_text() == "two\n"
 
 
 async def test_the_model_is_told_whether_there_is_a_sandbox(here: World) -> None:

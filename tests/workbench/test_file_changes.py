@@ -140,7 +140,8 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(de
     ]
     await changes.undo_file_changes([first], conversation=session.id)
     assert await listed() == [("1", ["both"]), ("2", ["b", "both"]), ("3", ["both", "c"])]
-    await session.rewind_to(session.all_facts[-1].seq - 5, restore_files=True)
+    later = await changes.changes_after_fact(session.id, session.all_facts[-1].seq - 5)
+    await changes.undo_file_changes(later, conversation=session.id)
     assert not {"b", "c"} & {path.name for path in folder.iterdir()}
     assert (folder / "both").read_text() == "a"
     assert await listed() == [("1–3", ["a", "both"])]
@@ -293,7 +294,8 @@ class TestCommandInTheBackground:
         assert await self.changed() == ["README.md"]
         (fact,) = [each.fact for each in self.session.all_facts if isinstance(each.fact, FilesChanged)]
         assert (fact.by, fact.call) == ("background", "run_command")
-        await self.session.rewind_to(1, restore_files=True)
+        files = await self.bench.file_changes.changes_after_fact(self.session.id, 1)
+        await self.bench.file_changes.undo_file_changes(files, conversation=self.session.id)
         assert (folder / "README.md").read_text() == before
 
     async def test_what_the_user_does_beside_a_server_stays_the_users(self, desks: Desks, folder: Path) -> None:

@@ -288,9 +288,10 @@ async def test_a_file_that_was_written_is_put_back(desks: Desks, folder: Path) -
     before = (await told(session, "hello"), session.conversation.state.seq)[1]
     await told(session, "write README.md: gone")
     assert (folder / "README.md").read_text().strip() == "gone"
-    said = await session.rewind_to(before, restore_files=True)
+    files = await bench.file_changes.changes_after_fact(session.id, before)
+    undone = await bench.file_changes.undo_file_changes(files, conversation=session.id)
     assert (folder / "README.md").read_text() == "# Pairs\n\nCounting sequences.\n"
-    assert said == ("README.md was restored.",)
+    assert (undone.restored, undone.files_put_back) == (("README.md",), 1)
 
 
 async def test_rules_of_a_folder_count_once_they_are_trusted_and_ask_again_when_they_change(

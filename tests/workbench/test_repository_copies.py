@@ -533,6 +533,7 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     parent, stranger = await bench.start_conversation(), await bench.start_conversation()
+    await parent.conversation.append_facts(UserSaid((Text("Delegate it."),)))
     wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
     child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
     (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
@@ -550,7 +551,8 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
     changed = [each for each in parent.all_facts if isinstance(each.fact, FilesChanged)]
     assert len(changed) == allowed
     if allowed:
-        await parent.rewind_to(changed[0].seq - 1, restore_files=True)
+        files = await bench.file_changes.changes_after_fact(parent.id, changed[0].seq - 1)
+        await bench.file_changes.undo_file_changes(files, conversation=parent.id)
         assert (project / "a").read_text() == "one\n"
 
 
@@ -937,3 +939,65 @@ def test_what_is_left_of_a_discarded_copy_is_no_problem(tmp_path: Path) -> None:
     for name, problem in (("a.discarded", ""), ("b", "What describes this copy cannot be read.")):
         (tmp_path / name / "0").mkdir(parents=True)
         assert _read_copy_description(tmp_path / name).problem == problem
+
+
+async def copy_with_what_a_test_run_left(desks: Desks, project: Path) -> tuple[Workbench, FolderCopy]:
+    """A copy with the user's uncommitted changes, in which an agent has changed `b` and run the tests."""
+    (project / "a").write_text("mine\n")
+    (project / "notes").write_text("untracked\n")
+    (project / "__pycache__").mkdir()
+    (project / "__pycache__" / "a.pyc").write_text("compiled\n")
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench, with_changes=True)
+    work = copy.folder / "0"
+    (work / "b").write_text("theirs\n")
+    (work / "__pycache__").mkdir(exist_ok=True)
+    (work / "__pycache__" / "a.pyc").write_text("compiled again\n")
+    (work / "__pycache__" / "b.pyc").write_text("compiled\n")
+    return bench, copy
+
+
+async def test_caches_hinder_no_apply_and_are_left_alone(desks: Desks, project: Path) -> None:
+    bench, copy = await copy_with_what_a_test_run_left(desks, project)
+    assert (await bench.copies.read_copy_status(copy)).uncommitted == ("b",)
+    await bench.copies.bring_back(copy, "apply")
+    assert (project / "b").read_text() == "theirs\n"
+    assert [path.name for path in (project / "__pycache__").iterdir()] == ["a.pyc"]
+    assert (project / "__pycache__" / "a.pyc").read_text() == "compiled\n"
+
+
+@pytest.mark.parametrize("way", ["merge", "rebase"])
+@pytest.mark.parametrize("user_commits", ["nothing", "the same files", "another file"])
+async def test_what_came_with_the_copy_is_neither_committed_nor_a_conflict(
+    desks: Desks, project: Path, way: str, user_commits: str
+) -> None:
+    bench, copy = await copy_with_what_a_test_run_left(desks, project)
+    if user_commits == "another file":
+        (project / "other").write_text("other\n")
+    if user_commits != "nothing":
+        git(project, "add", *(("a", "notes") if user_commits == "the same files" else ("other",)))
+        git(project, "commit", "-qm", "mine")
+    await bench.copies.bring_back(copy, way, "theirs")
+    assert git(project, "log", "-1", "--no-merges", "--name-only", "--format=", "--grep=theirs").split() == ["b"]
+    assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "theirs\n")
+    left = ["__pycache__/a.pyc"] if user_commits == "the same files" else ["a", "__pycache__/a.pyc", "notes"]
+    assert [line[3:] for line in git(project, "status", "--porcelain", "-uall").splitlines()] == left
+    assert (project / "__pycache__" / "a.pyc").read_text() == "compiled\n"
+
+
+async def test_a_commit_with_files_that_the_user_has_as_well_is_merged(desks: Desks, project: Path) -> None:
+    bench, copy = await copy_with_what_a_test_run_left(desks, project)
+    git(copy.folder / "0", "add", "-A")
+    git(copy.folder / "0", "reset", "-q", "__pycache__")
+    git(copy.folder / "0", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "everything")
+    (project / "b").write_text("in the way\n")
+    git(project, "add", "b")
+    before = git(project, "status", "--porcelain", "-uall"), git(project, "diff", "--cached")
+    with pytest.raises(ActionRefused, match="would be overwritten"):
+        await bench.copies.bring_back(copy, "merge")
+    assert (git(project, "status", "--porcelain", "-uall"), git(project, "diff", "--cached")) == before
+    assert (project / "notes").read_text() == "untracked\n"
+    git(project, "checkout", "-q", "HEAD", "b")
+    await bench.copies.bring_back(copy, "merge")
+    assert git(project, "status", "--porcelain", "-uall").split() == ["??", "__pycache__/a.pyc"]
+    assert (project / "b").read_text() == "theirs\n"

@@ -137,7 +137,7 @@ class ChangesUndo(QObject):
             work = self._changes.undo_file_changes(
                 files, conversation=self._conversation, choices=choices, undoes=undoes
             )
-            self._run_undo_work(work, then=partial(self._report_undone, label=label))
+            self._run_undo_work(work, then=partial(self.report_undone, label=label))
 
     def _open_three_versions_dialog(self, planned: PlannedUndo, *, redo: bool) -> None:
         if (changes := self._changes) is not None:
@@ -150,43 +150,47 @@ class ChangesUndo(QObject):
 
             self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
 
-    def _report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
+    def report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
         """Reports the result. `label`: the notice's button, by default "Redo". `words` replace the counts."""
-        deleted = undone.files_deleted
-        # If only folders were restored, they are counted instead.
-        back = undone.files_put_back or (0 if deleted else len(undone.restored))
-        done = [format_count(back, "{n} file was restored.", "{n} files were restored.")] if back else []
-        done += [format_count(deleted, "{n} file was deleted.", "{n} files were deleted.")] if deleted else []
-        counted = join_sentences(*done) or tr("No files were restored.")
-        lines = [words if words and undone.restored and not undone.paths_left_alone else counted]
-        lines += [
-            tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
-            for place, why in undone.paths_left_alone[:6]
-        ]
+        is_as_said = words and undone.restored and not undone.paths_left_alone
         button = {}
         if undone.fact is not None:
             button = {"button": label or tr("Redo"), "act": partial(self._undo_the_undo, undone.fact, label)}
-        self.undone.emit("\n".join(lines), button)
+        self.undone.emit(words if is_as_said else describe_undone_files(undone), button)
 
     def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
         """Redoes without a question: only files that nobody has changed since are restored."""
         if (changes := self._changes) is not None:
-            source = ChangeSource(self._conversation, 0, time.time(), fact)
-
-            async def put_back() -> FileUndoResult:
-                found = await changes.changes_with_folders([source])
-                return await changes.undo_file_changes(found, conversation=source.conversation)
-
-            self._run_undo_work(put_back(), then=partial(self._report_undone, label="" if label else tr("Undo")))
+            work = redo_undone_changes(changes, fact, self._conversation)
+            report = partial(self.report_undone, label="" if label else tr("Undo"))
+            self._run_undo_work(work, then=report)
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
             work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
             words = tr("The change was undone. The rest of the file was not changed.")
-            self._run_undo_work(work, then=partial(self._report_undone, words=words))
+            self._run_undo_work(work, then=partial(self.report_undone, words=words))
 
     def _run_undo_work(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
         self._doing.run_in_background(work, then=then, owner=self)
+
+
+async def redo_undone_changes(changes: FileChanges, fact: FilesChanged, talk: str) -> FileUndoResult:
+    found = await changes.changes_with_folders([ChangeSource(talk, 0, time.time(), fact)])
+    return await changes.undo_file_changes(found, conversation=talk)
+
+
+def describe_undone_files(undone: FileUndoResult) -> str:
+    deleted = undone.files_deleted
+    # If only folders were restored, they are counted instead.
+    back = undone.files_put_back or (0 if deleted else len(undone.restored))
+    said = format_count(back, "{n} file was restored.", "{n} files were restored.") if back else ""
+    gone = format_count(deleted, "{n} file was deleted.", "{n} files were deleted.") if deleted else ""
+    left = [
+        tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
+        for place, why in undone.paths_left_alone[:6]
+    ]
+    return "\n".join((join_sentences(said, gone) or tr("No files were restored."), *left))
 
 
 def _undos_to_reverse(turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]) -> list[ChangeSource]:

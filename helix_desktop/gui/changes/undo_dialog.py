@@ -7,7 +7,7 @@ from functools import partial
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import find_changed_lines, is_binary, split_into_lines
-from helix_desktop.engine.changes.folder_state import PathKind
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import widgets
@@ -55,17 +55,17 @@ class UndoChangesDialog(widgets.TransientDialog):
 
     def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
         found = []
-        planned = [one for one in planned if not _is_folder(one)] or planned
+        planned = [one for one in planned if not is_folder_change(one)] or planned
         done = [one for one in planned if one.how is UndoOutlook.RESTORE]
         back = [self._path_for_display(one) for one in done if one.before is not None]
         gone = [self._path_for_display(one) for one in done if one.before is None]
         already = sum(one.how is UndoOutlook.ALREADY for one in planned)
         if back:
             words = format_count(len(back), "{n} file will be restored: ", "{n} files will be restored: ")
-            found.append(words + _shorten_name_list(back))
+            found.append(words + shorten_name_list(back))
         if gone:
             words = format_count(len(gone), "{n} file will be deleted: ", "{n} files will be deleted: ")
-            found.append(words + _shorten_name_list(gone))
+            found.append(words + shorten_name_list(gone))
         if already:
             found.append(format_count(already, "{n} file needed no change.", "{n} files needed no change."))
         if any(one.how is UndoOutlook.CONFLICT for one in planned):
@@ -99,12 +99,12 @@ class UndoChangesDialog(widgets.TransientDialog):
         return widgets.build_scroll_area(inner, self)
 
 
-def _is_folder(one: PlannedUndo) -> bool:
+def is_folder_change(one: PlannedUndo | PathChange) -> bool:
     item = one.before or one.after
     return item is not None and item.kind is PathKind.FOLDER
 
 
-def _shorten_name_list(places: Sequence[str]) -> str:
+def shorten_name_list(places: Sequence[str]) -> str:
     return ", ".join(places[:SHOWN_FILE_NAMES]) + ("…" if len(places) > SHOWN_FILE_NAMES else "")
 
 

@@ -4,6 +4,7 @@ import fnmatch
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 
@@ -70,6 +71,10 @@ class CheckpointCoverage:
             if fits and (folder or not rule.folder):
                 return str(rule.text)
         return CACHE_TAG_FILE if folder and within(CACHE_TAG_FILE) else ""
+
+    def leaves_out_folder(self, folder: Path) -> bool:
+        beside, find = lambda other: folder.with_name(other).exists(), self.find_rule_leaving_out
+        return bool(find(folder.name, beside, lambda other: (folder / other).exists(), folder=True))
 
     @functools.cached_property
     def _rules_with_wildcards(self) -> tuple[_LeaveOutRule, ...]:
