@@ -1114,7 +1114,7 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
         window.state_file.remember_value(*key, value=[1, 2])
     window.sidebar.conversation_action_wanted.emit("trash", "flaky")
     window.sidebar.show_conversations_in("trashed")
-    empty = window.sidebar._empty_trash_link
+    empty = window.sidebar.empty_trash_link
     QTest.mouseClick(empty, Qt.MouseButton.LeftButton)
     box = window.findChildren(QMessageBox)[0]
     assert "1 conversation in the trash will be deleted permanently" in box.text()

@@ -1,10 +1,12 @@
 """Commits changed files; in a folder without git, the button sets git up first."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPlainTextEdit, QPushButton, QWidget
 
+from helix_desktop.engine.changes.folder_state import PathChange
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -80,12 +82,14 @@ class CommitButton(QPushButton):
         self._files: Sequence[FileChange] = ()
         self._has_git = True
         self._unused_messages: dict[str, str] = {}  # Unused commit messages, by conversation.
+        self._committed: set[PathChange] = set()  # What was committed here is not offered again.
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._set_up_git_or_show_commit_dialog())
 
     def set_files_to_commit(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
-        self._changes, self._conversation, self._files = changes, conversation, files
-        self.setEnabled(bool(files))
+        self._changes, self._conversation = changes, conversation
+        self._files = [file for file in files if file.change not in self._committed]
+        self.setEnabled(bool(self._files))
 
     def relabel_for_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
         """Offers to create a repository in a folder without git."""
@@ -102,8 +106,7 @@ class CommitButton(QPushButton):
         self._doing.run_in_background(changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self)
 
     def _set_up_git_or_show_commit_dialog(self) -> None:
-        changes = self._changes
-        files = list({file.path_of_change: file for file in self._files}.values())
+        changes, files = self._changes, self._files
         if changes is None or not files:
             return
         if not self._has_git:
@@ -123,13 +126,15 @@ class CommitButton(QPushButton):
             )
 
         def commit_checked_files() -> None:
-            work = changes.git_repository.commit_files(
-                [file.path_of_change for file in dialog.checked_files], dialog.message.toPlainText()
-            )
-            self._doing.run_in_background(work, then=show_answer, owner=self)
+            chosen, message = dialog.checked_files, dialog.message.toPlainText()
+            work = changes.git_repository.commit_files([file.path_of_change for file in chosen], message)
+            self._doing.run_in_background(work, then=partial(show_answer, chosen), owner=self)
 
-        def show_answer(answer: str) -> None:
+        def show_answer(chosen: Sequence[FileChange], answer: str) -> None:
             unused.pop(place, None)
+            self._committed.update(file.change for file in chosen)
+            if changes is self._changes:
+                self.set_files_to_commit(changes, self._conversation, self._files)
             self.notice_wanted.emit(answer)
 
         dialog.proposal_wanted.connect(request_commit_message)

@@ -79,10 +79,7 @@ class Sidebar(QWidget):
     """
 
     conversation_action_wanted = Signal(str, str)
-    new_wanted = Signal()
     workspace_menu_wanted = Signal(QPoint)  # Carries the menu's position on the screen.
-    emptying_wanted = Signal()
-    sharing_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, minimumWidth=200)
@@ -94,11 +91,10 @@ class Sidebar(QWidget):
         self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")
         self._path = widgets.build_plain_label("", "path", self, wraps=False)
-        self._shared = self._build_sidebar_link("")
-        self._shared.setStyleSheet("padding-left: 0; padding-right: 0")
-        self._shared.hide()
-        self._new = widgets.build_tool_button(tr("New conversation"), self)
-        self._new.clicked.connect(self.new_wanted)
+        self.shared = self._build_sidebar_link("")
+        self.shared.setStyleSheet("padding-left: 0; padding-right: 0")
+        self.shared.hide()
+        self.new = widgets.build_tool_button(tr("New conversation"), self)
         self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
         self.more.clicked.connect(
             lambda: self.workspace_menu_wanted.emit(self.more.mapToGlobal(self.more.rect().bottomLeft()))
@@ -107,7 +103,6 @@ class Sidebar(QWidget):
         place_kept.setRetainSizeWhenHidden(True)
         self.more.setSizePolicy(place_kept)
         self.more.hide()
-        self._shared.clicked.connect(self.sharing_wanted)
         self.search = ConversationSearchField(theme, self)
         self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
@@ -116,8 +111,8 @@ class Sidebar(QWidget):
         self._back = self._build_sidebar_link(tr("Back"))
         self._archive = self._build_sidebar_link("")
         self._trash = self._build_sidebar_link("")
-        self._empty_trash_link = self._build_sidebar_link(tr("Empty trash…"))
-        for link in (self.importing, self._back, self._archive, self._trash, self._empty_trash_link):
+        self.empty_trash_link = self._build_sidebar_link(tr("Empty trash…"))
+        for link in (self.importing, self._back, self._archive, self._trash, self.empty_trash_link):
             link.hide()  # Hidden until the number of archived and trashed conversations is known.
         self._lay_out_sidebar()
         self._connect_sidebar_signals()
@@ -128,13 +123,13 @@ class Sidebar(QWidget):
         self._head.setVerticalSpacing(0)
         self._head.setColumnStretch(0, 1)
         self._head.addLayout(build_column(self._title, self._path, spacing=0), 0, 0)
-        self._head.addWidget(self._new, 0, 2, Qt.AlignmentFlag.AlignTop)
+        self._head.addWidget(self.new, 0, 2, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
-        self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
+        self._head.addWidget(self.shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = build_row(self.search)
         # The program moves this sidebar into its window. A label would lose its margins; a layout keeps them.
         self._empty_list_row = build_column(self._empty_list_label, build_row(self.importing, 1))
-        self._foot = build_row(self._back, self._archive, self._trash, self._empty_trash_link, 1)
+        self._foot = build_row(self._back, self._archive, self._trash, self.empty_trash_link, 1)
         build_column(
             self._head, self._box, self._empty_list_row, (self.list, 1), self._foot, owner=self, margins=0, spacing=0
         )
@@ -147,7 +142,6 @@ class Sidebar(QWidget):
         self._back.clicked.connect(lambda: self.show_conversations_in(""))
         self._archive.clicked.connect(lambda: self.show_conversations_in("archived"))
         self._trash.clicked.connect(lambda: self.show_conversations_in("trashed"))
-        self._empty_trash_link.clicked.connect(self.emptying_wanted)
         self._theme.changed.connect(self._apply_sidebar_sizes)
         self._clock = QTimer(self, interval=AGE_UPDATE_MS)
         self._clock.timeout.connect(self.list.viewport().update)
@@ -161,9 +155,9 @@ class Sidebar(QWidget):
 
     def show_sharing_line(self, words: str, whole: str) -> None:
         """Shows whether a shared workspace is in sync; empty if it is not shared."""
-        self._shared.setText(words)
-        self._shared.setToolTip(safe_tooltip(whole))
-        self._shared.setVisible(bool(words))
+        self.shared.setText(words)
+        self.shared.setToolTip(safe_tooltip(whole))
+        self.shared.setVisible(bool(words))
 
     def show_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
         self._rows = rows
@@ -190,7 +184,7 @@ class Sidebar(QWidget):
         self._archive.setText(tr("Archive · {n}", n=format_number(archived)))
         self._trash.setVisible(bool(trashed) and self._shown_place != "trashed")
         self._trash.setText(tr("Trash · {n}", n=format_number(trashed)))
-        self._empty_trash_link.setVisible(bool(trashed) and self._shown_place == "trashed")
+        self.empty_trash_link.setVisible(bool(trashed) and self._shown_place == "trashed")
 
     def _text_for_empty_list(self) -> str:
         if self.search.text():
@@ -249,7 +243,7 @@ class Sidebar(QWidget):
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty_list_row.setContentsMargins(px(16), px(16), px(16), 0)
-        for button, icon in ((self._new, "plus"), (self.more, "more")):
+        for button, icon in ((self.new, "plus"), (self.more, "more")):
             button.setIconSize(QSize(px(16), px(16)))
             button.setFixedSize(px(26), px(26))
             button.setIcon(build_icon(icon, self._theme.colour_of_token("muted")))

@@ -182,6 +182,23 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPa
     assert asked.message.toPlainText() == "Change 3 files"
     asked.accept()
     assert changes.git_repository.committed == [(("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")]
+    assert not page.commit_button.isEnabled(), "all of it is committed"
+    page.reload_changes()
+    assert not page.commit_button.isEnabled()
+
+
+def test_a_second_commit_offers_what_the_first_left(page: ChangesPage, changes: FakeChanges) -> None:
+    page.commit_button.click()
+    first = dialog(page, CommitDialog)
+    assert isinstance(first, CommitDialog)
+    first.list.item(1).setCheckState(Qt.CheckState.Unchecked)
+    first.message.setPlainText("Two of three")
+    first.accept()
+    first.setParent(None)
+    page.commit_button.click()
+    second = dialog(page, CommitDialog)
+    assert isinstance(second, CommitDialog)
+    assert [file.place for file in second.checked_files] == ["gone.txt"]
 
 
 def test_a_message_of_a_commit_that_git_refuses_is_still_there(page: ChangesPage, changes: FakeChanges) -> None:
