@@ -64,11 +64,11 @@ class DialogsAndNotifications(QObject):
         self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._raise_window_and_go_to_link)
         welcome = window.welcome
-        welcome.folder_wanted.connect(
+        welcome.folder.clicked.connect(
             lambda: ask_folder(window, tr("Open folder as workspace"), window.create_workspace_for_folder)
         )
         welcome.folder_given.connect(window.create_workspace_for_folder)
-        welcome.tour_wanted.connect(self.start_window_tour)
+        welcome.tour.clicked.connect(self.start_window_tour)
         welcome.import_wanted.connect(window.window_actions["import-workspace"].trigger)
         welcome.trash_wanted.connect(window.window_actions["workspace-trash"].trigger)
         welcome.bring_in_wanted.connect(self.open_import_dialog)

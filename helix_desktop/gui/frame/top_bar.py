@@ -20,17 +20,15 @@ class TopBar(QWidget):
     """`page_chosen` carries a name from PAGES."""
 
     page_chosen = Signal(str)
-    sidebar_wanted = Signal()
     stop_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
         widgets.set_surface_look(self, "top")
-        self._side = widgets.build_tool_button(tr("Show the sidebar"), self)
-        self._side.setIconSize(QSize(16, 16))
-        self._side.setFixedSize(28, 28)
-        self._side.clicked.connect(self.sidebar_wanted)
+        self.side = widgets.build_tool_button(tr("Show the sidebar"), self)
+        self.side.setIconSize(QSize(16, 16))
+        self.side.setFixedSize(28, 28)
         self._state, self._copy = (widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
         self._stop = widgets.build_push_button(tr("Stop"), self, self.stop_wanted.emit, "link")
         self._stop.hide()
@@ -41,8 +39,8 @@ class TopBar(QWidget):
         for tab in tabs:
             group.addButton(tab)
         right = self._state, self._stop, self._copy, self.model
-        self._row = build_row(self._side, *tabs, 1, *right, owner=self, spacing=4)
-        self._side.hide()
+        self._row = build_row(self.side, *tabs, 1, *right, owner=self, spacing=4)
+        self.side.hide()
         theme.changed.connect(self._apply_top_bar_sizes)
         self._apply_top_bar_sizes()
 
@@ -64,7 +62,7 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def show_sidebar_button(self, *, needed: bool) -> None:
-        self._side.setVisible(needed)
+        self.side.setVisible(needed)
         self.fit_top_bar()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -78,7 +76,7 @@ class TopBar(QWidget):
         """
         px, tabs = self._theme.zoomed_pixels, self._tabs.values()
         margin = px(12 if self.width() < px(560) else 20)
-        room = self.width() - 2 * margin - 16 - (0 if self._side.isHidden() else 36)
+        room = self.width() - 2 * margin - 16 - (0 if self.side.isHidden() else 36)
         # A tab needs this much more room when it is no longer narrow.
         lacks = 2 * px(7) if self._tabs["chat"].property("look") == "narrow-tab" else 0
         room -= sum(tab.sizeHint().width() + 4 + lacks for tab in tabs)
@@ -108,4 +106,4 @@ class TopBar(QWidget):
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
         # The buttons may need more than this. In a narrow bar, some of them are hidden.
         self.setMinimumWidth(360)  # Whatever the size of text is: the page beside it does not get wider either.
-        self._side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))
+        self.side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))

@@ -21,11 +21,9 @@ WIDTH = 640
 
 
 class WelcomePage(QWidget):
-    """`folder_wanted`: to choose a folder. `folder_given`: one was dropped. `tour_wanted`: to start the tour."""
+    """Offers a `folder`, the `tour`, and what was found. `folder_given`: a folder was dropped."""
 
-    folder_wanted = Signal()
     folder_given = Signal(object)
-    tour_wanted = Signal()
     import_wanted = Signal()
     trash_wanted = Signal()
     became_ready = Signal()
@@ -59,8 +57,6 @@ class WelcomePage(QWidget):
             column, tr("Take the tour"), tr("The tour takes three minutes and needs neither a key nor a network connection."), tr("Start")
         )  # fmt: skip
         set_widget_look(self.folder, "primary")
-        self.folder.clicked.connect(self.folder_wanted)
-        self.tour.clicked.connect(self.tour_wanted)
         self._import = widgets.build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
         self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, self.trash_wanted.emit, "link")
         self.trash.hide()

@@ -54,7 +54,7 @@ class WindowFrame(QWidget):
         self.page_area = QStackedWidget(self._middle)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self._lay_out_frame()
-        self.top.sidebar_wanted.connect(self.toggle_sidebar)
+        self.top.side.clicked.connect(self.toggle_sidebar)
         self._splitter.splitterMoved.connect(self._save_dragged_widths)
         self._splitter.installEventFilter(self)
         theme.changed.connect(self._update_visible_sides)
