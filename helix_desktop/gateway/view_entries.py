@@ -186,8 +186,7 @@ class ViewEntriesBuilder:
 
     def _changed_message(self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]) -> Changed:
         parts = (part for each in recorded_facts for part in self._find_changed_parts(each, blocks))
-        told = (each.fact for each in recorded_facts)
-        answers = (fact.call for fact in told if isinstance(fact, facts.ToolReturned))
+        answers = (one.fact.call for one in recorded_facts if isinstance(one.fact, facts.ToolReturned))
         return Changed(at, tuple(parts), tuple(answers))
 
     def _find_changed_parts(self, recorded: facts.Recorded, blocks: Sequence[Block]) -> Iterator[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +44,33 @@ def test_the_longest_known_beginning_wins() -> None:
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
     assert tracks.find_request_position(compute_message_hashes("anthropic", said("x")), "", "head").line is None
+
+
+class CountedLookups(dict[str, tuple[KnownMessages, ...]]):
+    count = 0
+
+    def __contains__(self, hashed: object) -> bool:
+        self.count += 1
+        return super().__contains__(hashed)
+
+    def get(self, hashed: str, default: object = None) -> Any:
+        self.count += 1
+        return super().get(hashed, default)
+
+
+def test_the_place_of_a_long_history_is_found_with_few_lookups() -> None:
+    """One lookup for each of 73,825 new messages took 23 ms, in which no other agent was answered."""
+    tracks, chain = ConversationMatcher(), [f"hash {number}" for number in range(10_000)]
+    tracks._lines_by_hash = known = CountedLookups()
+    for end in (0, 1, 4_000, 10_000):
+        if end:
+            seqs = [*range(end)]
+            tracks.add_known_messages(KnownMessages(f"{end}", "", "head", chain[:end], seqs))
+        known.count = 0
+        place = tracks.find_request_position(chain, "", "head")
+        assert place.known_count == end
+        assert (place.line.conversation if place.line else "0") == f"{end}"
+        assert known.count < 40
 
 
 def position(tracks: ConversationMatcher, *texts: str, session: str, parent: str = "") -> str:
