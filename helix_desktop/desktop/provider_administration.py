@@ -219,6 +219,7 @@ def _build_model_choice(info: ModelInfo) -> ModelChoice:
         price_cache_write=info.prices.cache_write,
         max_output=info.abilities.max_output,
         images=info.abilities.images,
+        are_images_known=info.are_images_known,
         tools=info.abilities.tools,
         thinking=bool(info.abilities.reasoning),
         temperature=info.abilities.temperature,

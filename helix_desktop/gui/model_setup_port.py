@@ -45,6 +45,7 @@ class ModelChoice:
     price_cache_write: float = 0.0
     max_output: int = 0
     images: bool = True
+    are_images_known: bool = True
     tools: bool = True
     thinking: bool = False
     temperature: bool = True  # True if the model accepts a temperature.

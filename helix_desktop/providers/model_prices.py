@@ -47,6 +47,7 @@ class ModelInfo:
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, such as that a figure is a guess.
     window_from: WindowSizeSource = WindowSizeSource.ASSUMED
+    are_images_known: bool = False  # Whether anything says if the model reads images, or it is only assumed.
     cache_seconds: int = 0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
 
     @property
@@ -146,7 +147,7 @@ def merge_model_knowledge(
     merged = {**ours, **(reported or {}), **(learned or {}), **(corrected or {})}
     source = next((name for name, layer in layers.items() if "window" in layer), WindowSizeSource.ASSUMED)
     info = model_info_from(provider, model, merged, _window_note(ours, reported or {}, source))
-    return replace(info, window_from=source)
+    return replace(info, window_from=source, are_images_known=bool(ours) or "images" in merged)
 
 
 def _window_note(shipped: Object, reported: Object, source: WindowSizeSource) -> str:

@@ -21,6 +21,17 @@ def test_an_unknown_model_gets_a_safe_window_and_says_so() -> None:
     assert "assumed" in info.note
 
 
+def test_that_a_model_reads_images_is_known_only_if_something_says_so() -> None:
+    window: Object = {"window": 32_768}
+    found = [
+        merge_model_knowledge("local", "scripted", reported=window),
+        merge_model_knowledge("local", "scripted", reported={**window, "images": True}),
+        merge_model_knowledge("local", "scripted", reported=window, corrected={"images": True}),
+        merge_model_knowledge("anthropic", "claude-opus-5-5"),
+    ]
+    assert [info.are_images_known for info in found] == [False, True, True, True]
+
+
 def test_a_known_model_says_as_of_when() -> None:
     info = merge_model_knowledge("anthropic", "claude-opus-5-5")
     assert (info.window, info.prices.input > 0, info.abilities.reasoning) == (1_000_000, True, "adaptive")

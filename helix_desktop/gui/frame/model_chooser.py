@@ -61,7 +61,7 @@ def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
 
 def model_abilities(model: ModelChoice) -> list[str]:
     """Lists what a model can or cannot do, for chips. Returns nothing for an unknown model."""
-    found = [tr("vision")] if model.images and model.sure is not WindowSizeSource.ASSUMED else []
+    found = [tr("vision")] if model.images and model.are_images_known else []
     if model.thinking:
         found.append(tr("thinking"))
     if not model.tools:

@@ -48,6 +48,8 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
     }
     unknown = "" if model.local else tr("unknown")
     reply, sampling = tr("In tokens. 0 means the provider's default."), tr("This model supports temperature and top-p.")
+    unsure = tr("This model can read images. The provider does not say so: clear the box if it cannot.")
+    images = tr("This model can read images.") if model.are_images_known else unsure
     return [
         FieldDeclaration("window", tr("Context window"), tr("In tokens."), model.window, least=1_000, most=MOST_TOKENS),
         FieldDeclaration("max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS),
@@ -55,7 +57,7 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
             FieldDeclaration(at, title, dollars, paid, most=MOST_DOLLARS, unset=unknown)
             for at, (title, paid) in prices.items()
         ),
-        FieldDeclaration("images", tr("Vision"), tr("This model can read images."), model.images),
+        FieldDeclaration("images", tr("Vision"), images, model.images),
         FieldDeclaration("tools", tr("Tools"), tr("This model can call tools."), model.tools),
         FieldDeclaration("temperature", tr("Temperature"), sampling, model.temperature),
     ]

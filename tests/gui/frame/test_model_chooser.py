@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -11,7 +12,13 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
-from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window, group_models
+from helix_desktop.gui.frame.model_chooser import (
+    ModelChooser,
+    format_model_price,
+    format_model_window,
+    group_models,
+    model_abilities,
+)
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_state_file import WindowStateFile
@@ -59,6 +66,12 @@ def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
     assert found("ollama") == [LOCAL.name]
     assert found("thinking") == [SONNET.name]
     assert found("nothing like it") == []
+
+
+def test_vision_is_claimed_only_of_a_model_of_which_it_is_known() -> None:
+    local = ModelChoice("local/scripted", 32_768, sure=WindowSizeSource.REPORTED, are_images_known=False)
+    assert model_abilities(local) == []
+    assert model_abilities(replace(local, are_images_known=True)) == ["vision"]
 
 
 def test_what_was_learned_says_so_and_nothing_is_claimed_of_an_unknown_price() -> None:
