@@ -82,9 +82,8 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
         except Exception as error:  # A broken installation can raise any kind of error.
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
-            findings.append(
-                DoctorFinding(name, _BAD, f"This check failed with the error {type(error).__name__}: {error}.")
-            )
+            said = f"This check failed with the error {type(error).__name__}: {error}."
+            findings.append(DoctorFinding(name, _BAD, said))
     return tuple(findings)
 
 
@@ -104,12 +103,8 @@ def _check_libraries() -> Iterator[DoctorFinding]:
     yield _judge("Libraries", f"{listed}.", problem, "Reinstall Helix Desktop.")
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
-        yield DoctorFinding(
-            "Qt",
-            _BAD,
-            f"PySide6 {qt} crashes on Python 3.11.",
-            "Install a version of PySide6-Essentials earlier than 6.12.",
-        )
+        remedy = "Install a version of PySide6-Essentials earlier than 6.12."
+        yield DoctorFinding("Qt", _BAD, f"PySide6 {qt} crashes on Python 3.11.", remedy)
 
 
 def installed_library_versions() -> dict[str, str]:
@@ -168,9 +163,8 @@ def _check_token_vocabularies() -> Iterator[DoctorFinding]:
     try:
         counts = {name: TiktokenCounter(name).count_tokens("hello world") for name in ("o200k_base", "cl100k_base")}
     except (HelixError, OSError) as error:
-        yield DoctorFinding(
-            "Encodings", _BAD, str(error), f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}."
-        )
+        remedy = f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}."
+        yield DoctorFinding("Encodings", _BAD, str(error), remedy)
         return
     good = set(counts.values()) == {2}
     yield DoctorFinding("Encodings", _GOOD if good else _BAD, f"{' and '.join(counts)} are installed.")

@@ -162,7 +162,7 @@ async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, co
             if (row := rows.get(use.conversation)) is None:
                 continue
             place |= {"conversation": row.id, "title": row.title or row.begins, "seq": use.seq}
-            where = f"{row.id}  [{use.seq}]  {row.title or row.begins}"
+            where = f"{row.id}  [{use.seq}]  {place['title']}{'  (archived)' if row.archived else ''}"
         places.append(place)
         where = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
         lines.append(f"{where}\n    {' '.join(hit.snippet.split())}")

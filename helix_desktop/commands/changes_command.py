@@ -11,7 +11,9 @@ from helix_desktop.commands import Options, Subparsers, add_noun, workspace_acce
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges, printable_path
+from helix_desktop.engine.facts import ModelReplied, ToolCall, ToolReturned
 from helix_desktop.errors import InvalidInput, NotFound, format_things
+from helix_desktop.histories.tool_translation import edited_files_of_call
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
@@ -55,10 +57,24 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
     if arguments.json:
         await changes.prepare_checkpoints()
         left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]
+    edits = await _list_edits_of_agent(bench, conversation)
+    lines += [f"  [{one['seq']}] {one['tool']}  {one['path']}" for one in edits]
     row = bench.conversation_row(conversation)
     lines = lines or [f"No changes to files were recorded in {row.title if row else conversation}."]
-    found = {"conversation": conversation, "turns": told, "not_covered": left}
+    found = {"conversation": conversation, "turns": told, "not_covered": left, "edits": edits}
     return await print_result(arguments, console, found, *lines)
+
+
+async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict[str, object]]:
+    """Lists the files that a connected or recorded agent's calls wrote, unless a call failed."""
+    if not await workspace_access.read_agent_of_conversation(bench.workspace, conversation):
+        return []
+    facts = await bench.read_conversation_facts(conversation)
+    failed = {one.fact.call for one in facts if isinstance(one.fact, ToolReturned) and not one.fact.ok}
+    parts = [(one.seq, part) for one in facts if isinstance(one.fact, ModelReplied) for part in one.fact.parts]
+    calls = [(seq, part) for seq, part in parts if isinstance(part, ToolCall) and part.id not in failed]
+    paths = [(seq, call.name, path) for seq, call in calls for path in edited_files_of_call(call)]
+    return [{"seq": seq, "tool": tool, "path": path} for seq, tool, path in paths]
 
 
 async def _print_patch(bench: Workbench, arguments: Namespace, console: Console) -> int:
@@ -138,15 +154,14 @@ async def _find_conversation_with_changes(
     bench: Workbench, arguments: Namespace, console: Console
 ) -> tuple[str, FileChanges]:
     """Finds a conversation, or without a name the newest one, with the changes in its folders."""
-    newest = (row.id for row in bench.list_conversations() if not row.trashed and not row.parent)
+    newest = (row.id for row in bench.list_conversations() if not (row.trashed or row.archived or row.parent))
     if name := arguments.conversation:
         name = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
     elif not (name := next(newest, "")):
         raise NotFound(f"There is no conversation in {bench.name}.")
     if agent := await workspace_access.read_agent_of_conversation(bench.workspace, name):
         await console.print_error(
-            f"Helix Desktop does not follow the files that {agent} changes, so it cannot list or undo these "
-            f"changes. To see the edits, run: helix-desktop conversation show -w {bench.id} {name}"
+            f"{name} is a conversation of {agent}: what its tools edited is listed, and cannot be undone here."
         )
     await bench.open_session(name)
     return name, bench.file_changes_of(name)

@@ -41,7 +41,7 @@ DELETE: Options = {"[CONVERSATION...]": {"dest": "conversations", "help": "the c
 
 
 def add_conversation_command(nouns: Subparsers) -> None:
-    verbs = add_noun(nouns, "conversation", "list, import and export conversations")
+    verbs = add_noun(nouns, "conversation", "search, read, import and export conversations")
     sentence = "list conversations, most recently changed first"
     add_workspace_subcommand(verbs, "list", sentence, print_conversation_list, reads=True)
     sentence = "find what was said, called and returned in conversations"

@@ -21,7 +21,6 @@ from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
 
 if TYPE_CHECKING:
-    from helix_desktop.histories.history_finding import FoundHistories
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.history_imports import ImportResult
 
@@ -60,9 +59,9 @@ def run_find_histories(arguments: Namespace) -> int:
     return asyncio.run(print_result(arguments, Terminal(), result, *lines))
 
 
-def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[str]:
+def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories]) -> Sequence[str]:
     """Returns a line for each program and folder, and one for the total, or nothing if no history was found."""
-    groups: dict[tuple[str, str], list[FoundHistories]] = {}
+    groups: dict[tuple[str, str], list[history_finding.FoundHistories]] = {}
     for one in found:
         groups.setdefault((one.kind, one.folder), []).append(one)
     lines = []
@@ -130,10 +129,9 @@ async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace
     import watchfiles
 
     places = history_finding.HistoryPlaces.of_this_user()
-    all_roots = (
-        folder for folders in history_finding.history_folders(places).values() for folder in folders if folder.is_dir()
-    )
-    folders = {path if path.is_dir() else path.parent for path in arguments.paths} or set(all_roots)
+    roots = history_finding.history_folders(places).values()
+    folders = {path if path.is_dir() else path.parent for path in arguments.paths}
+    folders = folders or {folder for some in roots for folder in some if folder.is_dir()}
     seen: dict[str, str] = {}
     begun = False
     changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
@@ -150,9 +148,7 @@ async def _import_until_stopped(arguments: Namespace, workspace: StoredWorkspace
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
         if not arguments.json:
-            await console.print_line(
-                f"Stopped watching. Conversations that were new or had new messages: {len(seen):,}."
-            )
+            await console.print_line(f"Stopped watching. New or changed conversations: {len(seen):,}.")
     return 0
 
 
@@ -174,9 +170,7 @@ async def _forget_keys_and_print_result(
     mark = " (forgotten)" if forgotten else ""
     lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:KEYS_SHOWN]]
     if keys and not forgotten:
-        lines.append(
-            "To remove these keys permanently, use `helix-desktop forget`, or import again with --forget-keys."
-        )
+        lines.append("To remove these keys, use `helix-desktop forget`, or import again with --forget-keys.")
     for complaint in () if arguments.json else _describe_complaints(result.complaints):
         await console.print_error(complaint)
     await print_result(arguments, console, {**told, "keys": keys, "forgotten": forgotten}, *lines)

@@ -47,7 +47,8 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_subcommand(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
     options = {"--folder FOLDER...": "only in the workspaces for this folder and its subfolders", **CHOICE}
     sentence = "permanently delete what was recorded; the agents' own files stay"
-    add_subcommand(verbs, "forget", sentence, _run_recorder_forget, options)
+    run = partial(workspace_access.run_and_confirm, run=_delete_recorded_conversations)
+    add_subcommand(verbs, "forget", sentence, run, options)
     sentence = "show whether the recorder is on, what it reads, and where it saves conversations"
     add_subcommand(verbs, "status", sentence, _print_recorder_status)
 
@@ -89,10 +90,6 @@ def _turn_recorder_off(arguments: Namespace) -> int:
     asyncio.run(ask_resident(where, "recorder"))
     login_start.disable_unneeded_login_start(where)
     return _print_recorder_status(arguments)
-
-
-def _run_recorder_forget(arguments: Namespace) -> int:
-    return workspace_access.run_and_confirm(arguments, lambda: _delete_recorded_conversations(arguments))
 
 
 def _delete_recorded_conversations(arguments: Namespace) -> int:

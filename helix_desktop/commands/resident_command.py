@@ -33,9 +33,8 @@ async def _print_resident_status(arguments: Namespace) -> int:
         lines = _describe_what_waits("The background process is not running.", arguments.places)
         return await _print_answer(arguments, None, *lines)
     lines = [f"The background process {found['pid']} has been running since {format_local_time(found['since'])}."]
-    lines.append(
-        f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "The gateway is not in use."
-    )
+    address = f"The gateway's address is 127.0.0.1:{found['port']}."
+    lines.append(address if found["port"] else "The gateway is not in use.")
     lines += [found["trouble"]] if found["trouble"] else []
     for one in found["registered"]:
         lines.append(" ".join(filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))))

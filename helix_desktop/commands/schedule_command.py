@@ -6,16 +6,13 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import (
-    NAMED_WORKSPACE,
-    Options,
-    Subparsers,
-    add_noun,
-    add_subcommand,
-    format_local_time,
-    workspace_access,
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_noun, add_subcommand, format_local_time
+from helix_desktop.commands.workspace_access import (
+    check_permission_names,
+    find_chosen_workspace,
+    open_all_workspaces,
+    print_result,
 )
-from helix_desktop.commands.workspace_access import find_chosen_workspace, open_all_workspaces, print_result
 from helix_desktop.console import Terminal
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
@@ -48,7 +45,7 @@ async def _add_schedule(arguments: Namespace) -> int:
     workspace = find_chosen_workspace(arguments).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
-    workspace_access.check_permission_names(arguments.allow)
+    check_permission_names(arguments.allow)
     options += [word for what in arguments.allow for word in ("--allow", what)]
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}

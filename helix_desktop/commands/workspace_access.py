@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
-from helix_desktop.commands import NAMED_WORKSPACE, Options, add_subcommand
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_subcommand
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.engine.facts import ConversationStarted
@@ -34,13 +34,10 @@ from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import read_only_copy, workspace_link
-from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.running_instance import RequestListener
-    from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
@@ -70,7 +67,7 @@ def run_on_workspace(
     known = find_chosen_workspace(arguments)
     open_all_workspaces(arguments.places).remove_interrupted_imports_and_writes()
 
-    def run_work() -> int:
+    def run_work(arguments: Namespace) -> int:
         with Terminal(source=source, target=target, gather=gather) as console:
             code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
             if code and target is not None:
@@ -110,17 +107,17 @@ async def run_on_workbench(
         return await act(bench, arguments, console)
 
 
-def run_and_confirm(arguments: Namespace, run: Callable[[], int]) -> int:
+def run_and_confirm(arguments: Namespace, run: Callable[[Namespace], int]) -> int:
     """Runs work. If it returns ASKING, after it said what it would do, asks and runs it with `--yes`.
 
     It asks here, so that the process that has the workspace open never waits for a person.
     """
-    if (code := run()) != ASKING:
+    if (code := run(arguments)) != ASKING:
         return code
     if not is_confirmed(arguments):
         return 1
     arguments.yes, arguments.argv = True, insert_options(arguments.argv, "--yes")
-    return run()
+    return run(arguments)
 
 
 def is_confirmed(arguments: Namespace) -> bool:
@@ -253,7 +250,7 @@ async def listen_for_commands(
     *,
     leaving: bool = False,
     counting: OptionalTokenCounter | None = None,
-) -> RequestListener:
+) -> running_instance.RequestListener:
     """Answers commands about `workspace` while this process has it open. Closing the listener waits
     for running commands; one that may never end (`mcp`) is stopped after a moment.
     """

@@ -4,6 +4,7 @@ A call is only translated if all arguments have counterparts, so nothing is misr
 """
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,6 +32,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "workdir": "folder",
 }
 _WITHOUT_EFFECT = frozenset({"description", "timeout", "timeout_ms", "timeout_seconds", "yield_time_ms", "max_output_tokens"})  # fmt: skip
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+?)(?:\\n|\n|$)")
 _NEEDED = {"command": {"command"}, "read": {"path"}, "write": {"path", "content"}, "edit": {"path", "old", "new"}}
 _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
     CLAUDE_CODE: {
@@ -75,6 +77,14 @@ def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
     name, names = tool
     written = {names[key]: value for key, value in arguments.items()}
     return replace(call, name=name, arguments=json.dumps(written, ensure_ascii=False))
+
+
+def edited_files_of_call(call: ToolCall) -> list[str]:
+    """Return the files that a call of an agent writes or edits, also by a patch in Codex's form."""
+    given = parse_json_or_none(call.arguments)
+    if not isinstance(given, dict) or _ACTS.get(call.name) not in ("write", "edit"):
+        return _PATCHED.findall(call.arguments)
+    return [str(value) for name, value in given.items() if _ARGUMENTS.get(name) == "path"]
 
 
 def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:

@@ -6,14 +6,12 @@ import asyncio
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from helix_desktop.gateway.agent_figures import Figures
     from helix_desktop.gateway.agent_settings import AgentSettingsChange
     from helix_desktop.gateway.known_agents import KnownAgent

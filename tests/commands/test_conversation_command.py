@@ -10,6 +10,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -205,10 +206,31 @@ async def work_with_tools(workspace: str) -> None:
     await append(workspace, "tools", started, said, call, output, end)
 
 
-def test_changes_of_an_agent_that_nobody_follows_are_said_to_be_unknown(helix: Helix, workspace: str) -> None:
+def test_edits_of_an_agent_that_nobody_follows_are_listed(helix: Helix, workspace: str) -> None:
     asyncio.run(work_with_tools(workspace))
-    for verb in ("list", "show", "restore"):
-        code, _, err = helix("changes", verb, "-w", "Work", "-c", "tools")
-        assert (code, err.startswith("Helix Desktop does not follow the files that Claude Code changes")) == (0, True)
-        assert "helix-desktop conversation show -w " in err
+    edits = [
+        ("2", "Write", '{"file_path": "/w/new.md", "content": "x"}'),
+        ("3", "Edit", '{"file_path": "/w/a.md", "old_string": "a", "new_string": "b", "replace_all": true}'),
+        ("4", "exec_command", json.dumps({"cmd": "apply_patch <<E\n*** Add File: b c.md\n+x\n*** Delete File: d\nE"})),
+        ("5", "apply_patch", "*** Begin Patch\n*** Update File: e.py\n-x\n*** End Patch"),
+        ("6", "Write", '{"file_path": "/w/failed", "content": "x"}'),
+        ("7", "Read", '{"file_path": "/w/read"}'),
+    ]
+    calls = ModelReplied(tuple(ToolCall(*one) for one in edits), "m", Stop.CALLS)
+    refused = ToolReturned("6", Stored(Digest.of_content(b""), 0), 0, ok=False)
+    asyncio.run(append(workspace, "tools", calls, refused))
+    code, out, err = helix("changes", "list", "-w", "Work", "-c", "tools")
+    assert (code, err.startswith("tools is a conversation of Claude Code: ")) == (0, True)
+    listed = [line.split("]", 1)[1].strip() for line in out.splitlines()]
+    assert listed == [
+        "Write  /w/new.md",
+        "Edit  /w/a.md",
+        "exec_command  b c.md",
+        "exec_command  d",
+        "apply_patch  e.py",
+    ]
+    told = json.loads(helix("changes", "list", "-w", "Work", "-c", "tools", "--json")[1])
+    assert told["edits"][0] == {"seq": 6, "tool": "Write", "path": "/w/new.md"}
+    for verb in ("show", "restore"):
+        assert helix("changes", verb, "-w", "Work", "-c", "tools")[2] == err
     assert helix("changes", "list", "-w", "Work", "-c", "abc-1")[2] == ""

@@ -170,7 +170,7 @@ def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> No
             assert "list the files" in watching.stdout.readline()
             assert watching.stdout.readline().startswith("1 imported")
             watching.send_signal(signal.SIGINT)
-            assert watching.stdout.read() == "Stopped watching. Conversations that were new or had new messages: 1.\n"
+            assert watching.stdout.read() == "Stopped watching. New or changed conversations: 1.\n"
             assert watching.wait(30) == 0
         finally:
             watching.kill()  # a trial that fails does not wait for it

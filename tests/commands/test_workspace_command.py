@@ -121,9 +121,9 @@ def test_an_export_replaces_a_file_only_if_told(tmp_path: Path, helix: Helix) ->
 def test_a_confirmation_is_an_option_even_behind_words_that_look_like_options() -> None:
     seen: list[list[str]] = []
 
-    def run() -> int:
-        seen.append(asked.argv)
-        return 0 if asked.yes else workspace_access.ASKING
+    def run(arguments: argparse.Namespace) -> int:
+        seen.append(arguments.argv)
+        return 0 if arguments.yes else workspace_access.ASKING
 
     asked = argparse.Namespace(argv=["changes", "restore", "--", "-file"], yes=False, json=False)
     with pytest.MonkeyPatch.context() as patch:
