@@ -125,7 +125,8 @@ class WindowProgram:
             self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
-        self.top_window.closing.connect(self._close_window)
+        ask = lambda: self.window.quit_or_ask(self._close_window, asks=not application.isSavingSession())  # noqa: E731
+        self.top_window.closing.connect(ask)  # Whoever logs out must not have to wait for an answer.
         if self.top_window.is_closing:  # The user closed the window before this signal was connected.
             QtCore.QTimer.singleShot(0, self._close_window)
 
@@ -133,7 +134,7 @@ class WindowProgram:
         loop = WindowEventLoop(self._application)
         asyncio.set_event_loop(loop)
         loop.set_default_executor(concurrency.create_thread_pool("work", threads=THREADS))
-        self._interrupts = InterruptHandler(self.top_window.close)
+        self._interrupts = InterruptHandler(self._close_window)
         QtCore.QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
         with loop:
             loop.run_forever()
@@ -185,20 +186,16 @@ class WindowProgram:
         if await asyncio.to_thread(login_start.is_resident_needed, self._where):  # But it may not be running.
             self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
         self.window.workbench_shown.connect(
-            self._import_pages_in_background, QtCore.Qt.ConnectionType.SingleShotConnection
+            lambda: self._tasks.spawn_task(asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet"),
+            QtCore.Qt.ConnectionType.SingleShotConnection,
         )
 
     def _show_workspaces_of_other_processes(self) -> None:
         """Updates the rail when the recorder or a command creates a workspace while the window is open."""
-        pause = QtCore.QTimer(
-            self.window, interval=1_000, singleShot=True
-        )  # Its settings are written after its folder.
+        pause = QtCore.QTimer(self.window, interval=1_000, singleShot=True)  # Its settings come after its folder.
         pause.timeout.connect(self.window.refresh_workspaces)
         watcher = QtCore.QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
         watcher.directoryChanged.connect(lambda _: pause.start())
-
-    def _import_pages_in_background(self) -> None:
-        self._tasks.spawn_task(asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet")
 
     async def _serve_workspace_commands(self, workspace: Any) -> Any:
         from helix_desktop.commands import workspace_access
@@ -280,6 +277,7 @@ class WindowProgram:
     def _close_window(self) -> None:
         if not self._ending:
             self._ending = True
+            self.top_window.save_window_geometry()
             self.window.save_window_state()
             self.top_window.hide()
             concurrency.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMessageBox, QWidget
 
 from helix_desktop.engine import context_usage, session_events
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart, UserSaid
@@ -31,6 +31,7 @@ from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPages
 from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
@@ -38,7 +39,7 @@ from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.shared.widgets import build_surface
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench, Workbenches
@@ -425,8 +426,8 @@ class MainWindow(WindowFrame):
         watched.settings_changed.connect(partial(self._show_changed_settings, bench))
         watched.state_changed.connect(partial(self._show_conversation_state, watched))
         watched.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
-        for conversation in watched.failed_conversations():
-            self._show_conversation_state(watched, conversation, session_events.ConversationActivity.FAILED)
+        for conversation in watched.conversations_in(state := session_events.ConversationActivity.FAILED):
+            self._show_conversation_state(watched, conversation, state)
 
     def _show_changed_settings(self, bench: Workbench) -> None:
         if self.current_workbench is bench:
@@ -458,7 +459,8 @@ class MainWindow(WindowFrame):
 
     def go_to_next_waiting_conversation(self) -> None:
         watched = self._activity_by_workspace.items()
-        places = [(workspace, name) for workspace, one in watched for name in one.waiting_conversations()]
+        asking = session_events.ConversationActivity.ASKING
+        places = [(workspace, name) for workspace, one in watched for name in one.conversations_in(asking)]
         shown = self.showing.workspace_id, self.showing.conversation_id
         after = places[places.index(shown) + 1 :] if shown in places else []
         for workspace, name in [*after, *places][:1]:
@@ -865,6 +867,17 @@ class MainWindow(WindowFrame):
             self.pages.timeline.choose_fold(place.fold)
         elif place.seq and chat is not None:
             chat.transcript.scroll_to_fact(place.seq, place.words)
+
+    def quit_or_ask(self, quit_now: Callable[[], object], *, asks: bool = True) -> None:
+        """Quits. If agents are working, it asks first, but not again while the question is shown."""
+        watched = self._activity_by_workspace.values()
+        working = sum(len(one.conversations_in(*WORKING_STATES)) for one in watched)
+        if not working or not asks:
+            quit_now()
+        elif self.findChild(QMessageBox, "quit") is None:
+            text = format_count(working, "{n} agent is still working.", "{n} agents are still working.")
+            ways = [(tr("Quit"), quit_now)]
+            ask_to_choose_one(self, tr("Quit"), text, tr("Keep working"), ways).setObjectName("quit")
 
     def save_window_state(self) -> None:
         self.save_window_layout()

@@ -47,15 +47,12 @@ def ask_to_choose_one(
     parent: QWidget, title: str, text: str, cancel_label: str, ways: Sequence[tuple[str, Callable[[], object]]]
 ) -> QMessageBox:
     """Offers several ways, each with a button and its action. `cancel_label` does nothing."""
-    box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Cancel, parent)
-    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    box.setTextFormat(Qt.TextFormat.PlainText)
+    box = _build_message_box(parent, title, text, QMessageBox.StandardButton.Cancel)
     box.setDefaultButton(QMessageBox.StandardButton.Cancel)
     if cancel_label:
         box.button(QMessageBox.StandardButton.Cancel).setText(cancel_label)
     for words, act in ways:
         box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(lambda _checked=False, a=act: a())
-    keep_on_screen(box)
     box.open()
     return box
 
@@ -87,41 +84,40 @@ def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], 
 
 def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> QMessageBox:
     """Shows a text. `command` is a command line in it, which a button copies."""
-    box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Close, parent)
-    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    box.setTextFormat(Qt.TextFormat.PlainText)
-    box.setWindowTitle(title or tr("Helix Desktop"))
+    box = _build_message_box(parent, title or tr("Helix Desktop"), text, QMessageBox.StandardButton.Close)
     box.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if command:
         copying = box.addButton(tr("Copy command"), QMessageBox.ButtonRole.ActionRole)
         copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(command))
-    keep_on_screen(box)
     box.open()
+    return box
+
+
+def _build_message_box(parent: QWidget, title: str, text: str, button: QMessageBox.StandardButton) -> QMessageBox:
+    box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, button, parent)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    keep_on_screen(box)
     return box
 
 
 def _open_file_dialog(dialog: QFileDialog, then: Callable[[list[str]], object]) -> QFileDialog:
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    _accept_typed_paths(dialog)
+    if (line := dialog.findChild(QLineEdit)) is not None:  # The system's dialogs have no such line.
+        line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none
+        line.installEventFilter(_TypedPathAcceptor(dialog, line))
     dialog.filesSelected.connect(lambda names: then(list(names)) if names else None)
     dialog.open()
     return dialog
 
 
-def _accept_typed_paths(dialog: QFileDialog) -> None:
-    """Accepts a path that was typed in full.
+class _TypedPathAcceptor(QObject):
+    """Handles Return in a file dialog's line before the dialog looks at its selection.
 
     Qt's own dialog lists folders in a thread, and selects each that matches what has been typed
     until then. The selection takes precedence over the typed line, so a fast typist would get a
-    parent folder. The system's dialogs have no such line.
+    parent folder.
     """
-    if (line := dialog.findChild(QLineEdit)) is not None:
-        line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none
-        line.installEventFilter(_TypedPathAcceptor(dialog, line))
-
-
-class _TypedPathAcceptor(QObject):
-    """Handles Return in a file dialog's line before the dialog looks at its selection."""
 
     def __init__(self, dialog: QFileDialog, line: QLineEdit) -> None:
         super().__init__(dialog)

@@ -63,12 +63,9 @@ class WorkspaceActivity(QObject):
         news = {state for name, state in self._states.items() if name not in self._seen_failures}
         return next((state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE)
 
-    def failed_conversations(self) -> tuple[str, ...]:
-        """Returns the conversations whose last turn failed, even before the program was started."""
-        return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
-
-    def waiting_conversations(self) -> tuple[str, ...]:
-        return tuple(name for name, state in self._states.items() if state is ConversationActivity.ASKING)
+    def conversations_in(self, *states: ConversationActivity) -> tuple[str, ...]:
+        """Returns the conversations in these states. One may have failed before the program was started."""
+        return tuple(name for name, state in self._states.items() if state in states)
 
     def build_events_of_unfinished_work(self, session: Session) -> tuple[Event, ...]:
         """Returns unrecorded progress of a conversation as events, for a view that just opened."""
@@ -141,7 +138,8 @@ class WorkspaceActivity(QObject):
         self._states[event.conversation] = event.running
         self._seen_failures.discard(event.conversation)
         if ConversationActivity.FAILED in (before, event.running):
-            self._state_file.remember_value("failed", self.bench.id, value=list(self.failed_conversations()))
+            failed = list(self.conversations_in(ConversationActivity.FAILED))
+            self._state_file.remember_value("failed", self.bench.id, value=failed)
         if event.running is before:
             return
         self.state_changed.emit(event.conversation, event.running)

@@ -44,6 +44,7 @@ from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import ClosedSearchResult, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import (
     CLOSED,
+    ActivityChanged,
     ConversationActivity,
     ConversationReplaced,
     FoldProgress,
@@ -690,6 +691,22 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
     assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")
     if now == b"one\n":
         assert (window.notices.shown_text, window.notices._button.text()) == ("1 file was restored.", "Redo")
+
+
+def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeSession) -> None:
+    quits: list[bool] = []
+    window.quit_or_ask(lambda: quits.append(True))
+    assert quits == [True]
+    session.tell(ActivityChanged(session.id, ConversationActivity.TOOLS))
+    window.current_activity._bridge.emit_waiting_events()
+    for _ in range(2):
+        window.quit_or_ask(lambda: quits.append(True))
+    assert click_way(window, "Keep working").startswith("1 agent is still working.")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert quits == [True]
+    window.quit_or_ask(lambda: quits.append(True))
+    click_way(window, "Quit")
+    assert quits == [True, True]
 
 
 def test_a_click_on_the_conversation_that_is_open_gives_the_keyboard_to_its_message(

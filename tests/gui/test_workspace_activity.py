@@ -154,11 +154,14 @@ def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after
     watched.mark_failure_seen("a")
     watched.stop_watching_workspace()
     again = WorkspaceActivity(bench, state_file, application)
-    assert (again.failed_conversations(), again.most_urgent_state) == (("a",), ConversationActivity.FAILED)
+    assert (again.conversations_in(ConversationActivity.FAILED), again.most_urgent_state) == (
+        ("a",),
+        ConversationActivity.FAILED,
+    )
     tell(bench, again, ActivityChanged("a", ConversationActivity.THINKING))
     again.stop_watching_workspace()
     last = WorkspaceActivity(bench, state_file, application)
-    assert last.failed_conversations() == ()
+    assert last.conversations_in(ConversationActivity.FAILED) == ()
     last.stop_watching_workspace()
 
 

@@ -77,7 +77,7 @@ def drive(home: Path, story: Story) -> int:
                 failed.append(error)
                 traceback.print_exception(error)
             finally:
-                self.top_window.close()
+                self._close_window()
 
     window_program.WindowProgram = Driven  # type: ignore[misc] # what app.main starts
     code = window_start.main(home / HOME, [])

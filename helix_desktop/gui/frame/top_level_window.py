@@ -128,7 +128,6 @@ class TopLevelWindow(QMainWindow):
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         """Keeps the window open: the program stops everything first, then quits."""
-        self.save_window_geometry()
         self.is_closing = True
         self.closing.emit()
         event.ignore()
