@@ -1,7 +1,6 @@
 """Carries out what the user requested in the chat, the timeline or the inspector."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.facts import UserSaid
@@ -69,7 +68,7 @@ def _open_subagent_of_call(window: MainWindow, call: str) -> None:
 
 
 def _carry_out_conversation_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
-    session, run = window.current_session, partial(window.background_runner.run_in_background, owner=window)
+    session, run = window.current_session, window.run_for_window
     if session is None:
         return
     match want:
@@ -87,16 +86,15 @@ def _carry_out_conversation_intent(window: MainWindow, want: chat_actions.ChatIn
 
 
 def _act_on_message(window: MainWindow, session: Session, act: MessageAct, seq: int) -> None:
-    run = partial(window.background_runner.run_in_background, owner=window)
     match act:
         case MessageAct.EDIT:
             fact = session.conversation.state.facts[seq - 1].fact
             if isinstance(fact, UserSaid):
                 window.chat.composer.edit_earlier_message(seq, fact.parts)
         case MessageAct.REGENERATE:
-            run(session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session))
+            window.run_for_window(session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session))
         case MessageAct.CHOOSE:
-            run(session.switch_to_answer(seq))
+            window.run_for_window(session.switch_to_answer(seq))
         case MessageAct.SHOW_REQUEST:
             window.pages.inspector.show_request_of_reply(seq)
         case MessageAct.REWIND:

@@ -459,8 +459,8 @@ class MainWindow(WindowFrame):
 
     def go_to_next_waiting_conversation(self) -> None:
         watched = self._activity_by_workspace.items()
-        asking = session_events.ConversationActivity.ASKING
-        places = [(workspace, name) for workspace, one in watched for name in one.conversations_in(asking)]
+        state = session_events.ConversationActivity.ASKING
+        places = [(workspace, name) for workspace, one in watched for name in one.conversations_in(state)]
         shown = self.showing.workspace_id, self.showing.conversation_id
         after = places[places.index(shown) + 1 :] if shown in places else []
         for workspace, name in [*after, *places][:1]:

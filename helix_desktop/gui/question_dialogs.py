@@ -97,6 +97,8 @@ def _build_message_box(parent: QWidget, title: str, text: str, button: QMessageB
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, button, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
+    if (label := box.findChild(QLabel, "qt_msgbox_label")) is not None:
+        label.setWordWrap(True)  # Qt wraps only later, so that a long line would not seem to fit the screen.
     keep_on_screen(box)
     return box
 

@@ -15,7 +15,6 @@ from helix_desktop.gui import attachment_previews, chat_action_handling, forget_
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
-from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
@@ -24,10 +23,9 @@ from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import AskToFold
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_actions import QUESTION_ACTIONS
+from helix_desktop.gui.window_actions import LISTED_CONVERSATION_ACTIONS, QUESTION_ACTIONS
 from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
-from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
 
 FOLD_KIND_BY_ACTION = {
@@ -168,12 +166,10 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
     if (bench := window.current_workbench) is None:
         return
 
-    def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
-        _run_and_show_begun_conversation(window, bench, bench.start_conversation_in_copy(with_changes=with_changes))
-
+    begin, show = bench.start_conversation_in_copy, partial(_run_and_show_begun_conversation, window, bench)
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
-    ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
-    acts = [(words, partial(begin_in_copy, with_changes)) for words, with_changes in ways]
+    acts = [(tr("From the last commit"), lambda: show(begin()))]
+    acts.append((tr("With my uncommitted changes"), lambda: show(begin(with_changes=True))))
     ask_to_choose_one(window, tr("New conversation in a copy of the repository"), text, "", acts)
 
 
@@ -421,10 +417,7 @@ def _focus_next_area(window: MainWindow) -> None:
 
 def _wire_conversation_actions(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
-    given = [f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM] + [
-        f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN
-    ]
-    for name in ("rename", "pin", "archive", "trash", "fork", "fork-copy", "bring-back", *given):
+    for name in LISTED_CONVERSATION_ACTIONS:
         on(name, partial(_act_on_conversation, window, name))
 
     def run_on_session(act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:

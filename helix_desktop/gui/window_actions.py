@@ -22,9 +22,12 @@ WORKSPACE_ACTIONS = (
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
     "lab", "compare-presets", "model", "mode", "brought", "beside",
 )  # fmt: skip
-CONVERSATION_ACTIONS = (
+LISTED_CONVERSATION_ACTIONS = (
     "rename", "pin", "fork", "fork-copy", "bring-back", "archive", "trash", "export-markdown", "export-json",
-    "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
+    "export-openai", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
+)  # fmt: skip
+CONVERSATION_ACTIONS = (
+    *LISTED_CONVERSATION_ACTIONS, "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents",
 )  # fmt: skip
 QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
 

@@ -146,7 +146,7 @@ def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
                 and node.func.id in ("QMessageBox", "QInputDialog", "QDialog")
             )
             based = isinstance(node, ast.ClassDef) and any(
-                isinstance(base, ast.Name) and base.id == "QDialog" for base in node.bases
+                "QDialog" in (getattr(base, "id", ""), getattr(base, "attr", "")) for base in node.bases
             )
             if made or based:
                 found.append(f"{file.relative_to(folder)}")
