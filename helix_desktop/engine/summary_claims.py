@@ -68,18 +68,23 @@ _NO_CLAIM = re.compile(
 _ATTRIBUTED = re.compile(
     r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|caller|reporter|author|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
     r"\b(?:ask(?:s|ed)\b|want|request|insist|demand|requir|prefer|told|said (?:that|to|no)|wish|would (?:like|rather)|möchte|verlang)"
+    r"|\b(?:s?he|they|you)(?:'d| would)(?: also)? like\b|\bagreed\b|\b(?:was|were) (?:not )?to (?!blame\b)[a-z]"
+    r"|\b(?:per|as) (?:agreed|arranged|instruct|request|specified|stressed|the (?:user|client) )"
+    r"|\b(?:client|customer|user)s? (?:said|stressed)\b|\b(?:his|her|their|your|'s) (?:okay|ok|approval|consent)\b"
+    r"|\b(?:the|an?) (?:request|instruction|arrangement|condition|agreement) was\b"
     r"|^\W*(?-i:[A-Z])\w+(?: also| then| now)? (?:ask(?:s|ed) (?:for|that|to)|want(?:s|ed)|insist(?:s|ed)|would like)\b",
     re.IGNORECASE,
 )
 _ORDERED = re.compile(
-    _ATTRIBUTED.pattern
-    + r"|^\W*(?:no|keep|leave .{3,40} alone|gewünscht|requested|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b"
+    _ATTRIBUTED.pattern + r"|^\W*no\b(?!.*\b(?:is|are|was|were|has|have|had|do|does|did|can|could|stands?|exists?)\b)"
+    r"|^\W*(?:keep|leave .{3,40} alone|gewünscht|requested|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b"
     r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbid\w*|acceptable|ruled out"
-    r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never)|mandatory|supposed to|wants?|(?:is|are) (?:not )?wanted|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
+    r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never)|mandatory|supposed to|(?<!system )wants?|(?:is|are) (?:not )?wanted|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
     re.IGNORECASE,
 )
 _STATE = re.compile(
-    r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen)\b",
+    r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen"
+    r"|so (?:it|the|this|that)\b[^.,;]{0,40} must (?:be|have))\b",
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
@@ -90,6 +95,7 @@ _COMMON = re.compile(  # Words that say little about what an order is about.
     r"see|do)(?:e?s|e?d|ing|en?)?|above|about|after|again|all|almost|along|already|also|although|always|among|and|another|are|around|away|"
     r"back|because|been|before|being|below|between|both|but|can|could|did|done|down|during|each|else|enough|even|few|first|for|found|from|"
     r"further|gone|got|had|has|have|having|her|here|him|his|how|however|instead|its|itself|just|kept|know|last|least|left|less|made|many|"
+    r"n?either|(?:twen|thir|for|fif|six|seven|eigh|nine)(?:ty|teen)|"
     r"may|more|most|much|must|near|never|new|next|off|often|once|ones?|only|others?|otherwise|our|out|over|own|rather|said|same|several|"
     r"shall|she|should|since|soon|still|such|together|told|too|towards?|under|unless|until|upon|very|via|was|ways?|well|went|were|will|"
     r"would|yes|yet|your?|d[aeio][emnrs]s?|eine?[mnrs]?|und|oder|nicht|keine?n?|nur|ist|sind|war|wird|werden|soll\w*|m[uü]ss\w*|d[aü]rf\w*|"
@@ -257,7 +263,7 @@ class _KnownWords:
         return any(len(wanted & _stems_of(piece)) >= enough for piece in near)
 
     def _was_said(self, wanted: set[str], least: int = 0) -> bool:
-        enough = max(ORDER_SHARE * len(wanted), min(SURE_WORDS, len(wanted) - 2), least)
+        enough = max(ORDER_SHARE * len(wanted), min(SURE_WORDS, len(wanted) - 2), min(least, len(wanted)))
         return any(len(wanted & said) >= enough for said in self._said)
 
 

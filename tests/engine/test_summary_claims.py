@@ -43,6 +43,17 @@ def test_honest_handovers_are_hardly_marked() -> None:
         ("No change of the style is to be seen.", False),
         ("No line had been changed before.", False),
         ("It is open whether other totals have to be checked as well.", False),
+        ("The user wants a script, so the error must be in the reproduction.", False),  # A conclusion.
+        ("No CHANGELOG.rst stands behind the reproduction of this style.", False),
+        ("Thirty runs of the reproduction, neither with a style.", False),
+        ("The build system wants a style for each reproduction.", False),
+        ("She wanted totals, and the reproduction has no style.", False),  # One word, and it was said.
+        ("Agreed: no telemetry leaves the container.", True),
+        ("The styles were to stay as they are, per instruction.", True),
+        ("Pushes still need his OK first.", True),
+        ("Styles were left out, as specified by the client.", True),
+        ("The request was to leave the names out.", True),
+        ("She'd also like a short style for the reproduction.", True),
     ],
 )
 def test_an_order_shares_more_than_two_words_with_the_user(summary: str, found: bool) -> None:
