@@ -85,9 +85,8 @@ def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: s
     except OSError:
         return 0
     values = (object_at(parse_json_or_none(line)) for line in lines)
-    before = _read_rollout(
-        (history_rows.HistoryRow(value, "") for value in values if value), history_rows.ReadingReport()
-    ).made
+    rows = (history_rows.HistoryRow(value, "") for value in values if value)
+    before = _read_rollout(rows, history_rows.ReadingReport()).made
     same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(own, before, strict=False))
     return sum(itertools.takewhile(bool, same))
 

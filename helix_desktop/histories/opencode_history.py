@@ -56,11 +56,8 @@ def read_opencode_file(path: Path, report: history_rows.ReadingReport) -> Iterat
     found = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
         if (message := _read_opencode_json(storage, file, report)) is not None:
-            parts = [
-                part
-                for one in sorted((storage / "part" / file.stem).glob("*.json"))
-                if (part := _read_opencode_json(storage, one, report))
-            ]
+            files = sorted((storage / "part" / file.stem).glob("*.json"))
+            parts = [part for one in files if (part := _read_opencode_json(storage, one, report))]
             found.append((message, parts))
     found.sort(key=lambda one: history_rows.parse_time(object_at(one[0], "time").get("created")))
     yield from _build_opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, report)
@@ -137,9 +134,8 @@ class _OpencodeMessages(history_rows.HistoryMessages):
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
         texts = [first_text(part, "text", "prompt") for part in own]
-        files = [
-            found for part in parts if part.get("type") == "file" and (found := _opencode_picture(part)) is not None
-        ]
+        attached = (part for part in parts if part.get("type") == "file")
+        files = [found for part in attached if (found := _opencode_picture(part)) is not None]
         for part in parts:
             if part.get("type") not in ("text", "subtask", "file", "compaction"):
                 self.report.add_left_out_row(f"part {part.get('type')}", part)
