@@ -67,9 +67,8 @@ def read_claude_code_recordings(rows: Sequence[HistoryRow], report: ReadingRepor
     sessions = reading.read_recordings(rows if alone else main, session, str(path))
     if alone:
         return _mark_as_subagent(sessions, path, rows)
-    children = [
-        child for group in _group_by_subagent(aside) for child in _read_subagent(group, report, path, session, sessions)
-    ]
+    groups = _group_by_subagent(aside)
+    children = [one for each in groups for one in _read_subagent(each, report, path, session, sessions)]
     return [*_link_results_to_subagents(sessions, path), *children]
 
 

@@ -277,15 +277,12 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
     plain = []
     for row in rows:
         inner = openai_history.messages_in_object(row.value)
-        if inner is None or (
-            trajectories.is_whole_trajectory(row.value) or gemini_cli_history.is_gemini_cli_row(row.value)
-        ):
+        is_trajectory = trajectories.is_whole_trajectory(row.value)
+        if inner is None or is_trajectory or gemini_cli_history.is_gemini_cli_row(row.value):
             plain.append(row)
         else:
-            yield [
-                HistoryRow(item, f"{row.place}, message {number}")
-                for number, item in enumerate(_with_system_prompt(row, inner), 1)
-            ]
+            numbered = enumerate(_with_system_prompt(row, inner), 1)
+            yield [HistoryRow(item, f"{row.place}, message {number}") for number, item in numbered]
     if plain:
         yield plain
 
