@@ -207,7 +207,7 @@ def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
 def _wire_top_bar(window: MainWindow) -> None:
     top, on = window.top, window.window_actions.set_action_handler
     top.page_chosen.connect(window.switch_to_page)
-    top.stop_wanted.connect(window.window_actions["stop"].trigger)
+    top.stop.clicked.connect(window.window_actions["stop"].trigger)
     for page in PAGES:
         on(page, partial(window.switch_to_page, page))
     on("policy", partial(_open_policy_choices, window))
@@ -370,21 +370,21 @@ def _wire_pages(window: MainWindow) -> None:
 
 def _wire_page(window: MainWindow, name: str, page: Any) -> None:
     if name == "cache":
-        page.storage_settings_wanted.connect(lambda: window.settings_wanted.emit("storage"))
+        page.over_limit_button.clicked.connect(lambda: window.settings_wanted.emit("storage"))
         page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
     elif name == "changes":
         page.notice_wanted.connect(lambda words, button: window.notices.show_notice(words, **button))
         page.agent_message_written.connect(partial(_send_comment_to_agent, window))
     elif name == "inspector":
-        page.closing_wanted.connect(window.toggle_side_panel)
+        page.close_button.clicked.connect(window.toggle_side_panel)
     elif name == "context":
         page.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
         page.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
         page.figures.intent_requested.connect(partial(chat_action_handling.carry_out_intent, window))
-        page.comparison_wanted.connect(window.window_actions["lab"].trigger)
-        page.side_panel_wanted.connect(window.toggle_side_panel)
-        page.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
-        page.request_wanted.connect(lambda: window.pages.inspector.show_request_of_step())  # noqa: PLW0108 - built then
+        page.compare_link.clicked.connect(window.window_actions["lab"].trigger)
+        page.side_link.clicked.connect(window.toggle_side_panel)
+        page.fold_link.clicked.connect(window.window_actions["fold-handover"].trigger)
+        page.request_link.clicked.connect(lambda: window.pages.inspector.show_request_of_step())  # noqa: PLW0108 - built then
 
 
 def _send_comment_to_agent(window: MainWindow, text: str) -> None:

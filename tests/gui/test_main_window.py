@@ -766,7 +766,7 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     assert not stop.isVisible()
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
     window.chat.bridge.emit_waiting_events()
-    for press_stop in (stop.click, window.top._stop.click, lambda: QTest.keyClick(window, Qt.Key.Key_Escape)):
+    for press_stop in (stop.click, window.top.stop.click, lambda: QTest.keyClick(window, Qt.Key.Key_Escape)):
         press_stop()
     assert session.done == ["stop the fold"] * 3
     assert composer._send.text() == "Send", "a message does not wait for the fold"
@@ -778,7 +778,7 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
     window.chat.bridge.emit_waiting_events()
     assert not stop.isVisible()
-    assert not window.top._stop.isVisible()
+    assert not window.top.stop.isVisible()
 
 
 def test_folding_in_the_background_is_said_at_the_top_also_after_another_conversation(
@@ -1114,7 +1114,7 @@ def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: Main
 
 def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow, bench: FakeWorkbench) -> None:
     window.switch_to_page("cache")
-    over, wanted = window.pages.cache._over_limit_button, QSignalSpy(window.settings_wanted)
+    over, wanted = window.pages.cache.over_limit_button, QSignalSpy(window.settings_wanted)
     assert not over.isVisible()
     for tell in bench.size_limit.heard:
         tell(12_000_000)

@@ -37,7 +37,6 @@ class CachePage(QWidget):
     """The page of entries. `intent_wanted` carries Recall or ShowInChat."""
 
     intent_wanted = Signal(object)
-    storage_settings_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -54,9 +53,9 @@ class CachePage(QWidget):
         self._figures = ""  # The text above the table while at most one row is selected.
         self._figures_label = widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self._over_limit_button = widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
-        self._over_limit_button.setToolTip(tr("Actions"))
-        self._over_limit_button.hide()
+        self.over_limit_button = widgets.build_push_button("", self, look="link")
+        self.over_limit_button.setToolTip(tr("Actions"))
+        self.over_limit_button.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)
         self._split.addWidget(self.viewer)
@@ -68,7 +67,7 @@ class CachePage(QWidget):
         theme.keep_lengths_scaled(self, self.viewer.setMinimumHeight, 140)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
-        line = build_row((self._figures_label, 1), self._over_limit_button)
+        line = build_row((self._figures_label, 1), self.over_limit_button)
         theme.keep_lengths_scaled(self, line.setContentsMargins, 0, 0, 20, 0)
         build_column(self.bar, rule, line, (self._split, 1), owner=self, margins=0, spacing=0)
         # The figures of all entries are fetched after the rows, because they take longer.
@@ -100,8 +99,8 @@ class CachePage(QWidget):
         self.entry_actions.entry_forgotten.connect(self.clear_and_reload_entries)
 
     def show_bytes_over_limit(self, beyond: int) -> None:
-        self._over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
-        self._over_limit_button.setVisible(beyond > 0)
+        self.over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
+        self.over_limit_button.setVisible(beyond > 0)
 
     def show_cache_of(self, catalogue: StoredWorkspace, conversations: Conversations = tuple) -> None:
         """Show a workspace's entries. `conversations` returns ids and titles for the filter."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QPixmap, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QWidget
 
@@ -27,11 +27,7 @@ PICTURE_EDGE_PIXELS = 420
 
 
 class ChangedFileView(QWidget):
-    """`undo_wanted` and `editor_wanted` concern the file that is shown."""
-
-    undo_wanted = Signal()
-    keep_wanted = Signal()
-    editor_wanted = Signal()
+    """The buttons concern the file that is shown."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,10 +36,10 @@ class ChangedFileView(QWidget):
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_widget_look(self._name, "mono")
         self._origin_chip, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
-        self._open = build_push_button(tr("Open in editor"), self, self.editor_wanted.emit, "pill")
-        self._keep = build_push_button(tr("Keep file"), self, self.keep_wanted.emit, "pill")
-        self._undo_button = build_push_button(tr("Undo file"), self, self.undo_wanted.emit, "pill")
-        buttons = self._open, self._keep, self._undo_button
+        self.open_in_editor = build_push_button(tr("Open in editor"), self, look="pill")
+        self.keep = build_push_button(tr("Keep file"), self, look="pill")
+        self.undo_button = build_push_button(tr("Undo file"), self, look="pill")
+        buttons = self.open_in_editor, self.keep, self.undo_button
         head = build_row(self._name, self._origin_chip, self._hash, 1, *buttons, spacing=8, wraps=True)
         self.view = DifferenceView(theme, self)
         self._sentence_label = build_plain_label(parent=self)
@@ -76,7 +72,7 @@ class ChangedFileView(QWidget):
         self._name.set_elided_text("")
         self._origin_chip.set_chip_text("")
         self._hash.set_chip_text("")
-        for button in (self._open, self._keep, self._undo_button):
+        for button in (self.open_in_editor, self.keep, self.undo_button):
             button.hide()
 
     def show_changed_file(
@@ -93,12 +89,12 @@ class ChangedFileView(QWidget):
         before = file.change.before
         digest = before.file_digest if before is not None else None
         self._hash.set_chip_text(tr("before {hash}", hash=digest.short_hex) if digest is not None else tr("a new file"))
-        for button in (self._open, self._keep, self._undo_button):
+        for button in (self.open_in_editor, self.keep, self.undo_button):
             button.show()
-        self._open.setVisible(file.change.after is not None)
+        self.open_in_editor.setVisible(file.change.after is not None)
         whole = "" in kept
-        self._keep.setEnabled(not whole)
-        self._keep.setText(tr("Kept") if whole else tr("Keep file"))
+        self.keep.setEnabled(not whole)
+        self.keep.setText(tr("Kept") if whole else tr("Keep file"))
         reserve_height_for_width(self)
         if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST_PICTURE_BYTES:
             self._show_both_pictures(contents)

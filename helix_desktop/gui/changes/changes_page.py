@@ -89,9 +89,11 @@ class ChangesPage(QWidget):
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
         self.undo.undone.connect(self._report_undo_and_reload)
-        self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
-        self.body.keep_wanted.connect(lambda: self._mark_hunk_kept(""))
-        self.body.editor_wanted.connect(self._open_file_or_folder)
+        self.body.undo_button.clicked.connect(
+            lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else [])
+        )
+        self.body.keep.clicked.connect(lambda: self._mark_hunk_kept(""))
+        self.body.open_in_editor.clicked.connect(self._open_file_or_folder)
         undo_hunk = self.undo.undo_hunk
         self.body.view.hunk_undo_requested.connect(lambda hunk: undo_hunk(self._shown, hunk) if self._shown else None)
         self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)

@@ -20,7 +20,6 @@ class TopBar(QWidget):
     """`page_chosen` carries a name from PAGES."""
 
     page_chosen = Signal(str)
-    stop_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -30,15 +29,15 @@ class TopBar(QWidget):
         self.side.setIconSize(QSize(16, 16))
         self.side.setFixedSize(28, 28)
         self._state, self._copy = (widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
-        self._stop = widgets.build_push_button(tr("Stop"), self, self.stop_wanted.emit, "link")
-        self._stop.hide()
+        self.stop = widgets.build_push_button(tr("Stop"), self, look="link")
+        self.stop.hide()
         self.model = ChoicePill(tr("Model"), self)
         titles = tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")
         self._tabs = {name: self._build_page_tab(name, words) for name, words in zip(PAGES, titles, strict=True)}
         group, tabs = QButtonGroup(self), self._tabs.values()
         for tab in tabs:
             group.addButton(tab)
-        right = self._state, self._stop, self._copy, self.model
+        right = self._state, self.stop, self._copy, self.model
         self._row = build_row(self.side, *tabs, 1, *right, owner=self, spacing=4)
         self.side.hide()
         theme.changed.connect(self._apply_top_bar_sizes)
@@ -53,7 +52,7 @@ class TopBar(QWidget):
     def show_background_work(self, text: str) -> None:
         """Shows background work that can be stopped, in a word or two: "folding: handover"."""
         self._state.setText(text)
-        self._stop.setVisible(bool(text))
+        self.stop.setVisible(bool(text))
         self.fit_top_bar()
 
     def show_working_copy(self, words: str) -> None:
@@ -85,7 +84,7 @@ class TopBar(QWidget):
             tab.updateGeometry()
         self._row.setSpacing(4 if room >= 0 else 0)
         self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
-        room -= self._state.sizeHint().width() + self._stop.sizeHint().width() if self._state.text() else 0
+        room -= self._state.sizeHint().width() + self.stop.sizeHint().width() if self._state.text() else 0
         self._copy.setVisible(
             bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )

@@ -24,10 +24,7 @@ class WelcomePage(QWidget):
     """Offers a `folder`, the `tour`, and what was found. `folder_given`: a folder was dropped."""
 
     folder_given = Signal(object)
-    import_wanted = Signal()
-    trash_wanted = Signal()
     became_ready = Signal()
-    bring_in_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, acceptDrops=True)
@@ -57,17 +54,23 @@ class WelcomePage(QWidget):
             column, tr("Take the tour"), tr("The tour takes three minutes and needs neither a key nor a network connection."), tr("Start")
         )  # fmt: skip
         set_widget_look(self.folder, "primary")
-        self._import = widgets.build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
-        self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, self.trash_wanted.emit, "link")
+        self.importing = widgets.build_push_button(tr("Import workspace…"), self, look="link")
+        self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, look="link")
         self.trash.hide()
-        column.addLayout(build_row(self._import, self.trash, 1, spacing=12))
+        column.addLayout(build_row(self.importing, self.trash, 1, spacing=12))
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
         build_column(2, build_row(1, (middle, 100), 1), 3, owner=inside)
         build_column(widgets.build_scroll_area(inside, self), owner=self, margins=0)
 
     def show_startup_problem(self, why: str) -> None:
         """Shows why the program cannot work here and what to do, in place of the first steps."""
-        for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import, self.trash):
+        for card in (
+            self.folder.parentWidget(),
+            self.tour.parentWidget(),
+            self._found_card,
+            self.importing,
+            self.trash,
+        ):
             if card is not None:
                 card.hide()
         self._blocked.setText(why)
@@ -97,13 +100,12 @@ class WelcomePage(QWidget):
         self.recorder_box.setAccessibleDescription(where)
         recorder = (_build_hairline(self._found_card), self.recorder_box, widgets.build_plain_label(where, "small"))
         rows.addLayout(build_column(self._newest, *recorder, spacing=8))
-        button.clicked.connect(self.bring_in_wanted)
         column.addWidget(self._found_card)
         self._found_card.hide()
         return button
 
     def enable_first_steps(self, *, ready: bool) -> None:
-        for button in (self.folder, self.tour, self._import):
+        for button in (self.folder, self.tour, self.importing):
             button.setEnabled(ready)
         if ready and self.isVisible():
             self.folder.setFocus()  # This lets the user open a folder by pressing Return.

@@ -60,7 +60,6 @@ class ContextInspector(QWidget):
 
     intent_requested = Signal(object)
     moment_shown = Signal(object)  # Carries the number of the newest fact at the shown moment, or None for now.
-    closing_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,9 +81,9 @@ class ContextInspector(QWidget):
         self.slider.setAccessibleName(tr("Step"))
         self._step = widgets.build_plain_label("", "faint", self, wraps=False)
         self._now_button = widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
-        self._close = widgets.build_push_button("✕", self, self.closing_wanted.emit, "chip")
-        self._close.setAccessibleName(tr("Hide the side panel"))
-        self._close.setToolTip(tr("Hide the side panel"))
+        self.close_button = widgets.build_push_button("✕", self, look="chip")
+        self.close_button.setAccessibleName(tr("Hide the side panel"))
+        self.close_button.setToolTip(tr("Hide the side panel"))
         self._lay_out_inspector()
         self._refresh_timer = QTimer(self, interval=REFRESH_DELAY_MS, singleShot=True)
         self._refresh_timer.timeout.connect(self._show_chosen_step)
@@ -94,7 +93,7 @@ class ContextInspector(QWidget):
         widgets.set_surface_look(self, "inspector")
 
     def _lay_out_inspector(self) -> None:
-        row = build_row((self._step, 1), self._now_button, self._close)
+        row = build_row((self._step, 1), self._now_button, self.close_button)
         foot = build_column(row, self.slider)
         self._theme.keep_lengths_scaled(self, foot.setContentsMargins, 16, 8, 16, 12)
         self._theme.keep_lengths_scaled(self, foot.setSpacing, 4)

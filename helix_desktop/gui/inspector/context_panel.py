@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
@@ -27,11 +27,6 @@ PANEL_WIDTH, WIDER_PANEL = 400, 620
 class ContextPanel(QWidget):
     """The panel stays above the meter until the user clicks elsewhere."""
 
-    fold_wanted = Signal()
-    request_wanted = Signal()
-    comparison_wanted = Signal()
-    side_panel_wanted = Signal()
-
     def __init__(self, theme: Theme, window: QWidget) -> None:
         super().__init__(window, accessibleName=tr("Context"))
         self._theme, self._opener, self._window = theme, window, window
@@ -42,24 +37,21 @@ class ContextPanel(QWidget):
         self._meaning = build_plain_label("", "small", self)
         self._coming = build_plain_label("", "small", self)
         saving = build_row((build_plain_label(tr("Saving context"), "", self), 1), self.policy)
-        self.fold_link = self._build_panel_link(tr("Fold now…"), self.fold_wanted)
-        self._request_link = self._build_panel_link(tr("Show the request"), self.request_wanted)
-        side_link = self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted)
-        links = build_row(self.fold_link, self._request_link, side_link, 1, spacing=0)
+        self.fold_link = self._build_panel_link(tr("Fold now…"))
+        self.request_link = self._build_panel_link(tr("Show the request"))
+        self.side_link = self._build_panel_link(tr("Open as a side panel"))
+        links = build_row(self.fold_link, self.request_link, self.side_link, 1, spacing=0)
         words = tr("What would other settings have cost here?")
-        self._compare_link = self._build_panel_link(words, self.comparison_wanted)
-        comparing = build_row(self._compare_link, 1)
+        self.compare_link = self._build_panel_link(words)
+        comparing = build_row(self.compare_link, 1)
         self._column = build_column(self.figures, saving, self._meaning, self._coming, comparing, links, owner=self)
         theme.keep_lengths_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
         theme.keep_lengths_scaled(self, self._column.setSpacing, 8)
         self.hide()
 
-    def _build_panel_link(self, words: str, wanted: SignalInstance) -> QPushButton:
-        def close_and_go() -> None:
-            self._close_panel_and_focus_opener()
-            wanted.emit()
-
-        return build_push_button(words, self, close_and_go, "link")
+    def _build_panel_link(self, words: str) -> QPushButton:
+        """Builds a link that closes the panel first. What it does then is connected by the window."""
+        return build_push_button(words, self, self._close_panel_and_focus_opener, "link")
 
     def open_or_close_panel(self, opener: QWidget) -> None:
         """Opens or closes the panel above the control `opener`."""
@@ -76,7 +68,7 @@ class ContextPanel(QWidget):
     def show_context_of(self, session: Session, next_price: str) -> None:
         """Shows a session's context. `next_price` is the next message's cost in words."""
         begun = bool(session.conversation.state.facts)
-        for link in (self.fold_link, self._request_link, self._compare_link):
+        for link in (self.fold_link, self.request_link, self.compare_link):
             link.setVisible(begun)
         self._coming.setText(translate_sentences(session.folding.describe_next_fold()))
         self._coming.setVisible(begun)

@@ -1,11 +1,13 @@
 """Permissions of a workspace: mode, folders, rules, and what commands and agents can see."""
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.layouts import build_row, clear_layout
@@ -99,24 +101,34 @@ class PermissionsPage(WorkspaceSettingsPage):
         row_widget = widgets.build_surface(self.page_content, "card")
         label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
         line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
-        if self._program.is_rule_too_broad(rule):
-            words = tr("Too broad: also allows other programs")
+        words = tr("Too broad: also allows other programs") if self._program.is_rule_too_broad(rule) else ""
+        if not self._fits_a_tool(str(rule.get("tool", "*")), runs_command=bool(rule.get("command"))):
+            words = tr("Never applies: there is no such tool, or it does not run commands")
+        if words:
             line.addWidget(widgets.build_plain_label(words, "danger", row_widget))
         act, name = partial(self._remove_permission_rule, rule), tr("Remove the rule {rule}", rule=label.text())
         line.addWidget(widgets.build_push_button(tr("Remove"), row_widget, act, "link", name=name))
         return row_widget
+
+    def _fits_a_tool(self, pattern: str, *, runs_command: bool) -> bool:
+        """Whether a tool has this name. The tools of servers, which may not run now, have two underscores in it."""
+        if runs_command:
+            return fnmatchcase(ToolName.RUN_COMMAND, pattern)
+        return "__" in pattern or any(fnmatchcase(name, pattern) for name in ToolName)
 
     def _build_new_rule_form(self) -> QHBoxLayout:
         self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
         self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool (for example, run_command)"), self.page_content)
-        self._command = widgets.build_line_edit(tr("Command"), tr("Command (for example, cargo test *)"), self.page_content)  # fmt: skip
+        self._command = widgets.build_line_edit(tr("Command or path"), tr("Command or path (for example, cargo test *)"), self.page_content)  # fmt: skip
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
 
     def _add_permission_rule(self) -> None:
-        given = {"tool": self._tool.text().strip(), "command": self._command.text().strip()}
+        tool = self._tool.text().strip()
+        about = "command" if self._fits_a_tool(tool or "*", runs_command=True) else "path"
+        given = {"tool": tool, about: self._command.text().strip()}
         rule = {"decision": str(self._decision.currentData()), **{name: text for name, text in given.items() if text}}
         if len(rule) > 1:
             self._tool.clear()

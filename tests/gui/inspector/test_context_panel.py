@@ -20,7 +20,7 @@ def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(window: MainWindow
     window.open_or_close_context_panel()
     panel = window.context_panel
     assert panel.isVisible()
-    panel.fold_wanted.disconnect()
+    window.window_actions["fold-handover"].setEnabled(False)
     panel.fold_link.setFocus()
     QTest.keyClick(panel.fold_link, key)
     assert panel.isHidden()

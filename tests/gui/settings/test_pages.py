@@ -446,6 +446,26 @@ def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, p
     assert describe_permission_rule({"decision": "deny"}) == "deny · everything"
 
 
+def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = PermissionsPage(bench, program, window.background_runner)
+    for tool, about in (("write_file", "docs/*"), ("run_command", "git push *"), ("*_file", "*.md")):
+        page._tool.setText(tool)
+        page._command.setText(about)
+        QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    assert [{**rule, "decision": ""} for rule in bench.workspace.settings.rules] == [
+        {"decision": "", "tool": "write_file", "path": "docs/*"},
+        {"decision": "", "tool": "run_command", "command": "git push *"},
+        {"decision": "", "tool": "*_file", "path": "*.md"},
+    ]
+    rows = [*bench.workspace.settings.rules, {"decision": "deny", "tool": "server__tool"}]
+    rows += [{"decision": "deny", "tool": "Bash"}, {"decision": "deny", "tool": "write_file", "command": "docs/*"}]
+    told = [page._build_permission_rule_row(rule).findChildren(QLabel) for rule in rows]
+    never = ["Never applies" in " ".join(label.text() for label in labels) for labels in told]
+    assert never == [False, False, False, False, True, True]
+
+
 def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
