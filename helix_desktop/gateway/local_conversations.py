@@ -6,7 +6,6 @@ the window shows. It must not see keys, headers or addresses.
 
 import asyncio
 import gc
-import json
 import logging
 import re
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from helix_desktop.gateway.conversation_matching import (
 )
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, without_taken_out
+from helix_desktop.json_values import object_at, parse_json
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.tools import recall_tools
 from helix_desktop.tools.built_in_tool import ToolArguments
@@ -123,8 +123,7 @@ class LocalAgentConversations:
             view = follower.conversation.current_view() if place.is_at_end else follower.view_at_fact(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
             entries, taken_out = shown.entries, shown.taken_out
-        known = place.known_count if place.seqs else 0
-        entries = (*entries, *map(As, range(known, len(messages))))
+        entries += tuple(map(As, range(place.known_count if place.seqs else 0, len(messages))))
         ticket = _build_ticket(place.line or KnownMessages("", "", ""), arrival, 0)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
@@ -443,8 +442,7 @@ class LocalAgentConversations:
     async def _run_recall_call(self, call: Piece, track: KnownMessages | None) -> tuple[str, bool]:
         """Run a hidden recall call. Return its text and success; the model gets errors as text."""
         try:
-            given = json.loads(call.text or "{}")
-            args = ToolArguments(given if isinstance(given, dict) else {})
+            args = ToolArguments(object_at(parse_json(call.text or "{}")))
             stores, tokens = self._bench.workspace, self._bench.token_counter
             if call.name.startswith("search"):
                 query, limit = args.text_argument("query"), args.number_argument("limit", 10)

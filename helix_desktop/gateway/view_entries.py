@@ -9,6 +9,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import accumulate
 
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.conversation import Conversation
@@ -245,10 +246,11 @@ class ViewEntriesBuilder:
                 there[entry.at] = True
         for low, high in ((bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans):
             there[low:high] = bytes([True]) * (high - low)
-        for at in (at for at in range(first, len(seqs)) if not there[at] and not self._facts_of_message(at)):
-            fresh = enumerate(self.out[known:], known)
-            behind = (i for i, entry in fresh if isinstance(entry, CLIENT_MESSAGES) and entry.at > at)
-            self.out.insert(next(behind, len(self.out)), As(at))
+        absent = (at for at in range(first, len(seqs)) if not there[at])
+        if missing := [(at, As(at)) for at in absent if not self._facts_of_message(at)]:
+            places = accumulate((getattr(entry, "at", -1) for entry in self.out[known:]), max)
+            placed = sorted([*zip(places, self.out[known:], strict=True), *missing], key=lambda each: each[0])
+            self.out[known:] = [entry for _, entry in placed]
 
     def _shown_text_of_block(self, block: Block) -> str:
         content = block.content

@@ -307,6 +307,28 @@ async def test_a_fold_covers_the_messages_without_facts_in_it(seqs: Sequence[int
     assert await entries(talk, seqs) == expected
 
 
+async def test_many_messages_without_facts_are_placed_in_one_pass() -> None:
+    """37,000 of them kept every other agent waiting for 29 s."""
+    calls, talk, seqs = list[int](), Talk(), list[int]()
+    for _ in range(2):
+        for _ in range(100):
+            seqs += [talk.user("hello")] * 5
+        view, count = talk.view(), 0
+
+        def note(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(note)
+        try:
+            _, shown = await build(talk, seqs, view=view)
+        finally:
+            sys.setprofile(None)
+        assert shown.entries == tuple(map(As, range(len(seqs))))
+        calls.append(count)
+    assert calls[1] < 2.5 * calls[0]
+
+
 # --- replies the agent was not shown whole --------------------------------------------------------------------------
 
 
