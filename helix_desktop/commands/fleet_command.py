@@ -74,9 +74,7 @@ async def _act_in_all_workspaces(arguments: Namespace, names: dict[str, str], co
             found.append({"workspace": identity, "name": name, "trouble": str(error)})
     sound = [one for one in found if "trouble" not in one]
     if unknown := set(getattr(arguments, "tasks", ())) - {task for one in sound for task in one["changed"]}:
-        raise NotFound(
-            f"There is no task {min(unknown)} that can be stopped.", remedy="`fleet status` shows the tasks."
-        )
+        raise NotFound(f"There is no task {min(unknown)} to stop.", remedy="`fleet status` lists tasks.")
     states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
     whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
     await print_result(arguments, console, whole, *(line for one in found for line in _describe_fleet(one)))

@@ -14,7 +14,6 @@ from helix_desktop import glibc_memory
 from helix_desktop.commands import Options, Subparsers, add_subcommand, parse_port, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway.gateway_workspaces import USUAL_WORKSPACE_NAME
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -52,7 +51,7 @@ def add_gateway_command(nouns: Subparsers) -> None:
 
 
 def run_gateway_command(arguments: Namespace) -> int:
-    from helix_desktop.gateway import gateway_server, gateway_socket
+    from helix_desktop.gateway import gateway_server, gateway_socket, gateway_workspaces
 
     sys.setswitchinterval(TURN)
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
@@ -74,7 +73,7 @@ def run_gateway_command(arguments: Namespace) -> int:
         registrations = GatewayRegistrations(registration)
         address = gateway_socket.agent_address(sock.getsockname()[1], registration.token)
         print(json.dumps({"address": address}) if arguments.json else f"listening on {address}", flush=True)
-        saved = arguments.workspace or USUAL_WORKSPACE_NAME
+        saved = arguments.workspace or gateway_workspaces.USUAL_WORKSPACE_NAME
         how = f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}\n"
         print(f"{how}Conversations are saved in {saved}. To stop, press Ctrl+C.", file=sys.stderr)
 

@@ -112,8 +112,8 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
     words: list[str] = arguments.argv  # The original command line: argparse may have removed a `--`.
     before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
     if arguments.install or arguments.uninstall:
-        arguments.yes = arguments.yes or "--yes" in before
-        before = [one for one in before if one != "--yes"]
+        arguments.yes, arguments.json = arguments.yes or "--yes" in before, arguments.json or "--json" in before
+        before = [one for one in before if one not in ("--yes", "--json")]
         if before:
             raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
         return []
@@ -172,6 +172,7 @@ def _change_agent_configuration(arguments: Namespace, agent: KnownAgent, where: 
         say(f"{change.file} was {'deleted' if change.after is None else 'written'}.")
         if arguments.install:
             say("The gateway now runs in the background, and starts when you log in.")
+            say("The agent's conversations are saved in the workspace Connected agents.")
     if arguments.json:
         print(json.dumps({"file": str(change.file), "diff": diff, "written": is_changed}, ensure_ascii=False))
     return 0

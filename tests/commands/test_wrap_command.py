@@ -176,3 +176,10 @@ def test_a_port_that_cannot_be_is_a_sentence(port: str, helix: Helix) -> None:
     code, out, err = helix("gateway", f"--port={port}")
     assert (code, out) == (2, "")
     assert f"'{port}' is not a port number. See helix-desktop gateway --help." in err
+
+
+def test_yes_and_json_are_options_of_install_behind_the_agents_name_too(home: Path, helix: Helix) -> None:
+    where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
+    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), where.config)
+    code, out, _ = helix("wrap", "--uninstall", "claude", "--json", "--yes")
+    assert (code, json.loads(out)["written"]) == (0, True)
