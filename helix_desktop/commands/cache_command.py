@@ -24,7 +24,7 @@ BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 SEARCHING: Options = {
     "WORD...": "words, and filters such as by:user, agent:codex, tool:bash, file:main.py or before:2026-01-31",
     "--tool TOOL": "search only outputs of this tool",
-    "--limit N": {"type": parse_number, "default": 20, "help": "0 means all"},
+    "--limit N": {"type": parse_number, "default": 20, "help": "show at most N (default: 20; 0 means all)"},
 }
 
 
@@ -45,7 +45,7 @@ def add_cache_command(nouns: Subparsers) -> None:
     options = {
         "--tool TOOL": "list only outputs of this tool",
         "--sort time|tool|source|size|tokens|uses": {},
-        "--limit N": {"type": parse_number, "default": 50, "help": "0 means all"},
+        "--limit N": {"type": parse_number, "default": 50, "help": "show at most N (default: 50; 0 means all)"},
     }
     add_counting_verb("list", "list entries, newest first", print_entry_list, options, reads=True)
     sentence = "find entries that contain certain words"

@@ -67,7 +67,8 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
 
 async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict[str, object]]:
     """Lists the files that a connected or recorded agent's calls wrote, unless a call failed."""
-    if not await workspace_access.read_agent_of_conversation(bench.workspace, conversation):
+    row = await bench.workspace.journal.find_conversation(conversation)
+    if not await workspace_access.read_agent_of_conversation(bench.workspace, row):
         return []
     facts = await bench.read_conversation_facts(conversation)
     failed = {one.fact.call for one in facts if isinstance(one.fact, ToolReturned) and not one.fact.ok}
@@ -131,7 +132,7 @@ async def _chosen_file_changes(
     files = await changes.changes_with_folders([source for turn in turns for source in turn.sources])
     for path in arguments.paths:
         if not any(_is_file_named(file, [path]) for file in files):
-            raise NotFound(f"The agent has not changed {path} there.", remedy="To see the changed files, run `changes list`.")  # fmt: skip
+            raise NotFound(f"No change of {path} can be shown or undone here.", remedy="To see the changed files, run `changes list`.")  # fmt: skip
     return [file for file in files if _is_file_named(file, arguments.paths)], conversation, changes
 
 
@@ -159,7 +160,8 @@ async def _find_conversation_with_changes(
         name = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
     elif not (name := next(newest, "")):
         raise NotFound(f"There is no conversation in {bench.name}.")
-    if agent := await workspace_access.read_agent_of_conversation(bench.workspace, name):
+    row = await bench.workspace.journal.find_conversation(name)
+    if agent := await workspace_access.read_agent_of_conversation(bench.workspace, row):
         await console.print_error(
             f"{name} is a conversation of {agent}: what its tools edited is listed, and cannot be undone here."
         )

@@ -67,7 +67,7 @@ async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspa
     labels = {copy.id: copy.label for copy in copies if copy.is_whole}
     told, lines = [], []
     for row in rows:
-        agent = await workspace_access.read_agent_of_conversation(workspace, row.id)
+        agent = await workspace_access.read_agent_of_conversation(workspace, row)
         title, copy = row.title or row.begins, labels.get(row.id, "")
         about = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
         told.append(about | {"copy": copy, "agent": agent})

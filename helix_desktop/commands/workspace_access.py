@@ -38,6 +38,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 if TYPE_CHECKING:
+    from helix_desktop.store.conversation_rows import StoredConversation
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
@@ -350,11 +351,10 @@ async def find_conversation_by_prefix(workspace: StoredWorkspace, prefix: str) -
     return find_id_by_prefix(ids, prefix, words, remedy)
 
 
-async def read_agent_of_conversation(workspace: StoredWorkspace, conversation: str) -> str:
+async def read_agent_of_conversation(workspace: StoredWorkspace, row: StoredConversation) -> str:
     """Returns the name of the connected or recorded agent that began it, or an empty string."""
-    row = await workspace.journal.find_conversation(conversation)
     # A fork may begin with a fact that does not name the agent.
-    begun = await workspace.journal.read_facts(conversation, after=row.forked_at, limit=2)
+    begun = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
     starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
     return next(filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), "")
 

@@ -98,7 +98,7 @@ def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> No
     for verb in ("show", "restore"):
         code, out, err = helix("changes", verb, "-w", "Work", "a.text", "--turn", "last")
         assert (code, out) == (1, "")
-        assert "The agent has not changed a.text there." in err
+        assert "No change of a.text can be shown or undone here." in err
         code, _, err = helix("changes", verb, "-w", "Work", "--turn", "abc")
         assert (code, "There is no turn abc. Enter the number of a turn, or `last`." in err) == (2, True)
     asyncio.run(talk_without_changes())
