@@ -17,7 +17,7 @@ from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
 from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_restored_by_user
-from helix_desktop.engine.tool_call_outcomes import parse_call_arguments
+from helix_desktop.engine.tool_call_outcomes import parse_call_arguments, read_refusal
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import format_things
@@ -248,7 +248,8 @@ def describe_output(branch: ConversationBranch, seq: int) -> str:
     """Describe an output: tool, short arguments, exit code, lines and size."""
     fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
     said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
-    code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
+    failed = "failed" if read_refusal(fact.head) is None else "denied"
+    code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else failed
     lines = format_things(fact.output.lines, "line", "lines") if fact.output.lines else ""
     return " · ".join(piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece)
 
