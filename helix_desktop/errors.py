@@ -147,3 +147,9 @@ class StoppedByUser(HelixError):
 def format_things(number: int, one: str, many: str) -> str:
     """Formats a number of things for a sentence: "1 entry", "2,000 entries"."""
     return f"{number:,} {one if number == 1 else many}"
+
+
+def shorten_to_line(text: str, most: int) -> str:
+    """Puts a text on one line of at most this many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -11,7 +11,7 @@ from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object, value_at
 from helix_desktop.workbench import Workbench
@@ -212,5 +212,4 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 def title_of_call(call: facts.ToolCall) -> str:
     first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
-    line = " ".join(f"{call.name} {first}".split())
-    return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
+    return shorten_to_line(f"{call.name} {first}", TITLE)

@@ -11,6 +11,7 @@ from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import shorten_to_line
 from helix_desktop.gui.answer_author import PROGRAM_AUTHOR, author_of_answer
 
 ARGUMENT_CHARACTERS = 200  # Longer arguments of a call are cut to this many characters. The JSON export is complete.
@@ -57,7 +58,7 @@ def iterate_export_sections(
             yield from _sections_of_reply(fact, f"{author_of_answer(started, fact)} ({fact.model}), {at}")
         elif isinstance(fact, facts.ToolReturned):
             call = calls.get(fact.call)
-            name = f"{call.name} {_shorten_call_arguments(call.arguments)}" if call else "Tool"
+            name = f"{call.name} {shorten_to_line(call.arguments, ARGUMENT_CHARACTERS)}" if call else "Tool"
             stored, text = fact.output, fact.head or content(fact.output.digest) or ""
             if stored.size and not text:
                 text = f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]"
@@ -89,11 +90,6 @@ def _sections_of_user_message(fact: facts.UserSaid, author: str, at: str) -> Ite
     if words or named or not additions:
         own = "\n\n".join(filter(None, [words, *named.values()]))
         yield f"{PROGRAM_AUTHOR if fact.by else 'You'}, {at}", "user", own
-
-
-def _shorten_call_arguments(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= ARGUMENT_CHARACTERS else f"{line[:ARGUMENT_CHARACTERS]}…"
 
 
 def outputs_to_export(recorded_facts: Sequence[facts.Recorded]) -> list[Digest]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from helix_desktop import errors
+from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
 
@@ -178,8 +179,7 @@ def provider_sentence(body: Json) -> str:
     found = body if isinstance(body, str) else next((said for path in paths if (said := text_at(body, *path))), "")
     if re.match(r"\s*<(!doctype|html)", found, re.IGNORECASE):
         return "a web page instead of an answer"
-    line = " ".join(found.split())
-    return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]}…"
+    return shorten_to_line(found, LONGEST_SENTENCE)
 
 
 def _error_codes(body: Json) -> str:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.engine.messages import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
+from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import demo_summaries, demo_tour
 from helix_desktop.providers.demo_language import Say, choose_translator
@@ -84,13 +85,8 @@ def choose_scripted_reply(request: Request) -> ScriptedReply:
         return _call_named_tool(scene, command[1].lower(), command[2].strip())
     if command is not None or _TOUR.search(scene.asked):
         return demo_tour.next_tour_step(scene)
-    wrote = (scene.say("You wrote: {text}", text=_quote_short(scene.asked)),) if scene.asked else ()
+    wrote = (scene.say("You wrote: {text}", text=f"“{shorten_to_line(scene.asked, 121)}”"),) if scene.asked else ()
     return ScriptedReply("\n\n".join((scene.say(WHO), *wrote, scene.say(WORDS))))
-
-
-def _quote_short(text: str) -> str:
-    line = " ".join(text.split())
-    return f"“{line[:120]}…”" if len(line) > 120 else f"“{line}”"
 
 
 def build_demo_scene(request: Request) -> DemoScene:

@@ -14,9 +14,11 @@ from helix_desktop.engine.messages import Request, Role, ToolResult
 from helix_desktop.engine.request_building import CONTINUE
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, list_at, parse_object, text_at
 
+LONGEST_QUOTE = 240
 MOST_LINES = 12
 MOST_EXCERPT = 24
 COMMON = 0.2  # A word in a larger share of the lines describes none of them.
@@ -76,14 +78,14 @@ def write_handover(request: Request) -> str:
     wrong = (line for text in found.outputs for line in text.splitlines() if _WRONG.search(line))
     rules = (one for text in found.said for one in _SENTENCE.findall(text) if _RULE.search(one))
     contents: Mapping[str, list[str]] = {
-        "Project Background": [f"The user wrote: “{_cut_to_length(text)}”" for text in found.said[:3]],
+        "Project Background": [f"The user wrote: “{shorten_to_line(text, LONGEST_QUOTE)}”" for text in found.said[:3]],
         "Technical Details": [f"File: {path}" for path in paths],
         "Completed Work": _without_repeats(
             _describe_call(name, values) for name, values in found.calls if name != ToolName.SET_TODO
         ),
-        "Current Issues": _without_repeats(_cut_to_length(line) for line in wrong),
+        "Current Issues": _without_repeats(shorten_to_line(line, LONGEST_QUOTE) for line in wrong),
         "TODO Items": _todo_lines(found),
-        "User Preferences": _without_repeats(_cut_to_length(one) for one in rules),
+        "User Preferences": _without_repeats(shorten_to_line(one, LONGEST_QUOTE) for one in rules),
     }
     lists = ("\n".join(f"- {line}" for line in contents[name][-MOST_LINES:]) for name in SECTIONS)
     return "\n\n".join(f"## {name}\n{lines or '- None so far.'}" for name, lines in zip(SECTIONS, lists, strict=True))
@@ -92,10 +94,13 @@ def write_handover(request: Request) -> str:
 def write_observations(request: Request) -> str:
     """Write a line for every message that says something, oldest first."""
     found = _sort_material(request)
-    lines = [f"!! The user said: {_cut_to_length(text, 160)}" for text in found.said]
+    lines = [f"!! The user said: {shorten_to_line(text, 160)}" for text in found.said]
     lines += [f"! Done: {_describe_call(name, values)}" for name, values in found.calls]
     lines += [
-        f"! {_cut_to_length(line)}" for text in found.outputs for line in text.splitlines() if _WRONG.search(line)
+        f"! {shorten_to_line(line, LONGEST_QUOTE)}"
+        for text in found.outputs
+        for line in text.splitlines()
+        if _WRONG.search(line)
     ]
     return "\n".join(f"- {line}" for line in _without_repeats(lines)[-MOST_EXCERPT:]) or "- Nothing happened."
 
@@ -107,7 +112,7 @@ def write_title(request: Request) -> str:
 
 def _describe_call(name: str, values: Object) -> str:
     told = next((text for key in _TELLING if (text := text_at(values, key))), "")
-    subject = f"`{_cut_to_length(told, 160)}`" if told else "the folder"
+    subject = f"`{shorten_to_line(told, 160)}`" if told else "the folder"
     return _DONE[name].format(subject) if name in _DONE else f"{name} {told}".strip()
 
 
@@ -179,11 +184,6 @@ def _lowercase_words(text: str) -> list[str]:
 
 def _shorten_line_at(lines: list[str], at: int) -> str:
     return lines[at].strip()[:80] if lines else ""
-
-
-def _cut_to_length(text: str, limit: int = 240) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _without_repeats(lines: Iterable[str]) -> list[str]:

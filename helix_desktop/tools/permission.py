@@ -264,9 +264,12 @@ def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFi
         return _RuleFit.NO
     if rule.path and not (action.path and _path_fits(rule, action.path, any_spelling=True)):
         return _RuleFit.NO
-    if not rule.command:
-        return _RuleFit.YES
-    return _match_restricting_command_rule(rule.command, action) if action.effect is ActionEffect.RUN else _RuleFit.NO
+    if action.effect is ActionEffect.RUN and rule.command:
+        return _match_restricting_command_rule(rule.command, action)
+    # In a rule for a tool that runs no commands, a path is meant.
+    meant = replace(rule, path=rule.command)
+    fits = not rule.command or (rule.tool and action.path and _path_fits(meant, action.path, any_spelling=True))
+    return _RuleFit.YES if fits else _RuleFit.NO
 
 
 def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFit:

@@ -270,19 +270,15 @@ class FileChanges:
         self, files: Sequence[FileChange], removed: set[str]
     ) -> tuple[change_restoring.RestoreStep, ...]:
         """Return the steps for folders that the agent created and that are empty without these `removed` paths."""
-        sources = [source for file in files for source in file.sources if file.path_of_change in removed]
-        created = [
-            each.path_of_change
-            for each in (await self.changes_with_folders(tuple(dict.fromkeys(sources))) if sources else ())
-            if each.change.before is None and each.change.after is not None
-            if each.change.after.kind is PathKind.FOLDER and each.path_of_change not in removed
-        ]
-        folders, steps = self.workspace_checkpoints.folders, []
-        remaining = folders.known_items().keys() - removed if created else set()
-        for path in sorted(created, key=lambda path: -path.count("/")):
-            if path in remaining and not any(each.startswith(f"{path}/") for each in remaining):
+        sources = dict.fromkeys(source for file in files if file.path_of_change in removed for source in file.sources)
+        created = [each for each in await self.changes_with_folders(tuple(sources)) if each.change.before is None]
+        known, steps = self.workspace_checkpoints.folders.known_items(), []
+        remaining = known.keys() - removed if created else set()
+        for path in sorted((each.path_of_change for each in created), reverse=True):  # The deepest first.
+            is_folder = path in remaining and known[path].kind is PathKind.FOLDER
+            if is_folder and not any(each.startswith(f"{path}/") for each in remaining):
                 remaining.remove(path)
-                steps.append(change_restoring.RestoreStep(path, folders.last_item_at(path), None))
+                steps.append(change_restoring.RestoreStep(path, known[path], None))
         return tuple(steps)
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:

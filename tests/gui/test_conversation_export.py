@@ -65,7 +65,7 @@ def test_what_is_shortened_says_so() -> None:
         Recorded("c", 1, 0.0, ModelReplied((ToolCall("1", "write_file", "x" * 300),), "m", Stop.CALLS)),
         Recorded("c", 2, 0.0, ToolReturned("1", story.stored("ok"), 1, head="ok")),
     ]
-    assert f"write_file {'x' * 200}…" in conversation_export.export_conversation_markdown("t", facts, story.CONTENT.get)
+    assert f"write_file {'x' * 199}…" in conversation_export.export_conversation_markdown("t", facts, story.CONTENT.get)
 
 
 def test_a_call_that_was_stopped_did_not_fail() -> None:

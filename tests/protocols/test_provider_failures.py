@@ -143,7 +143,7 @@ def test_sentences_are_found_and_kept_short() -> None:
     assert provider_sentence([{"error": {"message": "in an array"}}]) == "in an array"
     assert provider_sentence("two\n lines") == "two lines"
     assert provider_sentence({"odd": 1}) == ""
-    assert len(provider_sentence("x" * 10_000)) == LONGEST_SENTENCE + 1
+    assert len(provider_sentence("x" * 10_000)) == LONGEST_SENTENCE
     assert read_refusal_body(b"\xff not json") == "\ufffd not json"
 
 
@@ -212,9 +212,9 @@ def test_a_window_that_can_be_none_is_none() -> None:
         assert error.window == window
 
 
-def test_a_sentence_is_cut_behind_its_longest_length() -> None:
+def test_a_sentence_is_cut_to_its_longest_length() -> None:
     assert provider_sentence("x" * LONGEST_SENTENCE) == "x" * LONGEST_SENTENCE
-    assert provider_sentence("x" * (LONGEST_SENTENCE + 1)) == "x" * LONGEST_SENTENCE + "…"
+    assert provider_sentence("x" * (LONGEST_SENTENCE + 1)) == "x" * (LONGEST_SENTENCE - 1) + "…"
 
 
 @pytest.mark.parametrize(("said", "seconds"), [("0", 0.0), ("-1", None), ("inf", None), ("nan", None), ("1.5", 1.5)])

@@ -68,6 +68,16 @@ def test_a_rule_that_denies_wins_over_everything() -> None:
     )
 
 
+def test_what_a_restricting_rule_says_of_a_tool_without_commands_is_a_path() -> None:
+    """The defect: such a rule was listed like others, and never held."""
+    for decision in ("deny", "ask"):
+        rule = PermissionRule(decision, "edit_file", command="src/*")
+        assert verdict(EDIT, PermissionMode.ALLOW_ALL, rule) == decision
+        assert verdict(EDIT, PermissionMode.ALLOW_ALL, replace(rule, command="docs/*")) == "allow"
+    assert verdict(EDIT, PermissionMode.ASK, PermissionRule("allow", "edit_file", command="src/*")) == "ask"
+    assert verdict(EDIT, PermissionMode.ALLOW_ALL, PermissionRule("deny", command="*")) == "allow"
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [("src/a.py", "allow"), ("src/deep/a.py", "allow"), ("SRC/a.py", "ask"), ("lib/a.py", "ask"), ("", "ask")],

@@ -20,7 +20,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_s
 from helix_desktop.engine.tool_call_outcomes import parse_call_arguments, read_refusal
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
-from helix_desktop.errors import format_things
+from helix_desktop.errors import format_things, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
@@ -273,8 +273,7 @@ def summarise_arguments(arguments: str) -> str:
     elif isinstance(values, dict):
         shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
         values = " ".join(text for text in shown if len(text) <= LONGEST_ARGUMENT) or " ".join(shown)
-    text = " ".join(str(values).split())
-    return text if len(text) <= LONGEST_ARGUMENT else text[: LONGEST_ARGUMENT - 1] + "…"
+    return shorten_to_line(str(values), LONGEST_ARGUMENT)
 
 
 def format_size(stored: Stored) -> str:

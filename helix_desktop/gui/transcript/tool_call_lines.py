@@ -13,6 +13,7 @@ from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.tool_call_outcomes import find_call_subject_and_place
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_duration
@@ -84,7 +85,7 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
             words, CallStatus.CACHED, tuple(chips), tr("Recall"), chat_actions.RecallEntry(returned.output.digest)
         )
     if state.decided is not None and not state.decided.allowed:
-        if said := _shorten_to_one_line(returned.head.partition(USER_WORDS)[2], 60):
+        if said := shorten_to_line(make_safe_text(returned.head.partition(USER_WORDS)[2][:120]), 60):
             chips.append(LineChip(f"“{said}”"))
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
     if returned.stopped or (returned.head in (UNREAD, NOT_BEGUN) and not returned.ok):
@@ -112,7 +113,8 @@ def call_as_one_line(item: TranscriptItem) -> str:
 
 def call_subject(arguments: str) -> str:
     """Returns what a call is about: its path, its command, its query, or else its first text."""
-    what, where = (_shorten_to_one_line(text, _LONGEST) for text in find_call_subject_and_place(arguments))
+    named = (make_safe_text(text[: _LONGEST * 2]) for text in find_call_subject_and_place(arguments))
+    what, where = (shorten_to_line(text, _LONGEST) for text in named)
     return tr("{what} in {where}", what=what, where=where) if where else what
 
 
@@ -121,7 +123,7 @@ def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChi
     if fold.kind is FoldKind.MARKER:
         figures = LineChip(format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
         return [digest_chip, figures] if digest_chip else [figures]
-    words = _shorten_to_one_line(fold.asked, 80)
+    words = shorten_to_line(make_safe_text(fold.asked[:160]), 80)
     kept = tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("excerpt kept")
     shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
     return [LineChip(kept, want=OpenFold(fold.fold)), LineChip(shrunk, want=OpenFold(fold.fold))]
@@ -171,8 +173,3 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
         size = tr("{n} tokens", n=format_token_count(returned.tokens))
         chips.append(LineChip(size, want=OpenEntry(returned.output.digest)))
     return chips
-
-
-def _shorten_to_one_line(text: str, longest: int) -> str:
-    line = " ".join(make_safe_text(text[: longest * 2]).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
