@@ -169,7 +169,7 @@ class ConversationActions:
         def ask_way(both: Sequence[str]) -> None:
             ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as uncommitted changes")}
             acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
-            title, text = tr("Bring back the changes in {branch}", branch=row.copy), explain_bring_back_ways(both)
+            title, text = tr("Bring back the copy of {branch}", branch=row.copy), explain_bring_back_ways(both)
             ask_to_choose_one(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
 
         self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)

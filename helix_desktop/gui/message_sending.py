@@ -151,11 +151,9 @@ class MessageToSend:
             self.send_or_ask_about_price()
             return
 
-        def send_expanded(whole: tuple[UserPart, ...]) -> None:
-            replace(self, parts=whole, steer=False).send_or_ask_about_price()
-
+        send = lambda whole: replace(self, parts=whole, steer=False).send_or_ask_about_price()  # noqa: E731
         work = self.bench.slash_commands.expand_command_message(self.session, self.parts)
-        self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
+        self.window.run_for_window(work, then=send, failed=self.not_sent)
 
     def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:

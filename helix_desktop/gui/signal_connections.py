@@ -208,6 +208,7 @@ def _wire_top_bar(window: MainWindow) -> None:
     top, on = window.top, window.window_actions.set_action_handler
     top.page_chosen.connect(window.switch_to_page)
     top.stop.clicked.connect(window.window_actions["stop"].trigger)
+    top.copy.clicked.connect(window.window_actions["bring-back"].trigger)
     for page in PAGES:
         on(page, partial(window.switch_to_page, page))
     on("policy", partial(_open_policy_choices, window))

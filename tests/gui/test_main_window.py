@@ -451,11 +451,16 @@ def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
 
 
 def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainWindow, bench: FakeWorkbench) -> None:
-    assert window.top._copy.text() == ""
+    assert window.top.copy.text() == ""
     window.window_actions["fork-copy"].trigger()
     assert window.current_session is not None
     assert bench.rows[window.current_session.id].copy == "main"
-    assert window.top._copy.text() == "copy of main"
+    assert window.top.copy.text() == "copy of main · Bring back…"
+    for page in ("chat", "changes"):
+        window.switch_to_page(page)
+        window.top.copy.click()
+        assert "Apply as uncommitted changes" in click_way(window, "Cancel")
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.mark.parametrize(

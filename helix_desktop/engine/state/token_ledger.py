@@ -27,7 +27,7 @@ _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
-COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary")
+COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary", "unpriced")
 
 
 def _median(values: Sequence[float]) -> float:
@@ -50,6 +50,7 @@ class Savings:
     paid: float
     paid_without: float
     paid_before: float = 0.0
+    unpriced: int = 0  # Requests of unknown cost.
 
     @property
     def saved_share(self) -> float:
@@ -212,7 +213,8 @@ class TokenLedger:
             shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
         paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
-        return Savings(at["steps"], at["sent"], at["without"], at["read"], paid, paid_without, max(0.0, ever - paid))
+        tokens, before = (at["steps"], at["sent"], at["without"], at["read"]), max(0.0, ever - paid)
+        return Savings(*tokens, paid, paid_without, before, at["unpriced"])
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """Return a running sum up to `seq`, without imports and copied facts."""
@@ -245,9 +247,9 @@ class TokenLedger:
 
     def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)
+        more.update(read=usage.cache_read, unpriced=int(usage.cost <= 0))
         for name, column in self.sums.items():
-            tokens = usage.cache_read if name == "read" else more.get(name, 0)
-            column.append(column[-1] + max(-_MOST_TOKENS, min(tokens, _MOST_TOKENS)))
+            column.append(column[-1] + max(-_MOST_TOKENS, min(more.get(name, 0), _MOST_TOKENS)))
         self.paid.append(self.paid[-1] + usage.cost)
 
 

@@ -28,7 +28,8 @@ class TopBar(QWidget):
         self.side = widgets.build_tool_button(tr("Show the sidebar"), self)
         self.side.setIconSize(QSize(16, 16))
         self.side.setFixedSize(28, 28)
-        self._state, self._copy = (widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
+        self._state = widgets.build_plain_label("", "small", self, wraps=False)
+        self.copy = widgets.build_push_button("", self, look="link")
         self.stop = widgets.build_push_button(tr("Stop"), self, look="link")
         self.stop.hide()
         self.model = ChoicePill(tr("Model"), self)
@@ -37,7 +38,7 @@ class TopBar(QWidget):
         group, tabs = QButtonGroup(self), self._tabs.values()
         for tab in tabs:
             group.addButton(tab)
-        right = self._state, self.stop, self._copy, self.model
+        right = self._state, self.stop, self.copy, self.model
         self._row = build_row(self.side, *tabs, 1, *right, owner=self, spacing=4)
         self.side.hide()
         theme.changed.connect(self._apply_top_bar_sizes)
@@ -56,8 +57,8 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def show_working_copy(self, words: str) -> None:
-        """Shows the copy of the repository that the conversation works in. Empty if it works in the original."""
-        self._copy.setText(words)
+        """Shows the copy that the conversation works in, to bring it back. Empty if it works in the original."""
+        self.copy.setText(words and f"{words} · {tr('Bring back…')}")
         self.fit_top_bar()
 
     def show_sidebar_button(self, *, needed: bool) -> None:
@@ -85,10 +86,10 @@ class TopBar(QWidget):
         self._row.setSpacing(4 if room >= 0 else 0)
         self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
         room -= self._state.sizeHint().width() + self.stop.sizeHint().width() if self._state.text() else 0
-        self._copy.setVisible(
-            bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
+        self.copy.setVisible(
+            bool(self.copy.text()) and room >= self.copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )
-        room -= 0 if self._copy.isHidden() else self._copy.sizeHint().width()
+        room -= 0 if self.copy.isHidden() else self.copy.sizeHint().width()
         self.model.setVisible(
             room >= min(self.model.show_full_text_and_measure_width() + px(10), px(SHORTENED_CHOICE_WIDTH))
         )

@@ -14,7 +14,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.fold_descriptions import fold_title
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
-from helix_desktop.gui.translation import format_percent, tr
+from helix_desktop.gui.translation import format_number, format_percent, tr
 
 PER_MILLION = 1_000_000
 _MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # Markdown marks, which a plain label would show.
@@ -98,6 +98,8 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Cost before import or fork"), format_dollars(figures.paid_before), False))
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
+    if figures.paid and figures.unpriced:
+        rows.append((tr("Requests without a price, not in it"), format_number(figures.unpriced), False))
     if figures.paid_without and figures.paid > 0:
         if (dollars := figures.paid_without - figures.paid) > 0:
             share = _format_saved_share(dollars / figures.paid_without)

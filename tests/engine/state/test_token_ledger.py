@@ -96,6 +96,12 @@ def test_figures_of_another_machine_that_make_no_sense_keep_no_conversation_from
     assert savings(talk).sent == 3 * most + 1
 
 
+def test_requests_of_unknown_cost_are_counted_without_those_of_other_programs() -> None:
+    steps = [ConversationStarted(), *STEPS, BroughtIn(Origin("codex", "a"), "run", 2)]
+    assert savings(told(*STEPS, reply(6, 2_300, cost=0.5), reply(6, 2_400))).unpriced == 3
+    assert savings(told(*steps, reply(6, 2_300, cost=0.5), reply(6, 2_400))).unpriced == 1
+
+
 def test_requests_of_strategies_are_sent_and_save_nothing() -> None:
     figures = savings(told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500, cost=0.25))))
     assert (figures.steps, figures.sent, figures.without, figures.paid) == (2, 2_870, 2_370, 0.25)

@@ -63,13 +63,14 @@ def test_what_can_be_recalled() -> None:
 
 
 def test_savings() -> None:
-    told = Savings(9, sent=480_000, without=2_910_000, cache_read=436_800, paid=1.2, paid_without=7.34)
+    told = Savings(9, sent=480_000, without=2_910_000, cache_read=436_800, paid=1.2, paid_without=7.34, unpriced=2)
     rows = context_figures.build_savings_rows(told)
     assert [(words, figure) for words, figure, _ in rows] == [
         ("If summarized only when full", "≈ 2.91M"),
         ("Sent", "480K"),
         ("Read from the provider's cache", "91%"),
         ("Cost so far", "$1.20"),
+        ("Requests without a price, not in it", "2"),
         ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
