@@ -28,6 +28,8 @@ CUT_TEXT = "This is cut off, and nobody should keep it. "
 DOCUMENT_REPLY = [Says("\n\n".join(f"## {name}\nAll is well, and there is more to say about it." for name in DOCUMENT))]
 SHARE = 0.15  # Of the requests, so many fail.
 ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
+# Claude Code reminds by its own count, in which an answer that is not streamed counts once, not twice.
+REMINDER = "[Claude Code showed: task_reminder]"
 VARYING = (
     (re.compile(r"Chunk ID: \w+"), "Chunk ID"),
     (re.compile(r"Wall time: [\d.]+ seconds"), "Wall time"),
@@ -139,7 +141,7 @@ def _history_lines(messages: Sequence[RecordedMessage]) -> Iterator[str]:
             continue
         yield from sorted(results)
         results = []
-        if message.text:
+        if message.text and not message.text.startswith(REMINDER):
             yield f"{message.role} {message.text}"
         for call in message.calls:
             calls[call.id] = f"{call.name} {json.dumps(json.loads(call.arguments), sort_keys=True)}"
