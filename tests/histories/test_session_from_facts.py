@@ -15,7 +15,9 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Origin,
     PartRef,
+    Received,
     Recorded,
+    ReplyPart,
     Span,
     Stop,
     Stored,
@@ -170,3 +172,30 @@ def test_a_handover_of_something_else_is_none() -> None:
     assert session_from_facts.list_active_compactions(facts) == []
     too_long = fold("h1", Span(1, 2), "Sum.", tokens=9_999)
     assert session_from_facts.list_active_compactions(recorded(*turn, too_long)) == []
+
+
+def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None:
+    origin = Origin("pi", "session-1", "/s.jsonl")
+    look, call = Text("I look."), ToolCall("call-1", "bash", '{"command":"ls"}')
+    kept_by_recorder: list[Fact] = [
+        ConversationStarted("do it", origin=origin),
+        UserSaid((Text("do it"),)),
+        ModelReplied((Text("I look.\n"), ToolCall("t9", "bash", '{"command": "ls"}')), "m", Stop.CALLS),
+    ]  # fmt: skip
+
+    def kept_by_gateway(*parts: ReplyPart, session: str = "", said: str = "do it", agent: str = "pi") -> set[str]:
+        started, received = ConversationStarted(agent=agent), Received(("hash",), (2,), session)
+        users = UserSaid((Text("<system-reminder>\nBe brief.\n</system-reminder>"), Text(said)))
+        return session_from_facts.names_of_session([started, users, received, ModelReplied(parts, "m", Stop.END)])
+
+    names = session_from_facts.names_of_session(kept_by_recorder)
+    assert kept_by_gateway(look, call) & names
+    assert not kept_by_gateway(Text("Done."), call) & names
+    assert not kept_by_gateway(look, call, said="do that") & names
+    assert not kept_by_gateway(look, call, agent="Gemini CLI") & names
+    assert kept_by_gateway(look, call, session="session-1") == {"session-1"} < names
+    assert not kept_by_gateway(look, call, session="session-2") & names
+    spaced = ToolCall("t9", "bash", '{"command": "ls"}')
+    silent = [*kept_by_recorder[:2], ModelReplied((spaced,), "m", Stop.CALLS)]
+    assert kept_by_gateway(call) & session_from_facts.names_of_session(silent)
+    assert session_from_facts.names_of_session(kept_by_recorder[:2]) == {"session-1"}
