@@ -26,7 +26,7 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from helix_desktop.atomic_files import ensure_private_folder, lock_open_file, write_file_atomically
 from helix_desktop.concurrency import OwnedTasks, wait_with_limit
@@ -187,6 +187,10 @@ class RequestListener:
                 raise ActionRefused("The request came from a program without the token.")
         await wire.send_frame(b"H")
         kind, content = await wire.receive_frame()
+        last = content
+        while kind == b"A" and len(last) == LARGEST:
+            kind, last = await wire.receive_frame()
+            content += last
         if kind != b"A":
             raise InvalidInput("A request must start with its arguments.")
         return content
@@ -276,7 +280,7 @@ async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> 
 async def _open_connection(address: Path, *, sockets: bool) -> FrameConnection:
     if sockets:
         return FrameConnection(*await asyncio.open_unix_connection(address, limit=LARGEST))
-    at = _read_port_and_token(address)
+    at = json.loads(address.read_text(encoding="utf-8"))  # noqa: ASYNC240 - a few bytes
     wire = FrameConnection(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
     await wire.send_frame(b"T", at["token"].encode())
     return wire
@@ -287,7 +291,9 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
     helpers = OwnedTasks("hand over")
     try:
         with _report_lost_owner():
-            await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
+            content = json.dumps({"version": VERSION, "arguments": list(arguments)}).encode()
+            # A frame that is shorter than the longest one ends the arguments.
+            await wire.send_frame(b"A", content if len(content) % LARGEST else content + b" ")
         while True:
             with _report_lost_owner():  # Not around the console, whose own reader may also close.
                 kind, content = await wire.receive_frame()
@@ -323,11 +329,6 @@ async def _send_console_input(wire: FrameConnection, console: Console) -> None:
     with contextlib.suppress(ConnectionError):
         await wire.send_frame(b"I", piece)
         await wire.send_frame(b"D")
-
-
-def _read_port_and_token(address: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(address.read_text(encoding="utf-8"))
-    return found
 
 
 def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:

@@ -408,3 +408,18 @@ def test_only_one_can_claim_and_the_next_after_it(run: Path) -> None:
     second = claim_instance(run, "window")
     assert second is not None
     second.close()
+
+
+@pytest.mark.parametrize("size", [running_instance.LARGEST + 1, 2 * running_instance.LARGEST])
+async def test_arguments_of_any_length_arrive(run: Path, size: int) -> None:
+    """An import names each of its files, and some people have ten thousand."""
+    shell = len(json.dumps({"version": 1, "arguments": [""]}))
+    heard: list[list[str]] = []
+
+    async def hear(arguments: list[str], _console: Console) -> int:
+        heard.append(arguments)
+        return 0
+
+    async with owner(run, hear), asyncio.timeout(60):
+        assert await hand_over(run, ["x" * (size - shell)], MemoryConsole()) == 0
+    assert [len(one) for (one,) in heard] == [size - shell]
