@@ -193,7 +193,7 @@ class ConversationActions:
             self.doing.run_in_background(self._export_and_count_missing(bench, row, form, file), then=notice_exported)
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
-        ask_new_file(self.window, tr("Export conversation"), name, export_to_chosen_file)
+        ask_new_file(self.window, tr("Export conversation"), str(bench.main_folder / name), export_to_chosen_file)
 
     def offer_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
         """Offers the whole conversation, its state before the last compaction, or a folded one."""

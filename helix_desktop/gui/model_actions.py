@@ -116,7 +116,7 @@ class ModelActions(QObject):
         dialog = EditModelDialog(model, self._window)
         change, reset = self._setup.correct_model_values, self._setup.reset_model_values
         dialog.corrected.connect(lambda values: self._save_model_correction(model, change(model.name, values)))
-        dialog.reset_wanted.connect(lambda: self._save_model_correction(model, reset(model.name)))
+        dialog.reset.clicked.connect(lambda: self._save_model_correction(model, reset(model.name)))
         dialog.open()
 
     def _save_model_correction(self, model: ModelChoice, work: Coroutine[Any, Any, None]) -> None:

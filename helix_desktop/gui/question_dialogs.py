@@ -63,8 +63,8 @@ def ask_folder(parent: QWidget, title: str, then: Callable[[Path], object]) -> Q
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
-def ask_files(parent: QWidget, title: str, then: Callable[[list[Path]], object]) -> QFileDialog:
-    dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.ExistingFiles)
+def ask_files(parent: QWidget, title: str, folder: Path, then: Callable[[list[Path]], object]) -> QFileDialog:
+    dialog = QFileDialog(parent, title, str(folder), fileMode=QFileDialog.FileMode.ExistingFiles)
     return _open_file_dialog(dialog, lambda names: then([Path(name) for name in names]))
 
 
@@ -76,7 +76,7 @@ def ask_file(parent: QWidget, title: str, pattern: str, then: Callable[[Path], o
 
 
 def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], object]) -> QFileDialog:
-    """Asks where to save. The dialog itself asks before it replaces a file."""
+    """Asks where to save: at first, the path `name`. The dialog itself asks before it replaces a file."""
     dialog = QFileDialog(parent, title, acceptMode=QFileDialog.AcceptMode.AcceptSave)
     dialog.selectFile(name)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt, SignalInstance
@@ -292,13 +293,18 @@ def _wire_writing(window: MainWindow) -> None:
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
     window.workbench_shown.connect(partial(message_sending.send_messages_held_for_workspace, window))
     on("compose", lambda: window.go_to_side(window.chat))
-    on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
+    on("attach", partial(_ask_files_to_attach, window))
     on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))
     on("resume", partial(_retry_and_resume, window))
     for scope in ("once", "conversation", "always"):
         on(f"allow-{scope}", partial(_answer_shown_question, window, scope))
     on("refuse", partial(_answer_shown_question, window))
     window.enable_possible_actions()
+
+
+def _ask_files_to_attach(window: MainWindow) -> None:
+    folder = window.current_workbench.main_folder if window.current_workbench is not None else Path.home()
+    ask_files(window, tr("Attach files"), folder, window.attaching.attach_files)
 
 
 def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:

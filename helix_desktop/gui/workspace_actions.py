@@ -91,8 +91,8 @@ class WorkspaceActions:
 
     def ask_where_to_and_export_workspace(self, row: KnownWorkspace) -> None:
         """Exports history and cache as one file, never with keys."""
-        name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
-        ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_workspace_to, row))
+        place = str(Path.home() / (file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX))
+        ask_new_file(self._window, tr("Export workspace"), place, partial(self._export_workspace_to, row))
 
     def _export_workspace_to(self, row: KnownWorkspace, path: Path) -> None:
         window = self._window

@@ -110,3 +110,15 @@ def press(window: MainWindow, words: str) -> None:
     """A button of the newest question."""
     question = window.findChildren(QMessageBox)[-1]
     next(button for button in question.buttons() if button.text() == words).click()
+
+
+def test_files_are_looked_for_and_saved_in_the_workspaces_folder_at_first(
+    window: MainWindow, bench: FakeWorkbench, tmp_path: Path
+) -> None:
+    """They were in the folder where the program was started, which a desktop makes the root."""
+    bench.main_folder = tmp_path
+    for action in ("attach", "export-markdown"):
+        window.window_actions[action].trigger()
+        dialog = window.findChildren(QFileDialog)[-1]
+        assert Path(dialog.directory().absolutePath()) == tmp_path
+        dialog.close()

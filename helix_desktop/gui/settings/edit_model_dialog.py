@@ -17,10 +17,9 @@ MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
 
 
 class EditModelDialog(FieldsDialog):
-    """`corrected` carries the changes. `reset_wanted`: the provider's own values are to be restored."""
+    """`corrected` carries the changes. `reset` is pressed to restore the provider's own values."""
 
     corrected = Signal(dict)
-    reset_wanted = Signal()
 
     def __init__(self, model: ModelChoice, parent: QWidget) -> None:
         assumed = tr("The size of this model's context window is not known. Enter the size here so that older parts of the conversation are folded in time.")  # fmt: skip
@@ -28,10 +27,9 @@ class EditModelDialog(FieldsDialog):
         above = build_plain_label(model.name, "title"), build_plain_label(words, "muted")
         self._known = _declare_model_fields(model)
         super().__init__(tr("Edit model"), self._known, tr("Save"), self._save_corrections, parent, above)
-        reset = self.buttons.addButton(tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole)
-        reset.setAutoDefault(False)
-        reset.clicked.connect(self.reset_wanted)
-        reset.clicked.connect(self.accept)
+        self.reset = self.buttons.addButton(tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole)
+        self.reset.setAutoDefault(False)
+        self.reset.clicked.connect(self.accept)
 
     def _save_corrections(self, values: Mapping[str, Value]) -> None:
         if changes := {one.name: values[one.name] for one in self._known if values[one.name] != one.value}:
