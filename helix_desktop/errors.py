@@ -152,4 +152,4 @@ def format_things(number: int, one: str, many: str) -> str:
 def shorten_to_line(text: str, most: int) -> str:
     """Puts a text on one line of at most this many characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"

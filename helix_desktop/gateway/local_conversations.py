@@ -19,7 +19,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
+from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, shorten_to_line
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
 from helix_desktop.gateway.agent_figures import Figures, compute_agent_figures
 from helix_desktop.gateway.conversation_matching import (
@@ -535,8 +535,7 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
         if message.speaker is Speaker.USER:
             for piece in message.pieces_of_kind(PieceKind.TEXT):
                 if text := split_off_tagged_blocks(piece.text[:20_000], _OPENING_TAG)[0].strip():
-                    first = text.splitlines()[0].strip()
-                    return first if len(first) <= TITLE_CHARACTERS else first[: TITLE_CHARACTERS - 1].rstrip() + "…"
+                    return shorten_to_line(text.splitlines()[0], TITLE_CHARACTERS)
     return ""
 
 

@@ -17,7 +17,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import ConfigFileMistake, NotFound, WrittenByNewerVersion
+from helix_desktop.errors import ConfigFileMistake, NotFound, WrittenByNewerVersion, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_settings import find_line_of_key
 
@@ -213,7 +213,7 @@ def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tup
             warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
         elif not key[1](value):
             raise ConfigFileMistake(
-                f"{dotted} = {_value_for_message(value)} is not valid: expected {key[0]}.",
+                f"{dotted} = {shorten_to_line(repr(value), 60)} is not valid: expected {key[0]}.",
                 where=where,
                 remedy="Fix the line and open the workspace again.",
             )
@@ -236,11 +236,6 @@ def _similar_key(dotted: str) -> str:
         last = {key.rpartition(".")[2]: key for key in _KEYS}
         close = [last[name] for name in difflib.get_close_matches(dotted.rpartition(".")[2], last, n=1, cutoff=0.75)]
     return close[0] if close else ""
-
-
-def _value_for_message(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _settings_from_document(document: Mapping[str, Any], warnings: tuple[str, ...]) -> WorkspaceConfig:

@@ -83,7 +83,6 @@ class SessionToImport:
     stamp: tuple[int, int]
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
     keys: list[tuple[int, str]]  # Texts that look like keys, each with the number of its message.
-
     unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
 
     def with_unique_session_name(self) -> "SessionToImport":
@@ -140,12 +139,19 @@ class SessionWriter:
             if not facts:
                 await self._create_imported_conversation()
                 return
+            if await self._was_text_forgotten(facts):  # The lines that are not read may contain it again.
+                self.held = replace(self.held, unread=())
             if await self._append_new_messages_of_recording(facts):
                 return
         self.held = self.held.with_unique_session_name()
         self.conversation = self.earlier.conversation_of_recording(self.held.recording)
         self._seqs.clear()
         await self.write_session()
+
+    async def _was_text_forgotten(self, facts: Sequence[Recorded]) -> bool:
+        unread = {one.fact.unread.digest for one in facts if isinstance(one.fact, BroughtIn) and one.fact.unread}
+        missing = await self.workspace.cache.find_missing_content(unread)
+        return bool(missing) or any(isinstance(one.fact, Forgotten) for one in facts)
 
     # --- A new conversation, or new messages of a known one
 

@@ -412,10 +412,35 @@ def _with_a_key(place: str, folder: Path) -> list[dict[str, Any]]:
             data = base64.b64encode(f"a note: {KEY}".encode()).decode()
             source = {"type": "base64", "media_type": "text/plain", "data": data}
             values[0] = written.claude_said(1, None, [written.text("read it"), {"type": "document", "source": source}])
+        case "a line that is not read":
+            values.append({"type": "last-prompt", "lastPrompt": f"Use {KEY}.", "sessionId": "s"})
     return values
 
 
-@pytest.mark.parametrize("place", ["a result's own file", "reasoning", "a summary", "a document"])
+PLACES = ("a result's own file", "reasoning", "a summary", "a document", "a line that is not read")
+
+
+@pytest.mark.parametrize("state", ["more", "fork"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_was_forgotten_does_not_come_back_when_the_session_grows(
+    workspace: StoredWorkspace, tmp_path: Path, place: str, state: str
+) -> None:
+    """The recorder reads the whole file again, where the text still is."""
+    values = _with_a_key(place, tmp_path)
+    (first,) = (await brought(workspace, written.lines(tmp_path / "s.jsonl", values))).imported
+    await workspace.forget_content(text=KEY)
+    if state == "fork":
+        await workspace.journal.append_to_journal(first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)])
+    last = next(value["uuid"] for value in reversed(values) if "uuid" in value)
+    more = {**written.claude_said(90, 0, "and more"), "parentUuid": last}
+    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", [*values, more]))
+    assert result.imported[0].state == state
+    kept = await stored(workspace)
+    assert "and more" in kept
+    assert KEY not in kept
+
+
+@pytest.mark.parametrize("place", PLACES[:-1])
 async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
     workspace: StoredWorkspace, tmp_path: Path, place: str
 ) -> None:

@@ -91,12 +91,12 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
     if agent := split_agent_compaction(fold)[0]:
         happened = tr("{agent} compacted the conversation here", agent=agent)
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
-    if fold.kind is FoldKind.TRUNCATION:
-        return tr("{happened}: {change}. They stay here, and can be recalled.", happened=happened, change=change)
     kept, found = fold.details.kept, fold.details.found
-    if fold.model and not agent and kept < found / 2:
+    if (fold.model or agent) and kept < found / 2:
         return tr(
             "{happened}: {change}. The model kept only {kept} of {found} details.",
             happened=happened, change=change, kept=kept, found=found,
         )  # fmt: skip
+    if agent or fold.kind is FoldKind.TRUNCATION:
+        return tr("{happened}: {change}. What was replaced stays here.", happened=happened, change=change)
     return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)

@@ -325,7 +325,7 @@ def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
     """The defect: Claude Code's own compaction was called a handover document, as if this program had written it."""
     why = "Claude Code compacted the conversation here (manual)"
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "summary", 277, 3_500, number=1, why=why)
-    words = "Claude Code compacted the conversation here: 3.5K → 277 tokens, and nothing was lost"
+    words = "Claude Code compacted the conversation here: 3.5K → 277 tokens. What was replaced stays here."
     assert describe_fold(fold) == words
 
 
@@ -339,7 +339,7 @@ def test_the_chat_says_when_the_model_kept_few_of_the_important_details() -> Non
     good = replace(fold, details=replace(kept, kept=6, added=4))
     assert describe_fold(good).endswith(": 1.8K → 545 tokens, and nothing was lost")
     cut = replace(fold, kind=FoldKind.TRUNCATION, model="", details=DetailsKept())
-    assert describe_fold(cut).startswith("The oldest messages are no longer sent: 1.8K → 545 tokens. They stay here")
+    assert describe_fold(cut).startswith("The oldest messages are no longer sent: 1.8K → 545 tokens. What was replaced")
 
 
 REMINDER = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
