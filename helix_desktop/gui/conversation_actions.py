@@ -122,9 +122,8 @@ class ConversationActions:
             words = format_count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
             self.notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
-        def delete_now() -> None:
-            self.doing.run_in_background(bench.empty_conversation_trash(ids), then=notice_deleted)
-
+        run, work = self.doing.run_in_background, bench.empty_conversation_trash
+        delete_now = lambda: run(work(ids), then=notice_deleted)  # noqa: E731
         ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_now)
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:

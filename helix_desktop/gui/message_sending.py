@@ -1,7 +1,9 @@
 """Sends messages, and answers requests of composer and palette: recall, `@`, `/`, search."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 
 from PySide6.QtGui import QAction
@@ -26,6 +28,7 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench
 from helix_desktop.program_settings import ASK_ABOVE
 
+COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}  # What other programs call our commands.
 OnMessageNotSent = Callable[[HelixError | None], None]
 
 
@@ -86,7 +89,7 @@ def _send_first_message(
         chat.composer.move_draft_to_new_conversation(session.id)
         window.show_session_if_current(bench, session, chat)
     message = MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
-    if message.is_slash_command:
+    if message.command_name:
         replace(message, not_sent=message.trash_empty_conversation_and_give_back).expand_command_and_send()
     else:
         message.send_now()
@@ -137,23 +140,29 @@ class MessageToSend:
     steer: bool = False
 
     @property
-    def is_slash_command(self) -> bool:
-        """Whether the message begins with a slash and the name of a command or skill."""
-        first = self.parts[0] if self.parts else None
-        name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
-        return bool(name) and any(
-            item.name == name[0] for item in self.bench.slash_commands.list_slash_commands(self.session.id)
-        )
+    def command_name(self) -> str:
+        """The word after a slash that begins the message."""
+        found = re.match(r"/(\S+)", self.parts[0].text) if isinstance(self.parts[0], Text) else None
+        return found[1] if found else ""
 
     def expand_command_and_send(self) -> None:
         """Sends the text that the slash command expands to."""
-        if not self.is_slash_command:
+        name, commands = self.command_name, self.bench.slash_commands
+        names = [item.name for item in commands.list_slash_commands(self.session.id)]
+        if name in names:
+            send = lambda whole: replace(self, parts=whole, steer=False).send_or_ask_about_price()  # noqa: E731
+            work = commands.expand_command_message(self.session, self.parts)
+            self.window.run_for_window(work, then=send, failed=self.not_sent)
+        elif self.session.conversation.state.acp_agent or not re.fullmatch(r"[a-z][\w-]*", name):
             self.send_or_ask_about_price()
-            return
-
-        send = lambda whole: replace(self, parts=whole, steer=False).send_or_ask_about_price()  # noqa: E731
-        work = self.bench.slash_commands.expand_command_message(self.session, self.parts)
-        self.window.run_for_window(work, then=send, failed=self.not_sent)
+        else:
+            words = [] if name in search_suggestions.COMMANDS else [tr("There is no command /{name}.", name=name)]
+            names += search_suggestions.COMMANDS
+            alike = get_close_matches(COMMANDS_ELSEWHERE.get(name, name), names, 1)
+            words += [tr("Did you mean /{name}?", name=one) for one in alike]
+            ways = [(tr("Send as text"), self.send_or_ask_about_price)]
+            box = ask_to_choose_one(self.window, tr("Unknown command"), " ".join(words), "", ways)
+            box.rejected.connect(lambda: self.not_sent(None))
 
     def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:

@@ -12,7 +12,7 @@ from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_fil
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench
+from helix_desktop.gui.workbench_types import KnownWorkspace
 
 EXPORT_SUFFIX = ".helix"
 NOTICE_MILLISECONDS = 60_000
@@ -26,10 +26,11 @@ class WorkspaceActions:
         row = next((row for row in self._window.listed_workspaces if row.id == workspace), None)
         if row is None:
             return
-        acts = {
+        settings = partial(self._window.settings_wanted.emit, "workspace")
+        acts: dict[str, Callable[[KnownWorkspace], object]] = {
             "rename": self.ask_and_save_workspace_name,
             "recolour": self.recolour_with_next_colour,
-            "settings": self.open_workspace_settings,
+            "settings": lambda one: self._window.go_to_workspace(one.id, settings),
             "folders": self.go_to_workspace_and_ask_folder,
             "export": self.ask_where_to_and_export_workspace,
             "trash": self.trash_workspace_with_undo,
@@ -37,13 +38,10 @@ class WorkspaceActions:
         acts[action](row)
 
     def ask_and_save_workspace_name(self, row: KnownWorkspace) -> None:
-        window = self._window
-
-        def update_sidebar_name(renamed: KnownWorkspace) -> None:
-            window.sidebar.show_workspace_title(renamed.name, renamed.first_folder)
+        window, show = self._window, self._window.sidebar.show_workspace_title
 
         def save_workspace_name(name: str) -> None:
-            refreshed = partial(self.act_on_current_workspace, update_sidebar_name)
+            refreshed = partial(self.act_on_current_workspace, lambda one: show(one.name, one.first_folder))
             work = window.workbenches.rename_workspace(row.id, name)
             window.run_for_window(work, then=lambda _d: window.refresh_workspaces(refreshed))
 
@@ -55,9 +53,6 @@ class WorkspaceActions:
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
         self._window.run_for_window(work, then=lambda _d: self._window.refresh_workspaces())
-
-    def open_workspace_settings(self, row: KnownWorkspace) -> None:
-        self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
 
     def trash_workspace_with_undo(self, row: KnownWorkspace) -> None:
         window = self._window
@@ -78,14 +73,12 @@ class WorkspaceActions:
         self._window.go_to_workspace(row.id, lambda: self.ask_and_set_workspace_folder(row.id))
 
     def ask_and_set_workspace_folder(self, workspace: str) -> None:
-        window = self._window
-
-        def notice_folder_changed(bench: Workbench) -> None:
-            window.notices.show_notice(tr("“{name}” now uses {folder}.", name=bench.name, folder=bench.main_folder))
+        window, say, words = self._window, self._window.notices.show_notice, tr("“{name}” now uses {folder}.")
 
         def set_workspace_folder(path: Path) -> None:
             work = window.workbenches.set_workspace_folders(workspace, [path])
-            window.change_and_reopen_workspace(workspace, work, notice_folder_changed)
+            notice = lambda bench: say(words.format(name=bench.name, folder=bench.main_folder))  # noqa: E731
+            window.change_and_reopen_workspace(workspace, work, notice)
 
         ask_folder(window, tr("Workspace folder"), set_workspace_folder)
 

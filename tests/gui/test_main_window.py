@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
@@ -712,6 +713,26 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
     window.quit_or_ask(lambda: quits.append(True))
     click_way(window, "Quit")
     assert quits == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("/compact", " Did you mean /handover?"), ("/forkk now", " Did you mean /fork?"), ("/qqq", "")]
+)
+@pytest.mark.parametrize("is_new", [False, True])
+def test_an_unknown_command_is_asked_about_and_not_sent(
+    window: MainWindow, session: FakeSession, text: str, meant: str, *, is_new: bool
+) -> None:
+    if is_new:
+        window.begin_new_conversation()
+    write(window, text)
+    asked = f"There is no command {text.split(maxsplit=1)[0]}.{meant}"
+    before = list(said(session))
+    assert click_way(window, "Cancel") == asked
+    assert (said(session), window.chat.composer.text.toPlainText()) == (before, text)
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    assert click_way(window, "Send as text") == asked
+    assert said(cast("FakeSession", window.current_session))[-1] == text
 
 
 def test_a_click_on_the_conversation_that_is_open_gives_the_keyboard_to_its_message(

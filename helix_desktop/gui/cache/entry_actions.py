@@ -83,14 +83,14 @@ class EntryActions(QObject):
             return
         digest = row.stored.digest
 
-        def show_entry_intact(_: None) -> None:
-            self._show_verification(digest, tr("The content matches its hash."), good=True)
+        show, intact = self._show_verification, tr("The content matches its hash.")
 
         def show_entry_damaged(error: HelixError) -> None:
             good = False if isinstance(error, CacheCorrupt) else None
-            self._show_verification(digest, translate_sentences(str(error)), good=good)
+            show(digest, translate_sentences(str(error)), good=good)
 
-        self._shown.run_then_if_shown(catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
+        work, show_intact = catalogue.cache.verify_entry(digest), lambda _: show(digest, intact, good=True)
+        self._shown.run_then_if_shown(work, show_intact, show_entry_damaged)
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
         """Shows the result of a verification, even if another entry is shown by then."""

@@ -9,7 +9,7 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value, build_field_row, build_labelled_row
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration, build_field_row, build_labelled_row
 from helix_desktop.gui.shared.widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
@@ -96,10 +96,9 @@ class ModelsPage(WorkspaceSettingsPage):
         value = -UNSET_STEP if current is None else current
         declared = FieldDeclaration(name, title, sentence, value, least=-UNSET_STEP, most=most, unset=tr("Default"))
 
-        def change_sampling_value(value: Value) -> None:
-            self.change_setting(name, value if isinstance(value, float) and value >= 0 else None)
-
-        return build_field_row(declared, change_sampling_value, self.page_content)
+        save = self.change_setting
+        change = lambda value: save(name, value if isinstance(value, float) and value >= 0 else None)  # noqa: E731
+        return build_field_row(declared, change, self.page_content)
 
     def _sampling_not_supported_hint(self, main: str) -> str:
         model = self._models.get(main)
