@@ -176,7 +176,7 @@ _TOP_KEYS = (
 )  # fmt: skip
 _PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
 # Code that reads these tables checks their content.
-_OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted"
+_OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted", "permissions.approved"
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:

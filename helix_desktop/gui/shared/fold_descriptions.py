@@ -93,10 +93,8 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
     kept, found = fold.details.kept, fold.details.found
     if (fold.model or agent) and kept < found / 2:
-        return tr(
-            "{happened}: {change}. The model kept only {kept} of {found} details.",
-            happened=happened, change=change, kept=kept, found=found,
-        )  # fmt: skip
+        title = fold_title(fold, folds)
+        return tr("{title}: the model kept only {kept} of {found} details · {change}", title=title, kept=kept, found=found, change=change)  # fmt: skip
     if agent or fold.kind is FoldKind.TRUNCATION:
         return tr("{happened}: {change}. What was replaced stays here.", happened=happened, change=change)
     return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)
