@@ -212,3 +212,11 @@ def test_what_commands_see_is_read_and_what_was_never_set_is_told_from_nothing()
     settings = parse_workspace_settings(text, PATH)
     assert (settings.openings, settings.readable, settings.hidden) == (("ssh",), ("~/data",), ())
     assert parse_workspace_settings("", PATH).hidden is None
+
+
+def test_what_the_program_writes_into_tables_of_its_own_is_no_mistake() -> None:
+    """The defect: an MCP tool that was allowed in the chat was said to be no setting at the next start."""
+    text = '[permissions.approved]\nweather__get_weather = "3fa9"\n[permissions.trusted]\n"AGENTS.md" = "3fa9"\n'
+    settings = parse_workspace_settings(text, PATH)
+    assert settings.warnings == ()
+    assert settings.approved == {"weather__get_weather": "3fa9"}
