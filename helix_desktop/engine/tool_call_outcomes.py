@@ -52,7 +52,7 @@ _FAILURE = re.compile(
     re.MULTILINE,
 )
 _REFUSED = re.compile(
-    r"The user (?:denied this call|doesn't want to (?:proceed with this tool use|take this action))|exec command rejected"
+    r"This call was not run|The user (?:denied this call|doesn't want to (?:proceed with this tool use|take this action))|exec command rejected"
 )
 _WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")

@@ -20,6 +20,7 @@ from helix_desktop.engine.conversation_details import (
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.fold_document_writer import format_details_entry
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from tests.engine.agent import Words
 from tests.engine.collecting import collect_details
 
@@ -63,6 +64,7 @@ def test_rules_in_other_languages() -> None:
         "The user denied this call, so it was not run. The user said: Never delete build.",
         "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nNever delete build.",
         "exec command rejected by user",
+        NOT_BEGUN,
     ],
 )
 def test_a_refused_call_has_written_nothing_and_what_the_user_said_instead_is_a_rule(answer: str) -> None:

@@ -248,7 +248,7 @@ def describe_output(branch: ConversationBranch, seq: int) -> str:
     """Describe an output: tool, short arguments, exit code, lines and size."""
     fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
     said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
-    failed = "failed" if read_refusal(fact.head) is None else "denied"
+    failed = "failed" if read_refusal(fact.head) is None else "not run"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else failed
     lines = format_things(fact.output.lines, "line", "lines") if fact.output.lines else ""
     return " · ".join(piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece)

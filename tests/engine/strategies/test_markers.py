@@ -222,7 +222,7 @@ def test_the_second_line_says_tool_arguments_exit_code_lines_and_size() -> None:
     talk.add(ModelReplied((ToolCall("b", "run", call.arguments, 10),), "m", Stop.CALLS))
     words = "The user denied this call, so it was not run."
     refused = talk.add(ToolReturned("b", stored(words), 12, ok=False, head=words))
-    assert markers.describe_output(talk.state.branch, refused) == "run pytest -q 5 · denied · 1 line · 45 B"
+    assert markers.describe_output(talk.state.branch, refused) == "run pytest -q 5 · not run · 1 line · 45 B"
 
 
 def test_arguments_in_short() -> None:
