@@ -280,7 +280,8 @@ class MainWindow(WindowFrame):
             self.switch_to_page("welcome")
 
     async def _open_or_create_workspace(self, folder: Path) -> Workbench:
-        known = next((row for row in self.listed_workspaces if row.first_folder == folder), None)
+        rows = await asyncio.to_thread(self.workbenches.list_workspaces)
+        known = next((row for row in rows if row.first_folder == folder), None)
         if known is not None:
             return await self.workbenches.open_workspace(known.id)
         colour = WORKSPACE_COLOURS[len(self.listed_workspaces) % len(WORKSPACE_COLOURS)]

@@ -903,11 +903,13 @@ def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
     window: MainWindow, desk: FakeDesk, tmp_path: Path
 ) -> None:
     window.create_workspace_for_folder(tmp_path)
-    assert window.current_workbench is desk.benches[tmp_path.name]
+    made = window.current_workbench
+    assert made is desk.benches[tmp_path.name]
     window.go_to_workspace("parser")
+    window.listed_workspaces = ()  # At a start with a folder, they are not listed yet: that made a second workspace.
     window.create_workspace_for_folder(tmp_path)
     assert len(desk.benches) == 4
-    assert window.current_workbench is desk.benches[tmp_path.name]
+    assert window.current_workbench is made
 
 
 def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
