@@ -119,6 +119,18 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
+def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
+    """Launch Gemini CLI. Behind an address of its own, it signs in with a key only if its settings say so."""
+    environment = {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))}
+    name = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"  # These settings are the weakest.
+    is_set = Path(start.environ.get(name, "/etc/gemini-cli/system-defaults.json")).exists()
+    if not is_set and not any(one.startswith("GOOGLE_GENAI_USE_") for one in start.environ):
+        start.scratch.mkdir(parents=True, exist_ok=True)
+        environment[name] = str(start.scratch / "settings.json")
+        Path(environment[name]).write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}', "utf-8")
+    return AgentLaunch(("gemini", *start.arguments), environment)
+
+
 def _change_claude_settings(text: str, url: str) -> str:
     known = parse_commented_json(text, "settings.json")
     text = set_commented_json(text, ("env", "ANTHROPIC_BASE_URL"), url)
@@ -172,7 +184,7 @@ KNOWN_AGENTS: Mapping[str, KnownAgent] = {
         KnownAgent("claude", agent_identity.CLAUDE, "claude", _build_claude_launch, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
         KnownAgent("codex", agent_identity.CODEX, "codex", _build_codex_launch, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
         KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, lambda text, url: _set_opencode_addresses(text, {AgentUpstream(): url})),
-        KnownAgent("gemini", agent_identity.GEMINI, "gemini", lambda start: AgentLaunch(("gemini", *start.arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))}), lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
+        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _build_gemini_launch, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
         KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", lambda text, url: _set_pi_addresses(text, {AgentUpstream(): url})),
     )
 }  # fmt: skip

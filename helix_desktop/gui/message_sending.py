@@ -157,8 +157,7 @@ class MessageToSend:
             self.send_or_ask_about_price()
         else:
             words = [] if name in search_suggestions.COMMANDS else [tr("There is no command /{name}.", name=name)]
-            names += search_suggestions.COMMANDS
-            alike = get_close_matches(COMMANDS_ELSEWHERE.get(name, name), names, 1)
+            alike = get_close_matches(COMMANDS_ELSEWHERE.get(name, name), [*names, *search_suggestions.COMMANDS], 1)
             words += [tr("Did you mean /{name}?", name=one) for one in alike]
             ways = [(tr("Send as text"), self.send_or_ask_about_price)]
             box = ask_to_choose_one(self.window, tr("Unknown command"), " ".join(words), "", ways)

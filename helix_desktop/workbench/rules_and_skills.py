@@ -103,10 +103,7 @@ class WorkspaceRulesAndSkills:
         used = self._used.setdefault(conversation, UsedProjectItems()).update_from_facts(state, roots)
         found = await self.reread_project_folders()
         rules = _rules_for_prompt(found, state, tokens)
-        notes = (
-            *_notes_on_nested_rules(found, used.paths, state),
-            *_notes_with_skill_texts(found, used.skills, state),
-        )
+        notes = (*_notes_on_nested_rules(found, used.paths, state), *_notes_with_skill_texts(found, used.skills, state))
         return rules, notes
 
     def skill_tools(self) -> tuple[built_in_tool.BuiltInTool, ...]:

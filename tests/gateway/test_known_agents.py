@@ -82,7 +82,11 @@ def test_opencode_is_given_every_address_beside_what_the_user_set(tmp_path: Path
 
 def test_gemini_and_pi_are_given_their_addresses(tmp_path: Path) -> None:
     made = start("gemini", tmp_path, "-p", "hi")
-    assert (made.command, made.environment) == (("gemini", "-p", "hi"), {"GOOGLE_GEMINI_BASE_URL": URL})
+    assert (made.command, made.environment["GOOGLE_GEMINI_BASE_URL"]) == (("gemini", "-p", "hi"), URL)
+    defaults = Path(made.environment["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"])
+    assert json.loads(defaults.read_text())["security"]["auth"]["selectedType"] == "gemini-api-key"
+    for given in ({"GOOGLE_GENAI_USE_VERTEXAI": "true"}, {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(defaults)}):
+        assert start("gemini", tmp_path, **given).environment == {"GOOGLE_GEMINI_BASE_URL": URL}
     own, scratch = tmp_path / "own", tmp_path / "deep" / "scratch"
     own.mkdir()
     (own / "models.json").write_text('{"providers": {"mine": {"baseUrl": "http://mine"}}}')

@@ -137,11 +137,7 @@ def decode_head(content: bytes) -> HeadContents:
         if body["head"] > VERSION:
             raise _newer_version_error()
         segments = tuple(
-            FactSegment(
-                bytes.fromhex(name),
-                require_storable_amount(first),
-                require_storable_amount(last),
-            )
+            FactSegment(bytes.fromhex(name), require_storable_amount(first), require_storable_amount(last))
             for name, first, last in body["segments"]
         )
         names = _check_conversation_id(body["conversation"]), str(body["machine"])[:200]

@@ -128,10 +128,7 @@ async def _remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[Resto
     """Remove what an interrupted undo left, if its content is stored. Other files may be somebody's."""
     if not checkpoints.leftovers:
         return
-    items = [
-        *checkpoints.folders.known_items().values(),
-        *(item for step in steps for item in (step.now, step.target)),
-    ]
+    items = [*checkpoints.folders.known_items().values(), *(item for step in steps for item in (step.now, step.target))]
     links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is PathKind.LINK}
     while checkpoints.leftovers:
         above, _, name = checkpoints.leftovers.pop().rpartition("/")
