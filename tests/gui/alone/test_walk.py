@@ -42,7 +42,8 @@ def test_a_walk_that_waits_in_vain_shows_all_windows_and_threads(
         wait_for_window_and_then_in_vain(screen, tmp_path / "home")
     shown = capsys.readouterr().out
     assert f'"{TITLE}"' in shown
-    assert "window_start.py" in shown, "the stacks"
+    # The innermost hundred calls of each thread: without compiled modules, an import is deeper than that.
+    assert "most recent call first" in shown, "the stacks"
 
 
 def wait_for_window_and_then_in_vain(screen: Screen, home: Path) -> None:
@@ -163,6 +164,15 @@ def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
     wait_for(what, there)
 
 
+def quit_program(screen: Screen, process: subprocess.Popen[str]) -> None:
+    """Quit. While an agent works, the program asks first, and its button for staying has the focus."""
+    screen.key("ctrl+q")
+    wait_for("the end or the question", lambda: process.poll() is not None or "Quit" in screen.active(), seconds=3.5)
+    if process.poll() is None:
+        screen.key("Tab")
+        screen.key("Return")
+
+
 SLEEP = reply(calls=[("run_command", {"command": "touch begun; sleep 321"})])
 STATES = {
     "streaming": reply("one two three four five six seven eight").silent_after(4, 60),
@@ -186,7 +196,7 @@ def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tm
             wait_for("the question", partial(asks, screen))
         if state == "running a command":
             allowed(screen, "the command", (folder / "begun").exists)
-        screen.key("ctrl+q")
+        quit_program(screen, process)
         assert ends_within(process, 3.5)  # two for the program, the others for a busy machine
         assert process.returncode == 0
     assert sum('"Count."' in fact for fact in facts(home, "UserSaid")) == 1

@@ -20,7 +20,7 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.gui import screen as screens
-from tests.gui.alone.test_walk import allowed, asks, facts
+from tests.gui.alone.test_walk import allowed, asks, facts, quit_program
 from tests.gui.screen import Screen, program, wait_for
 from tests.mcp_client.world import SCRIPT, strange
 from tests.peers.chat_server import ChatServer, reply
@@ -83,7 +83,7 @@ def opened(screen: Screen, home: Path) -> None:
 
 
 def closed(screen: Screen, process: subprocess.Popen[str]) -> None:
-    screen.key("ctrl+q")
+    quit_program(screen, process)
     assert ends_within(process, GONE + BUSY)
     assert process.returncode == 0
 
@@ -99,7 +99,7 @@ def goes_on(screen: Screen, home: Path, server: ChatServer, more: Sequence[tuple
         wait_for("the request", lambda: len(server.bodies) > sent)
         assert "Go on." in str(server.bodies[-1])
         assert "Find the guard." in str(server.bodies[-1])
-        screen.key("ctrl+q")
+        quit_program(screen, process)
         process.wait(60)
 
 
