@@ -150,8 +150,8 @@ async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, co
     words, only = " ".join(arguments.words), arguments.only_entries
     most = arguments.limit or MOST_HITS
     hits = await workspace.index.search_index(words, tool=arguments.tool, limit=most, entries_only=only)
-    rows = {row.id: row for row in await workspace.journal.list_conversations() if not row.trashed}
-    places, lines = [], []
+    listed, places, lines = () if only else await workspace.journal.list_conversations(), [], []
+    rows = {row.id: row for row in listed if not row.trashed}
     for hit in hits:
         where = f"{str(hit.digest)[:16]}:{hit.line}"
         place = {"sha256": str(hit.digest or ""), "line": hit.line, "snippet": hit.snippet}
@@ -168,8 +168,8 @@ async def print_search_hits(arguments: Namespace, workspace: StoredWorkspace, co
         lines.append(f"{where}\n    {' '.join(hit.snippet.split())}")
     await print_result(arguments, console, places, *lines)
     if not lines:
-        what = "cache" if only else "conversations"
-        await console.print_error(f"Nothing in this workspace's {what} contains {words!r}.")
+        where = "cache" if only else "conversations"
+        await console.print_error(f"Nothing in this workspace's {where} contains {words!r}.")
     return 0 if lines else 1
 
 

@@ -99,7 +99,7 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
     if figures.paid and figures.unpriced:
-        rows.append((tr("Requests without a price, not in it"), format_number(figures.unpriced), False))
+        rows.append((tr("Not included: requests without a price"), format_number(figures.unpriced), False))
     if figures.paid_without and figures.paid > 0:
         if (dollars := figures.paid_without - figures.paid) > 0:
             share = _format_saved_share(dollars / figures.paid_without)

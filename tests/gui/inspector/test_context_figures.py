@@ -70,7 +70,7 @@ def test_savings() -> None:
         ("Sent", "480K"),
         ("Read from the provider's cache", "91%"),
         ("Cost so far", "$1.20"),
-        ("Requests without a price, not in it", "2"),
+        ("Not included: requests without a price", "2"),
         ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
