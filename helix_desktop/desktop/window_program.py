@@ -125,8 +125,9 @@ class WindowProgram:
             self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
-        ask = lambda: self.window.quit_or_ask(self._close_window, asks=not application.isSavingSession())  # noqa: E731
-        self.top_window.closing.connect(ask)  # Whoever logs out must not have to wait for an answer.
+        self.top_window.closing.connect(  # Whoever logs out must not have to wait for an answer.
+            lambda: self.window.quit_or_ask(self._close_window, asks=not application.isSavingSession())
+        )
         if self.top_window.is_closing:  # The user closed the window before this signal was connected.
             QtCore.QTimer.singleShot(0, self._close_window)
 

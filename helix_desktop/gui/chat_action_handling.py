@@ -133,8 +133,7 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
         ways = [(tr("Rewind"), lambda: run(rewind_session(()), then=show_rewound))]
         if named := message_sending.describe_files_to_undo(files):
             text = f"{text}\n\n{named}"
-            undo = lambda: run(rewind_session(files), then=show_rewound)  # noqa: E731
-            ways.append((tr("Rewind and undo these changes"), undo))
+            ways.append((tr("Rewind and undo these changes"), lambda: run(rewind_session(files), then=show_rewound)))
         ask_to_choose_one(window, tr("Rewind"), text, "", ways)
 
     found = changes.changes_after_fact(session.id, seq)

@@ -123,8 +123,8 @@ class ConversationActions:
             self.notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
         run, work = self.doing.run_in_background, bench.empty_conversation_trash
-        delete_now = lambda: run(work(ids), then=notice_deleted)  # noqa: E731
-        ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_now)
+        permanently = tr("Delete permanently")
+        ask_to_confirm(self.window, title, text, permanently, lambda: run(work(ids), then=notice_deleted))
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:
         """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a copy of the folders."""

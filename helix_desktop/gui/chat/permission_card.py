@@ -115,9 +115,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._taken = -math.inf  # The time at which the card got the focus.
         self._read_since = math.inf  # The time at which the text was painted, or infinity before that.
         self._form: SchemaForm | None = None
-        self._actions: dict[
-            QtWidgets.QPushButton, str
-        ] = {}  # For each button, the name of the window action that does the same.
+        self._actions: dict[QtWidgets.QPushButton, str] = {}  # By button: the window action that does the same.
         self._answers: QtWidgets.QBoxLayout | None = None
         self._columns: QtWidgets.QPushButton | None = None
         self._below_change: QtWidgets.QHBoxLayout | None = None
