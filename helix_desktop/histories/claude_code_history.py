@@ -163,7 +163,6 @@ class _ClaudeCodeMessages(HistoryMessages):
     steps: dict[str, int] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # Each message's position, by its line's id.
     boundary: Mapping[str, object] | None = None
-    of: dict[str, str] = field(default_factory=dict)  # Each reply's message id, by its line's id.
     # When Anthropic received a reply's request, by the reply's position.
     received: dict[int, float] = field(default_factory=dict)
 
@@ -207,15 +206,15 @@ class _ClaudeCodeMessages(HistoryMessages):
         model, usage = text_at(message, "model"), anthropic_gateway.parse_usage(object_at(message, "usage"))
         own = read_claude_reply_parts(message.get("content"), model)
         found = build_recorded_reply(own, model=model, time=time, usage=usage)
-        at = self.steps.get(name) if name else None
-        self.of[text_at(value, "uuid")] = name
-        if at is not None and (at == len(self.made) - 1 or self.of.get(text_at(value, "parentUuid")) == name):
+        # Results may stand between a reply's lines. Claude Code sends these as one reply, too.
+        if (at := self.steps.get(name)) is not None:
             before = self.made[at]
             parts = (*before.parts, *found.parts)
             self.made[at] = build_recorded_reply(parts, model=model, time=before.time, usage=found.usage)
             return
         self._add_recorded_message(found)
-        self.steps[name] = len(self.made) - 1
+        if name:
+            self.steps[name] = len(self.made) - 1
         if received := parse_time_of_request_id(text_at(value, "requestId")):
             self.received[len(self.made) - 1] = received
 

@@ -418,16 +418,25 @@ def test_a_reply_of_the_same_id_after_a_person_spoke_is_another() -> None:
     assert len(messages) == 3, "replies without an id are told apart"
 
 
-def test_lines_of_a_reply_around_a_result_are_one_only_where_they_say_so() -> None:
+def test_lines_of_a_reply_around_a_result_are_one_as_claude_code_itself_sends_them() -> None:
     def values(parent: int) -> list[Mapping[str, object]]:
+        """Claude Code wrote the first call's result before the line of the second call."""
         return [
             written.claude_said(1, None, "go"),
             written.claude_reply(2, 1, "m1", written.use("t1")),
             written.claude_said(3, 2, [written.result("t1", "one")]),
-            written.claude_reply(4, parent, "m1", written.text("Done.")),
+            written.claude_reply(4, parent, "m1", written.use("t2")),
+            written.claude_said(5, 4, [written.result("t2", "two")]),
         ]
 
-    assert [len(all_of(*values(parent))[0].messages) for parent in (2, 3)] == [3, 4]
+    for parent in (2, 3):
+        (found,) = all_of(*values(parent))
+        assert [[call.id for call in message.calls] or message.text for message in found.messages] == [
+            "go",
+            ["t1", "t2"],
+            "one",
+            "two",
+        ]
 
 
 def test_a_result_says_all_of_what_the_line_has(tmp_path: Path) -> None:
