@@ -196,6 +196,23 @@ def test_an_address_is_found_behind_any_character(before: str) -> None:
     assert of_kind(collect_details([DetailSource(1, "output", f"see {before}{address} there")]), "url") == [address]
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("build/[39mapi.auth.login-CVJuo__N.js[0m", "api.auth.login-CVJuo__N.js"),  # Behind a terminal's colour.
+        ("Updating 1e448b..04ef02a", "1e448b..04ef02a"),
+        ("打开settings_panel窗口", "settings_panel"),
+    ],
+)
+def test_a_name_is_found_behind_any_character(said: str, name: str) -> None:
+    assert any(name in found for found in of_kind(collect_details([DetailSource(1, "output", said)]), "identifier"))
+
+
+def test_an_identifier_that_begins_with_a_digit_is_listed_once() -> None:
+    whole = "3f9a8b7c-12ab-4cde-9f01-a2b3c4d5e6f7"
+    assert of_kind(collect_details([DetailSource(1, "output", f"id {whole} done")]), "identifier") == [whole]
+
+
 def test_names_of_files_of_every_shape() -> None:
     shapes = [
         "/tmp",

@@ -16,7 +16,7 @@ from helix_desktop.engine.conversation_details import find_error_lines
 
 NAMES_READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
 AT_ONCE = 1 << 15  # Searching more characters at once would block other threads.
-_LONG_NAME = re.compile(r"(?<!\w)[A-Za-z_][\w./-]{9,80}")  # The end of a word, such as an identifier's, is not a name.
+_LONG_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][\w./-]{9,80}")  # no end of a word
 
 
 def find_frequent_names(text: str, most_characters: int) -> str:

@@ -25,3 +25,7 @@ def test_the_end_of_an_identifier_is_not_a_name() -> None:
     assert find_frequent_names("id=2e74bf737a40 83f1ffd2b2c1 b4410ab31a4f", 60) == "b4410ab31a4f"
     cut = "x" * (1 << 15) + "_and_the_rest_of_the_name"
     assert find_frequent_names(cut, 200) == "x" * 81
+
+
+def test_a_name_behind_a_letter_of_another_script_is_a_name() -> None:
+    assert find_frequent_names("打开settings_panel", 60) == "settings_panel"
