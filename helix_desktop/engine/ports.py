@@ -65,7 +65,7 @@ class ContentCache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`)."""
+    """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`), with all words or only some."""
 
     snippet: str
     digest: Digest | None = None
@@ -73,6 +73,7 @@ class SearchHit:
     seq: int = 0
     line: int = 0
     about: EntryOrigin = EntryOrigin()
+    has_all_words: bool = True
 
 
 @dataclass(frozen=True, slots=True)

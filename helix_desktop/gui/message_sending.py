@@ -285,8 +285,8 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)
-        shown.sort(key=lambda find: find.kind == "folder")  # Workspaces that were not fully searched come last.
-        window.palette_box.show_search_results(words, shown, more=bool(closed))
+        grouped = search_suggestions.group_search_suggestions(shown, more=bool(closed))
+        window.palette_box.show_search_results(words, grouped, more=bool(closed))
 
     def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
         name = "" if bench is window.current_workbench else bench.name

@@ -10,7 +10,8 @@ from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
-from helix_desktop.gui.frame.command_palette import PaletteItem
+from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
+from helix_desktop.gui.shared.found_words import find_needle_spans, list_needles_of_query
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
@@ -74,19 +75,35 @@ def suggest_search_hits(
     hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, words: str = "", name: str = ""
 ) -> list[PaletteItem]:
     """Suggests messages and entries that a search found, equal ones once. `name`: the workspace, if not the current one."""
-    stems = [stem_of_word(word) for word in words.split()]
+    stems, needles = [stem_of_word(word) for word in words.split()], list_needles_of_query(words)
 
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
         text = _cut_to_begin_near_words(" ".join(hit.snippet.split()), stems)[:200]
+        if not find_needle_spans(needles, text) and find_needle_spans(needles, hit.about.source):
+            text = f"{hit.about.source}: {text}"  # The words are in the call, not in its output.
         if hit.digest is not None:
             place, kind = WindowPlace("entry", workspace, digest=hit.digest), "entry"
             notes = [name, hit.about.tool, hit.about.source, hit.digest.short_hex]
         else:
             place, kind = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=words), "message"
             notes = [name, titles.get(hit.conversation, "")]
-        return PaletteItem(text, partial(go, place), kind=kind, note=" · ".join(filter(None, notes)))
+        note, similar = " · ".join(filter(None, notes)), not hit.has_all_words
+        return PaletteItem(text, partial(go, place), kind, note, needles=needles, is_similar=similar)
 
     return list({(item.text, item.note): item for item in map(search_hit_suggestion, hits)}.values())
+
+
+def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> list[PaletteItem]:
+    """Separates what has all words from what has some, and says so. `more`: the search goes on."""
+    unsearched = [find for find in finds if find.kind == "folder"]
+    exact = [find for find in finds if not find.is_similar and find.kind != "folder"]
+    similar = [find for find in finds if find.is_similar]
+    if not similar:
+        return [*exact, *unsearched]
+    title = tr("Similar:") if exact or more else tr("No exact match. Similar:")
+    heading = partial(PaletteItem, act=str, kind=HEADING, enabled=False)
+    above = [heading(tr("With all words: {n}", n=len(exact)))] if exact else []
+    return [*above, *exact, heading(title), *similar, *unsearched]
 
 
 def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:

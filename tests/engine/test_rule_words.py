@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.rule_words import (
-    RULES,
-    RULES_INSIDE,
-    Packs,
-    states_a_rule,
-    states_a_wish,
-)
+from helix_desktop.engine.rule_words import read_rule_words, states_a_rule, states_a_wish
 
 
-def words(*packs: Packs) -> list[str]:
-    return [word for of_language in packs for pack in of_language.values() for word in pack]
-
-
-@pytest.mark.parametrize("word", words(RULES, RULES_INSIDE))
+@pytest.mark.parametrize("word", [*read_rule_words("rules"), *read_rule_words("rules_inside")])
 def test_every_word_of_every_pack_makes_a_sentence_a_rule(word: str) -> None:
     assert states_a_rule(f"… {word} …")
 

@@ -66,6 +66,25 @@ def test_a_hit_begins_near_the_words_that_were_found_and_takes_them_along() -> N
     assert other.text == line
 
 
+def test_what_has_only_some_of_the_words_is_called_similar() -> None:
+    def title_and_group(*hits: SearchHit, more: bool = False) -> list[str]:
+        finds = search_suggestions.suggest_search_hits(hits, {}, "one", print, "own line")
+        return [find.text for find in search_suggestions.group_search_suggestions(finds, more=more)]
+
+    some = SearchHit("another line", conversation="a", seq=7, has_all_words=False)
+    every = SearchHit("an own line", conversation="a", seq=8)
+    assert title_and_group(every) == ["an own line"]
+    assert title_and_group(some) == ["No exact match. Similar:", "another line"]
+    assert title_and_group(some, more=True) == ["Similar:", "another line"]
+    assert title_and_group(some, every) == ["With all words: 1", "an own line", "Similar:", "another line"]
+
+
+def test_a_hit_by_its_call_shows_the_call() -> None:
+    hit = SearchHit("stopped", digest=story.stored(story.TABLE).digest, about=EntryOrigin("run_command", "cat own.txt"))
+    (find,) = search_suggestions.suggest_search_hits([hit], {}, "one", print, "own")
+    assert (find.text, find.needles) == ("cat own.txt: stopped", ("own",))
+
+
 def test_every_command_is_an_action(window: MainWindow) -> None:
     assert all(window.window_actions[action] is not None for action in search_suggestions.COMMANDS.values())
     window.window_actions.set_action_handler("tour", lambda: None)

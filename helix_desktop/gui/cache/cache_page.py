@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind
-from helix_desktop.engine.search_query import split_query_into_words_and_filters, stem_of_word
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
@@ -23,6 +22,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.found_words import list_needles_of_query
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import StoredWorkspace
@@ -194,12 +194,14 @@ class CachePage(QWidget):
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:
             return
-        words = re.findall(r"[^\s\"]+", split_query_into_words_and_filters(text.lower())[0])
-        forms = (form for word in words for form in (word, stem_of_word(word)))
-        self.table.cells.needles = tuple(dict.fromkeys(form for form in forms if len(form) > 1 or not form.isascii()))
+        self.table.cells.needles = list_needles_of_query(text)
         self.model.show_search_hits(found)
         self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
-        places = format_count(len(found), "{n} matching entry", "{n} matching entries")
+        complete = sum(each.has_all_words for each in found)
+        places = format_count(complete, "{n} matching entry", "{n} matching entries")
+        if similar := len(found) - complete:
+            others = format_count(similar, "{n} similar entry", "{n} similar entries")
+            places = ", ".join([places if complete else tr("no exact match"), others])
         self._show_text_above_table(f"“{text}”: {places}")
         if found:
             self.table.select_row_and_open_entry(0)

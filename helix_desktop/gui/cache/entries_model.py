@@ -57,6 +57,7 @@ class EntrySearchHit:
     row: EntryRow
     snippet: str
     line: int
+    has_all_words: bool = True
 
 
 class EntriesModel(QAbstractTableModel):

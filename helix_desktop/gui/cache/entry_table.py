@@ -10,6 +10,7 @@ from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBl
 from helix_desktop.engine.cache_entry_rows import EntrySort
 from helix_desktop.gui.cache import entries_model
 from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, EntryColumn
+from helix_desktop.gui.shared.found_words import draw_text_with_found_words
 from helix_desktop.gui.shared.list_row_model import Index
 from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
@@ -84,17 +85,10 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, inner.width() // 3)
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, name)
         rest = inner.adjusted(metrics.horizontalAdvance(name) + 14, 0, 0, 0)
-        text = metrics.elidedText(" ".join(make_safe_text(snippet).split()), Qt.TextElideMode.ElideRight, rest.width())
-        low = text.lower()
-        for needle in self.needles:
-            at = low.find(needle)
-            while at >= 0:
-                left = rest.left() + metrics.horizontalAdvance(text[:at])
-                width = metrics.horizontalAdvance(text[at : at + len(needle)])
-                painter.fillRect(QRect(left, rest.center().y() - 9, width, 18), self._theme.colour_of_token("found"))
-                at = low.find(needle, at + len(needle))
         painter.setPen(self._theme.colour_of_token("muted"))
-        painter.drawText(rest, Qt.AlignmentFlag.AlignVCenter, text)
+        text = " ".join(make_safe_text(snippet).split())
+        marked = self._theme.colour_of_token("found")
+        draw_text_with_found_words(painter, rest, text, self.needles, marked)
 
 
 class EntryTable(QtWidgets.QTableView):

@@ -52,14 +52,14 @@ class ShownCatalogue:
 async def search_entries_with_rows(
     catalogue: StoredWorkspace, text: str, *, tool: str = ""
 ) -> Sequence[EntrySearchHit]:
-    """Returns the entries that contain a text, the best first."""
+    """Returns the entries with all words, then those with some of them, the best first."""
     hits = await catalogue.index.search_index(text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True)
     places: list[EntrySearchHit] = []
     for hit in hits:
         row = await catalogue.index.find_entry_row(hit.digest) if hit.digest is not None else None
         if row is not None:
-            places.append(EntrySearchHit(row, hit.snippet, hit.line))
-    return places
+            places.append(EntrySearchHit(row, hit.snippet, hit.line, hit.has_all_words))
+    return sorted(places, key=lambda place: not place.has_all_words)
 
 
 async def fetch_hashes_of_rows(

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QWidget
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.frame.search_popup import SearchPopup
+from helix_desktop.gui.shared.found_words import draw_text_with_found_words
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
@@ -19,12 +20,16 @@ from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
 SEARCH_DELAY_MS = 120  # The search in the workspaces starts after this many milliseconds without typing.
+HEADING = "heading"  # The kind of an item that says what follows it and cannot be chosen.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 
 @dataclass(frozen=True, slots=True)
 class PaletteItem:
-    """A palette item. `kind` names the icon, `key` is the shortcut, `act` runs when it is chosen."""
+    """A palette item. `kind` names the icon, `key` is the shortcut, `act` runs when it is chosen.
+
+    `needles`: words to mark in the text. `is_similar`: a search found it, but not with all words.
+    """
 
     text: str
     act: Callable[[], object]
@@ -32,6 +37,8 @@ class PaletteItem:
     note: str = ""
     key: str = ""
     enabled: bool = True
+    needles: tuple[str, ...] = ()
+    is_similar: bool = False
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
@@ -75,15 +82,15 @@ class PaletteRowPainter(RowPainter):
             theme.fill_surface(painter, rect, "selected", 6)
         inner = rect.adjusted(px(10), 0, -px(10), 0)
         middle = inner.center().y()
-        build_icon(find.kind, theme.colour_of_token("muted")).paint(
-            painter, QRect(inner.left(), middle - px(8), px(16), px(16))
-        )
-        inner.setLeft(inner.left() + px(26))
+        if find.kind != HEADING:
+            icon = build_icon(find.kind, theme.colour_of_token("muted"))
+            icon.paint(painter, QRect(inner.left(), middle - px(8), px(16), px(16)))
+            inner.setLeft(inner.left() + px(26))
         inner.setRight(self._draw_shortcut_or_note_and_return_text_end(painter, inner, find))
         painter.setFont(theme.build_font())
         painter.setPen(theme.colour_of_token("text" if find.enabled else "faint"))
-        text = QFontMetrics(painter.font()).elidedText(find.text, Qt.TextElideMode.ElideRight, inner.width())
-        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, text)
+        marked = theme.colour_of_token("found")
+        draw_text_with_found_words(painter, inner, find.text, find.needles, marked)
 
     def _draw_shortcut_or_note_and_return_text_end(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
         """Draws the shortcut, or where the item was found. Returns the right edge for the text."""

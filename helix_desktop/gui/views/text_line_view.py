@@ -5,8 +5,6 @@ It shows anything with a length that returns lines: a page of an entry, hex comp
 difference. A line of a megabyte is cut; copying uses the full source.
 """
 
-import itertools
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +14,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout, QTextOption
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.gui.shared.found_words import find_needle_spans
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
@@ -271,13 +270,6 @@ class TextLineView(TextSurface):
             bar.setValue(y)
         elif y + 2 * self._line_height > bar.value() + self.viewport().height():
             bar.setValue(round(y + 2 * self._line_height) - self.viewport().height() + self._ink.scaled_pixels(10))
-
-
-def find_needle_spans(needles: Sequence[str], text: str) -> tuple[tuple[int, int], ...]:
-    """Returns all places of these words, ignoring case. Longer words take precedence."""
-    pattern = "|".join(map(re.escape, sorted(needles, key=len, reverse=True)))
-    found = re.finditer(pattern, text, re.IGNORECASE) if pattern else ()
-    return tuple((match.start(), len(match[0])) for match in itertools.islice(found, 100))
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:
