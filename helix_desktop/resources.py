@@ -1,7 +1,11 @@
 """Finds the files that ship with the program: `resources/` beside the package, or inside an installed one."""
 
 import sys
+import tomllib
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 
 def resources_folder() -> Path:
@@ -11,3 +15,14 @@ def resources_folder() -> Path:
         if place.is_dir():
             return place
     raise FileNotFoundError(f"the resources folder is missing beside {package}")
+
+
+@cache
+def read_table(name: str) -> Mapping[str, Any]:
+    """Returns a table of `resources/tables`. Where a table has a list of words, they are one text with blanks."""
+    return tomllib.loads((resources_folder() / "tables" / f"{name}.toml").read_text("utf-8"))
+
+
+def read_word_lists(name: str) -> Mapping[str, tuple[str, ...]]:
+    """Returns the lists of words in a table, without its tables inside."""
+    return {key: tuple(text.split()) for key, text in read_table(name).items() if isinstance(text, str)}

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from helix_desktop import resources
 from helix_desktop.fast_dataclass import dataclass
 
 
@@ -31,93 +33,15 @@ class CommandOpenings:
 
 
 NOTHING_OPENED = CommandOpenings()
-OPENINGS = (
-    HomeOpening(
-        "ssh",
-        "SSH, including Git over SSH",
-        "Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever your keys are accepted.",
-        (".ssh",),
-        ("SSH_AUTH_SOCK",),
-        ("SSH_AUTH_SOCK",),
-        r"Host key verification failed|Permission denied \(publickey|Could not open a connection to your authentication agent",
-    ),
-    HomeOpening(
-        "git",
-        "Git with saved credentials",
-        "Commands with network access can read your Git settings and the passwords that Git has stored in files.",
-        (".gitconfig", ".config/git", ".git-credentials"),
-        complaint_pattern=r"could not read (?:Username|Password) for|terminal prompts disabled|Authentication failed for 'https",
-    ),
-    HomeOpening(
-        "gh",
-        "GitHub and GitLab command-line tools",
-        "Commands with network access can do anything that your gh and glab logins allow.",
-        (".config/gh", ".config/glab-cli", ".config/hub"),
-        ("GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GITLAB_TOKEN"),
-        complaint_pattern=r"gh auth login|glab auth login",
-    ),
-    HomeOpening(
-        "docker",
-        "Docker and Podman",
-        "Commands with network access can control Docker, and through it everything on this computer, even outside the sandbox.",
-        (".docker", ".config/containers"),
-        ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"),
-        (
-            *("/run/docker.sock", "/var/run/docker.sock", "DOCKER_HOST", "CONTAINER_HOST"),
-            *("XDG_RUNTIME_DIR/docker.sock", "XDG_RUNTIME_DIR/podman/podman.sock"),
-        ),
-        r"Cannot connect to the Docker daemon|docker\.sock|Cannot connect to Podman|failed to connect to the docker API",
-    ),
-    HomeOpening(
-        "kubernetes",
-        "Kubernetes and Helm",
-        "Commands with network access can do anything that your cluster credentials allow.",
-        (".kube", ".minikube", ".config/helm"),
-        ("KUBECONFIG",),
-        complaint_pattern=r"localhost:8080 was refused|no configuration has been provided|current-context is not set",
-    ),
-    HomeOpening(
-        "aws",
-        "AWS command-line tool",
-        "Commands with network access can do anything that your AWS credentials allow.",
-        (".aws",),
-        (
-            *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-            *("AWS_SESSION_TOKEN", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ENDPOINT_URL"),
-        ),
-        complaint_pattern=r"Unable to locate credentials|aws configure|aws sso login|The config profile \(.{0,200}\) could not be found",
-    ),
-    HomeOpening(
-        "gcloud",
-        "Google Cloud command-line tool",
-        "Commands with network access can do anything that your Google Cloud credentials allow.",
-        (".config/gcloud", ".boto"),
-        ("CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_ACTIVE_CONFIG_NAME"),
-        complaint_pattern=r"gcloud auth (?:application-default )?login|Could not automatically determine credentials|default credentials were not found",
-    ),
-    HomeOpening(
-        "azure",
-        "Azure command-line tool",
-        "Commands with network access can do anything that your Azure credentials allow.",
-        (".azure",),
-        ("AZURE_CONFIG_DIR",),
-        complaint_pattern=r"az login",
-    ),
-    HomeOpening(
-        "registries",
-        "Package registries that require sign-in",
-        "Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, including the passwords in them.",
-        tuple(
-            """
-                .npmrc .yarnrc .yarnrc.yml .pypirc .config/pip .pip .config/uv .config/pypoetry .netrc .cargo/config
-                .cargo/config.toml .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
-                .gradle/gradle.properties .gradle/init.gradle .gradle/init.d .nuget/NuGet .composer/auth.json
-                .config/composer/auth.json .gem/credentials .bundle/config .condarc .config/pnpm .bunfig.toml
-                """.strip().split()
-        ),
-        complaint_pattern=r"\bE401\b|ENEEDAUTH|401 Unauthorized|HTTP error 401|status code 401|status: 401|No matching distribution found",
-    ),
-)
+
+
+def _read_opening(name: str, fields: Mapping[str, Any]) -> HomeOpening:
+    lists = {key: tuple(fields.get(key, "").split()) for key in ("paths", "variables", "sockets")}
+    values: dict[str, Any] = {**fields, **lists}
+    return HomeOpening(name, **values)
+
+
+OPENINGS = tuple(_read_opening(name, fields) for name, fields in resources.read_table("openings").items())
 OPENING_NAMES = tuple(opening.name for opening in OPENINGS)
 _BY_NAME = {opening.name: opening for opening in OPENINGS}
 

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.command_lines import command_analysis
+from helix_desktop.tools.command_lines import command_analysis, program_tables
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, UnknownPrograms, find_started_programs
 from helix_desktop.tools.command_lines.program_finder import StartedProgram, WrittenCommand, program_base_name
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
@@ -203,7 +203,7 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
 def _rule_covers_command(pattern: str, command: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
     """Whether a rule allows this command. A prefix rule covers no inline code, nor started programs without a rule."""
     wanted = _words_of_command_pattern(pattern)
-    if not wanted or program_base_name(command.words[0]) in command_analysis.SHELL_KEYWORDS:
+    if not wanted or program_base_name(command.words[0]) in program_tables.SHELL_KEYWORDS:
         return False
     if not pattern.endswith(" *"):
         return command.words == wanted

@@ -13,39 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
+from helix_desktop import resources
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.home_access import CommandOpenings, opened_paths
 
-# Programs and libraries, by paths relative to the home folder. Folders that also contain keys are not listed whole.
-TOOLCHAINS = tuple(
-    """
-        .pyenv .rbenv .nodenv .jenv .goenv .plenv .phpenv .asdf .nvm .volta .fnm .local/share/fnm .local/share/mise
-        .local/share/rtx .sdkman .rustup .cargo/bin .cargo/env .local/bin .local/lib .local/share/uv .local/share/pipx .local/pipx
-        .local/share/pnpm .local/share/virtualenvs .local/share/hatch .local/share/rtx .local/share/JetBrains/Toolbox/scripts
-        .virtualenvs .bun/bin .deno/bin .dotnet/dotnet .dotnet/sdk .dotnet/shared .dotnet/host .dotnet/packs .dotnet/tools
-        .dotnet/templates miniconda3 anaconda3 miniforge3 mambaforge micromamba .conda/envs .conda/pkgs go/bin sdk .juliaup
-        .julia/juliaup .ghcup .cabal/bin .stack/programs .opam .linuxbrew .nix-profile .nix-defexpr .krew/bin .composer/vendor
-        .config/composer/vendor .rvm .gem/ruby .mix .elan .foundry/bin .swiftly .pub-cache/bin flutter Android/Sdk
-        .platformio/penv bin .npm-global/bin .npm-global/lib .yarn/bin .config/yarn/global .luarocks .nimble/bin .ghcid .local/go .local/node
-        .local/opt .jdks .local/share/swiftly
-        """.strip().split()
-)
-VARIABLES = (
-    *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "ASDF_DATA_DIR"),
-    *("RBENV_ROOT", "VOLTA_HOME", "SDKMAN_DIR", "MISE_DATA_DIR", "FNM_DIR"),
-    *("DOTNET_ROOT", "ANDROID_HOME", "BUN_INSTALL"),
-)
-# Certificates, such as those of a proxy. They are not secret, and downloads need them.
-CERTIFICATES = (
-    "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT",
-    "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-)  # fmt: skip
-# Caches of build tools in the home, each with a variable that moves it if it can't be mounted.
-CACHES = (
-    (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
-    (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
-    (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
-)  # fmt: skip
+# These lists are explained in `resources/tables/home.toml`.
+_WORDS, CACHES = resources.read_word_lists("home"), tuple(resources.read_table("home")["caches"].items())
+TOOLCHAINS, VARIABLES, CERTIFICATES = _WORDS["toolchains"], _WORDS["variables"], _WORDS["certificates"]
 _BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that its programs need.
 _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.command_lines import program_finder, program_tables
 from helix_desktop.tools.command_lines.program_finder import ProgramFinder, StartedProgram
-from helix_desktop.tools.command_lines.program_tables import WrapperProgram, word_set
+from helix_desktop.tools.command_lines.program_tables import WrapperProgram
 from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, UnreadableCommand, is_certain_word
 
 
@@ -363,46 +363,15 @@ def _find_known_programs(text: str) -> KnownPrograms:
     return KnownPrograms(tuple(commands), plain, tuple(line.doubts), tuple(line.texts))
 
 
-# Programs that start no others, except through options that the program finder recognizes.
-SAFE_PROGRAMS = word_set(
-    """ls cat head tail wc grep egrep fgrep rg stat file du df date basename dirname realpath readlink diff cmp comm cut tr uniq
-    rev nl seq sha256sum md5sum cksum pwd echo printf true false test [ mkdir rmdir touch rm mv cp ln chmod tree column fold
-    od xxd hexdump strings jq base64 which whoami uname hostname id sleep sort
-    pytest ruff mypy black isort flake8 pylint pyright bandit eslint prettier tsc jest vitest mocha biome stylelint
-    gofmt rustfmt clang-format shellcheck shfmt hadolint yamllint markdownlint"""
-)
-# Programs of which the same is true if they are called with one of these subcommands.
-SAFE_SUBCOMMANDS = {
-    "git": word_set(
-        """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore
-        switch checkout reset merge cherry-pick revert fetch pull push remote rm mv reflog name-rev rev-list count-objects"""
-    ),
-    "cargo": word_set("build check test clippy fmt doc tree metadata bench clean remove"),
-    "go": word_set("build test vet fmt list doc version"),
-    "npm": word_set("test ls outdated view audit"),
-    "pnpm": word_set("test ls outdated audit"),
-    "yarn": word_set("test list outdated audit"),
-    "pip": word_set("list show freeze check"),
-    "uv": word_set("tree"),
-    "poetry": word_set("check show"),
-    "docker": word_set("ps images logs inspect"),
-    "kubectl": word_set("get describe logs"),
-    "gh": word_set("pr issue release run"),
-    "dotnet": word_set("build test restore clean"),
-}
-_CHANGING = word_set(
-    """mkdir rmdir touch rm mv cp ln chmod gh add commit branch tag stash restore switch checkout reset merge cherry-pick
-    revert pull push remote"""
-)
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
-# Keywords and builtins of the shell itself. The words after them are not the arguments of a program.
-SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export set unset shopt time")
 
 
 def is_safe_prefix(words: Sequence[str]) -> bool:
     """Whether no further arguments could make this command start another program."""
     name = words[0]
-    return name in SAFE_PROGRAMS or (len(words) > 1 and words[1] in SAFE_SUBCOMMANDS.get(name, ()))
+    return name in program_tables.SAFE_PROGRAMS or (
+        len(words) > 1 and words[1] in program_tables.SAFE_SUBCOMMANDS.get(name, ())
+    )
 
 
 def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
@@ -411,11 +380,11 @@ def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
     could start a program, only the last. One click allows the first: the whole command if it changes files.
     """
     whole = _quote_words(command.words)
-    first = 1 if command.words[0] in SAFE_PROGRAMS else 2
+    first = 1 if command.words[0] in program_tables.SAFE_PROGRAMS else 2
     if command.started_programs or command.has_own_code or not is_safe_prefix(command.words):
         return [whole]
     rules = [*(f"{_quote_words(command.words[:count])} *" for count in range(first, len(command.words) + 1)), whole]
-    return rules if _CHANGING.isdisjoint(command.words[:2]) else rules[::-1]
+    return rules if program_tables.CHANGING_WORDS.isdisjoint(command.words[:2]) else rules[::-1]
 
 
 def _quote_words(words: Sequence[str]) -> str:

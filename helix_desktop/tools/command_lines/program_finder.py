@@ -174,7 +174,7 @@ class ProgramFinder:
         if not any(
             name in known for known in (program_tables.WRAPPERS, program_tables.SHELLS, self.readers_by_program)
         ):
-            self.texts += rest[1:] if name in program_tables.SUBCOMMANDS else rest
+            self.texts += rest[1:] if name in program_tables.PROGRAMS_WITH_SUBCOMMANDS else rest
         self.texts += self.here_documents
 
     # --- Programs that variables name
