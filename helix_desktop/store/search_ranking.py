@@ -99,9 +99,8 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
         best.setdefault((hit.digest, hit.conversation, hit.seq), at)
     exact = [len(text) == len(place.text) for place, text in zip(places, folded, strict=True)]
     new_first = _put_new_lines_first([*best.values()], ranks, [weights for weights, *_ in lines])
-    hits = [_show_line(places[at], words, lines[at][-1] if exact[at] else -1) for at in new_first]
-    complete = [len(held[at]) == len(stems) for at in new_first]
-    return [replace(hit, has_all_words=has_all) for hit, has_all in zip(hits, complete, strict=True)]
+    hits = {at: _show_line(places[at], words, lines[at][-1] if exact[at] else -1) for at in new_first}
+    return [replace(hit, has_all_words=len(held[at]) == len(stems)) for at, hit in hits.items()]
 
 
 def _put_new_lines_first(
