@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from helix_desktop.mcp_server import cache_operations
 from helix_desktop.mcp_server.offered_tools import OFFERS
 
 
@@ -28,3 +29,10 @@ def test_every_offer_is_described() -> None:
     for offer in OFFERS:
         assert len(offer.description) > 20
         assert all("description" in value for value in offer.input_schema["properties"].values())
+
+
+def test_the_described_limits_are_those_of_the_operations() -> None:
+    inputs = {offer.name: offer.input_schema["properties"] for offer in OFFERS}
+    assert inputs["put_cached_content"]["content"]["maxLength"] == cache_operations.MOST_PUT
+    assert inputs["list_cached_content"]["limit"]["maximum"] == cache_operations.MOST_LISTED
+    assert len(OFFERS) == 9
