@@ -8,8 +8,8 @@ from helix_desktop.commands.workspace_access import add_workspace_subcommand, fi
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
-from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
-from helix_desktop.histories.session_from_facts import names_of_session
+from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.session_from_facts import TimedReply, find_replies_at_gateway, names_of_session
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -63,29 +63,24 @@ async def _print_conversation_cost(arguments: Namespace, workspace: StoredWorksp
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
     """Return all requests and their agents. Those that the gateway and an agent's history have count once."""
-    found: list[tuple[str, RequestCost, set[str]]] = []
-    replies: dict[str, list[tuple[float, float]]] = {}  # Of the gateway, by session: begin and end.
-    apart = SAME_REPLY_SECONDS
-    for row in await workspace.journal.list_conversations():
+    found: list[tuple[str, RequestCost]] = []
+    of_gateway: list[tuple[set[str], list[TimedReply]]] = []  # With the names of the session.
+    imported = {one.conversation for one in await workspace.journal.facts_about_imports()}
+    for row in sorted(await workspace.journal.list_conversations(), key=lambda row: row.id in imported):
         facts = await workspace.journal.read_facts(row.id)
         starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
         origin = next((started.origin for started in starts if started.origin.kind), Origin())
         connected = next((started.agent for started in starts if started.agent), "")
         agent = connected or NAMES.get(origin.kind, origin.kind) or OWN
-        of_gateway = [(one.time, one.fact) for one in facts if isinstance(one.fact, ModelReplied)]
-        names = names_of_session([one.fact for one in facts])
-        is_connected = any(isinstance(one.fact, Received) for one in facts)
-        for name in names if is_connected else ():
-            spans = replies.setdefault(name, [])
-            spans += ((time - reply.seconds - apart, time + apart) for time, reply in of_gateway)
+        replies = [(one.seq, (one.time, one.fact)) for one in facts if isinstance(one.fact, ModelReplied)]
+        own, names = [reply for _, reply in replies], names_of_session([one.fact for one in facts])
+        if any(isinstance(one.fact, Received) for one in facts):
+            of_gateway.append((names, own))
+        theirs = [reply for other, those in of_gateway if origin.kind and other & names for reply in those]
+        copies = {replies[at][0] for at in find_replies_at_gateway(own, theirs)}
         requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
-        found += ((agent, request, names if origin.kind else set()) for request in requests)
-
-    def is_copy(request: RequestCost, names: set[str]) -> bool:
-        spans = (span for name in names for span in replies.get(name, ()))
-        return any(begun <= request.time <= ended for begun, ended in spans)
-
-    return [(agent, request) for agent, request, names in found if not is_copy(request, names)]
+        found += ((agent, request) for request in requests if request.seq not in copies)
+    return found
 
 
 def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:

@@ -5,8 +5,10 @@ beginning becomes a compaction. A result that the other program shortened has th
 """
 
 import json
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
@@ -14,13 +16,14 @@ from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import recorded_session, session_export
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
 from helix_desktop.json_values import parse_json_or_none
 
 RECALLABLE = (
     "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
 )
+TimedReply = tuple[float, facts.ModelReplied]
 OWN_CONTEXT = (
     "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md",
     "<local-command-", "<command-", "<system-reminder>", "<session_context>",
@@ -50,6 +53,39 @@ def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
     content = [next(filter(None, agents), ""), next(filter(None, typed), ""), *reply]
     content += [] if reply else [f"{one.name} {parse_json_or_none(one.arguments)}" for one in calls]
     return {json.dumps(content) if parts else "", *(fact.origin.session for fact in starts)} - {""}
+
+
+def find_replies_at_gateway(own: Sequence[TimedReply], at_gateway: Sequence[TimedReply]) -> set[int]:
+    """Return the positions of an agent's own replies that the gateway recorded, too.
+
+    They call or say the same at about the same time. Each of the gateway's stands for one.
+    """
+    others = sorted(at_gateway, key=itemgetter(0))
+    left = [keys_of_reply(reply) for _, reply in others]
+    begun = [ended - reply.seconds - SAME_REPLY_SECONDS for ended, reply in others]
+    longest = max((reply.seconds for _, reply in others), default=0.0)
+    found: set[int] = set()
+    for position, (time, reply) in enumerate(own):
+        keys = keys_of_reply(reply)
+        bounds = time - SAME_REPLY_SECONDS, time + longest + SAME_REPLY_SECONDS
+        places = range(*(bisect(others, bound, key=itemgetter(0)) for bound in bounds))
+        near = (at for at in places if begun[at] <= time)
+        alike = max(near, key=lambda at: len(left[at] & keys), default=-1)
+        if alike >= 0 and left[alike] & keys:
+            left[alike] = set()
+            found.add(position)
+    return found
+
+
+def keys_of_reply(reply: facts.ModelReplied) -> set[str]:
+    """Return the calls, their ids, which some agents make themselves, and the last words of each text.
+
+    Before these may stand what the model said before it recalled something.
+    """
+    calls = [part for part in reply.parts if isinstance(part, facts.ToolCall)]
+    named = (f"{one.name} {parse_json_or_none(one.arguments)}" for one in calls)
+    texts = (" ".join(part.text.split()[-8:]) for part in reply.parts if isinstance(part, facts.Text))
+    return {*named, *(one.id for one in calls), *texts} - {""}
 
 
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:

@@ -24,7 +24,7 @@ from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
-from helix_desktop.histories.session_from_facts import names_of_session
+from helix_desktop.histories.session_from_facts import find_replies_at_gateway, keys_of_reply, names_of_session
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
@@ -98,7 +98,7 @@ class HistoryImport:
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
-    _sessions: dict[str, set[str]] = field(default_factory=dict)
+    _at_gateway: dict[str, list[facts.Recorded]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Import all sessions of these files. The result has a sentence about each that could not be imported."""
@@ -137,27 +137,35 @@ class HistoryImport:
 
     async def _archive_if_gateway_has_it(self, held: SessionToImport, brought: ImportedConversation) -> None:
         """Archive what the gateway also records, so that it is listed once, until it goes on without the gateway."""
-        journal, times = self.workspace.journal, [draft.time for draft in held.made if draft.time] or [0.0]
+        times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
-        started = history_facts.build_started_fact(held.recording)
-        names = names_of_session([started, *(draft.fact for draft in held.made)])
+        said = [history_facts.build_started_fact(held.recording), *(draft.fact for draft in held.made)]
+        names = names_of_session(said)
         for row in self._rows:
-            if begun <= row.created <= ended and names & await self._names_at_gateway(row):
-                is_copy = row.updated + SAME_REPLY_SECONDS >= max(times)
-                was_archived = (await journal.find_conversation(brought.id)).archived
-                if is_copy is not was_archived and is_copy is (brought.state == "new"):
-                    change = facts.ConversationChanged(archived=is_copy)
-                    await journal.append_imported_facts(brought.id, [(0.0, change)])
+            theirs = await self._facts_at_gateway(row) if begun <= row.created <= ended else []
+            if names & names_of_session([one.fact for one in theirs]):
+                await self._archive_or_list(brought.id, is_copy=_is_at_gateway(held, theirs))
                 return
 
-    async def _names_at_gateway(self, row: StoredConversation) -> set[str]:
-        if row.id not in self._sessions:
+    async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
+        """Archive a copy unless somebody has taken it out of the archive."""
+        journal = self.workspace.journal
+        was_archived = (await journal.find_conversation(conversation)).archived
+        known = [one.fact for one in await journal.read_facts(conversation)] if is_copy > was_archived else []
+        changes = (fact for fact in known if isinstance(fact, facts.ConversationChanged))
+        if is_copy is not was_archived and not any(fact.archived is not None for fact in changes):
+            change = facts.ConversationChanged(archived=is_copy)
+            await journal.append_imported_facts(conversation, [(0.0, change)])
+
+    async def _facts_at_gateway(self, row: StoredConversation) -> list[facts.Recorded]:
+        """Return a connected agent's oldest and newest facts, which name its session."""
+        if row.id not in self._at_gateway:
             read = self.workspace.journal.read_facts
             newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
-            found = [one.fact for one in (*await read(row.id, limit=NEWEST), *newest)]
-            is_connected = any(isinstance(fact, facts.Received) for fact in found)
-            self._sessions[row.id] = names_of_session(found) if is_connected else set()
-        return self._sessions[row.id]
+            found = [*await read(row.id, limit=NEWEST), *newest]
+            is_connected = any(isinstance(one.fact, facts.Received) for one in found)
+            self._at_gateway[row.id] = found if is_connected else []
+        return self._at_gateway[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
@@ -235,6 +243,17 @@ def _group_unrelated(coming: Iterator[SessionToImport]) -> Iterator[list[Session
         group[one.recording.session] = one
     if group:
         yield [*group.values()]
+
+
+def _is_at_gateway(held: SessionToImport, at_gateway: Sequence[facts.Recorded]) -> bool:
+    """Whether the newest reply that says something went through the gateway, or may be under way there."""
+    replies = [(one.time, one.fact) for one in held.made[-NEWEST:] if isinstance(one.fact, facts.ModelReplied)]
+    newest = [one for one in replies if keys_of_reply(one[1])][-1:]
+    said = [one for one in at_gateway if isinstance(one.fact, SAID)]
+    if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
+        return newest[0][0] <= said[-1].time + SAME_REPLY_SECONDS
+    theirs = ((one.time, one.fact) for one in said if isinstance(one.fact, facts.ModelReplied))
+    return bool(find_replies_at_gateway(newest, [*theirs]))
 
 
 def _stamp_of_history_file(file: Path) -> tuple[int, int]:

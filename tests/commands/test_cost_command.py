@@ -323,17 +323,22 @@ def test_a_workspace_without_requests_says_so(tmp_path: Path, helix: Helix) -> N
     }
 
 
+@pytest.mark.parametrize("seconds", [20, 4_000])
 @pytest.mark.parametrize("named", ["s", ""])
 def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
-    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch, named: str
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch, named: str, seconds: int
 ) -> None:
-    """Recorder and gateway both kept a wrapped run, and `cost` showed it twice, under two names."""
+    """Recorder and gateway both kept a wrapped run, and `cost` showed it twice, under two names.
+
+    What the agent then asks without the gateway counts, however soon.
+    """
     trial = Trial(monkeypatch)
     play(tmp_path, trial, [], agent="Claude Code", session=named)
     usage = {"input_tokens": 1_000, "output_tokens": 10}
     session = [written.claude_said(1, None, "Go on until it is done.")]
-    for number, later in enumerate((0, 4_000), 2):
-        reply = written.claude_reply(number, number - 1, f"m{number}", written.use(f"t{number}", TOOL, command="look"))
+    for number, later in enumerate((0, seconds), 2):
+        call = written.use(f"t{number}", TOOL, command="look again" if later else "look")
+        reply = written.claude_reply(number, number - 1, f"m{number}", call)
         reply["timestamp"] = datetime.fromtimestamp(trial.now() + later, UTC).isoformat()
         reply["message"] |= {"usage": usage, "model": Client.model}
         session.append(reply)

@@ -199,3 +199,17 @@ def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None
     silent = [*kept_by_recorder[:2], ModelReplied((spaced,), "m", Stop.CALLS)]
     assert kept_by_gateway(call) & session_from_facts.names_of_session(silent)
     assert session_from_facts.names_of_session(kept_by_recorder[:2]) == {"session-1"}
+
+
+def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_each_stands_for_one() -> None:
+    def timed(time: float, *parts: ReplyPart, seconds: float = 0.0) -> tuple[float, ModelReplied]:
+        return time, ModelReplied(parts, "m", Stop.END, seconds=seconds)
+
+    find, done = session_from_facts.find_replies_at_gateway, Text("It is done.")
+    look, named_anew = ToolCall("c1", "ls", '{"a":1}'), ToolCall("other", "ls", '{"a": 1}')
+    at_gateway = [timed(500, look, seconds=300), timed(510, done), timed(520, Text("Yes."))]
+    own = [timed(250, named_anew), timed(511, Text("First I recalled it."), done), timed(521, done), timed(700, done)]
+    assert find(own, at_gateway) == {0, 1}
+    assert find([timed(500, ToolCall("c1", "ls", "{}")), timed(500, look)], at_gateway) == {0}
+    assert find([timed(515, Text("No.")), timed(515), timed(400, done)], at_gateway) == set()
+    assert find(own, []) == find([], at_gateway) == set()

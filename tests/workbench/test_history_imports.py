@@ -673,9 +673,44 @@ async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_w
     ]
     assert not await is_archived_after_import(*other), "the same words in the same minute, but another reply"
     assert await is_archived_after_import(*lines[:3])
-    assert await is_archived_after_import(*lines[:6]), "a few seconds later"
-    later = [{**line, "timestamp": "2026-01-02T09:00:00.000Z"} for line in lines[6:]]
-    assert not await is_archived_after_import(*lines[:6], *later)
+    done = ModelReplied((Text("Done."),), "m", Stop.END)
+    await workspace.journal.append_imported_facts("connected", [(second + 3, done)])
+    assert await is_archived_after_import(*lines[:6])
+    assert not await is_archived_after_import(*lines), "a few seconds later, without the gateway"
+    again = ModelReplied((Text("Again."),), "m", Stop.END)
+    await workspace.journal.append_imported_facts("connected", [(second + 5, again)])
+    more = written.claude_reply(9, 8, "m4", written.text("It cost nothing."))
+    assert not await is_archived_after_import(*lines, more), "it is listed as long as the gateway lacks something"
+
+
+async def test_what_went_through_the_gateway_later_is_archived_once_and_stays_listed_if_the_user_wants_it(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """A conversation that was given to Codex and went on through the gateway stood in the list three times."""
+    lines = written.claude_session()
+    path = tmp_path / "s.jsonl"
+
+    async def is_archived_after_import(count: int) -> bool:
+        written.lines(path, lines[:count])
+        recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
+        await recorder.import_files([path])
+        return (await workspace.journal.find_conversation(found)).archived
+
+    written.lines(path, lines[:5])
+    found = (await brought(workspace, path)).imported[0].id
+    second = datetime.fromisoformat(lines[5]["timestamp"]).timestamp()
+    received = Received(("hash",), (1,), lines[0]["sessionId"])
+    begun = ConversationStarted(agent="Codex"), UserSaid((Text("go on"),)), received
+    await workspace.journal.append_imported_facts("connected", [(second, fact) for fact in begun])
+    assert await is_archived_after_import(6), "its reply is under way"
+    done = ModelReplied((Text("Done."),), "m", Stop.END)
+    await workspace.journal.append_imported_facts("connected", [(second + 1, done)])
+    assert await is_archived_after_import(7)
+    listed = ConversationChanged(archived=False)
+    await workspace.journal.append_imported_facts(found, [(second + 2, listed)])
+    again = ModelReplied((Text("Again."),), "m", Stop.END)
+    await workspace.journal.append_imported_facts("connected", [(second + 3, again)])
+    assert not await is_archived_after_import(8)
 
 
 async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWorkspace, tmp_path: Path) -> None:
