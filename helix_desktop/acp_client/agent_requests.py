@@ -128,7 +128,7 @@ class AgentRequests:
         except ActionRefused:
             kinds = ("reject_once", "reject_always")
         except asyncio.CancelledError:  # The user is stopping the turn.
-            kinds = ("", "")
+            kinds, noted.was_stopped_at_question = ("", ""), True
         offered = objects_at(params, "options")
         for option in sorted(offered, key=lambda each: text_at(each, "kind") != kinds[0]):
             if text_at(option, "kind") in kinds:

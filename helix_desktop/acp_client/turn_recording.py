@@ -16,7 +16,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.ports import CallOutcome, EntryOrigin
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
-from helix_desktop.engine.tool_call_parsing import UNREAD
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -40,6 +40,7 @@ class AcpCall:
     is_live: bool = False
     is_over: bool = False
     was_cut: bool = False  # True if the turn ended before this call did.
+    was_stopped_at_question: bool = False
 
     @property
     def title(self) -> str:
@@ -72,7 +73,7 @@ class AcpCall:
     def output_text(self) -> str:
         """Returns differences and texts, or if there are none, the raw output."""
         if self.was_cut:
-            return UNREAD
+            return NOT_BEGUN if self.was_stopped_at_question else UNREAD
         said = [first_text(object_at(each, "content"), "text", "mimeType") for each in objects_at(self.told, "content")]
         raw = value_at(self.told, "rawOutput")
         raw_text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, indent=1) if raw else ""

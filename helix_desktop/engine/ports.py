@@ -196,7 +196,7 @@ class CallContext:
     """What a tool can use while it runs, such as whom to ask and where to show live output.
 
     `whole_tokens`: entries up to this size are recalled whole; 0: unknown. `note_begun` is called once
-    nothing delays the call. `is_shown`: whether the view has an output with this content in full.
+    nothing delays the call, and `note_waiting` if it has done nothing yet and the user is asked. `is_shown`: whether the view has an output with this content in full.
     """
 
     conversation: str
@@ -204,6 +204,7 @@ class CallContext:
     show: Callable[[str], None]
     whole_tokens: int = 0
     note_begun: Callable[[], object] = bool
+    note_waiting: Callable[[], object] = bool
     is_shown: Callable[[Digest], bool] = bool
 
 

@@ -214,6 +214,8 @@ class Session:
             )
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
+        if self.questions:  # Also the question of an agent in the background waits for the user.
+            running, why = ConversationActivity.ASKING, next(iter(self.questions.values())).title
         self.running, self.why = running, why
         self.conversation.notify_listeners(session_events.ActivityChanged(self.id, running, why))
 

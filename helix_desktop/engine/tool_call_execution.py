@@ -129,8 +129,8 @@ class ToolCallRunner:
                 waits.append(now() - asked)
 
         whole_tokens = content_recall.most_tokens_recalled_whole(here.state, here.policy)
-        begun = partial(self._begun.add, call.id)
-        return CallContext(here.id, ask, show, whole_tokens, begun, here.state.is_shown_whole)
+        notes = partial(self._begun.add, call.id), partial(self._begun.discard, call.id)
+        return CallContext(here.id, ask, show, whole_tokens, *notes, here.state.is_shown_whole)
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
         head, tokens = await self._head_and_token_count(outcome)

@@ -442,6 +442,8 @@ class MainWindow(WindowFrame):
         self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
         if watched.bench is self.current_workbench:
             self.sidebar.list.lines.update_running_state(conversation, running)
+            if self.current_session is not None and self.current_session.id == conversation:
+                self._show_background_work(self.current_session)
 
     # --- The conversations of the shown workspace
 
@@ -728,8 +730,16 @@ class MainWindow(WindowFrame):
         kind = chat.session.folding.kind_in_progress if chat.session else None
         chat.composer.show_run_state(running, is_folding=kind is not None)
         if chat is self.chat:
-            self.top.show_background_work(tr("Folding: {kind}…", kind=describe_fold_kind(kind)) if kind else "")
+            self._show_background_work(chat.session)
             self.enable_possible_actions()
+
+    def _show_background_work(self, session: Session | None) -> None:
+        """Shows a fold, which can be stopped, or sub-agents that work in the background."""
+        if session is not None and (kind := session.folding.kind_in_progress):
+            self.top.show_background_work(tr("Folding: {kind}…", kind=describe_fold_kind(kind)), tr("Stop"))
+        else:
+            agents = len(self.current_activity.working_agents_below(session.id)) if session is not None else 0
+            self.top.show_background_work(_describe_working_agents(agents) if agents else "", tr("Agents"))
 
     def _announce_and_focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
         """Focuses the question unless the user is writing, is elsewhere, or could not read it."""
@@ -876,7 +886,7 @@ class MainWindow(WindowFrame):
         if not working or not asks:
             quit_now()
         elif self.findChild(QMessageBox, "quit") is None:
-            text = format_count(working, "{n} agent is still working.", "{n} agents are still working.")
+            text = _describe_working_agents(working)
             ways = [(tr("Quit"), quit_now)]
             ask_to_choose_one(self, tr("Quit"), text, tr("Keep working"), ways).setObjectName("quit")
 
@@ -886,6 +896,10 @@ class MainWindow(WindowFrame):
             chat.save_reading_place()
         self.pages.save_page_layouts()
         self.state_file.write_state_file()
+
+
+def _describe_working_agents(number: int) -> str:
+    return format_count(number, "{n} agent is still working.", "{n} agents are still working.")
 
 
 async def _open_and_prepare_session(bench: Workbench, conversation: str, chat: ChatPage) -> Session:

@@ -208,7 +208,7 @@ def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
 def _wire_top_bar(window: MainWindow) -> None:
     top, on = window.top, window.window_actions.set_action_handler
     top.page_chosen.connect(window.switch_to_page)
-    top.stop.clicked.connect(window.window_actions["stop"].trigger)
+    top.stop.clicked.connect(partial(_stop_fold_or_show_agents, window))
     top.copy.clicked.connect(window.window_actions["bring-back"].trigger)
     for page in PAGES:
         on(page, partial(window.switch_to_page, page))
@@ -224,6 +224,11 @@ def _open_policy_choices(window: MainWindow) -> None:
         window.open_or_close_context_panel()
     if window.context_panel.isVisible():
         window.context_panel.policy.open_choices()
+
+
+def _stop_fold_or_show_agents(window: MainWindow) -> None:
+    folds = window.current_session is not None and window.current_session.folding.kind_in_progress
+    window.window_actions["stop" if folds else "agents"].trigger()
 
 
 def _open_subagents_dialog(window: MainWindow) -> None:

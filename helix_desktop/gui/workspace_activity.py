@@ -132,27 +132,41 @@ class WorkspaceActivity(QObject):
             self._list_timer.start()
 
     def _set_state_and_notify(self, event: ActivityChanged) -> None:
-        if self._is_subagent_of_working_parent(event.conversation):
-            return
+        parents = self._parents_of(event.conversation)
         before = self._states.get(event.conversation, ConversationActivity.IDLE)
-        self._states[event.conversation] = event.running
+        works = event.running in WORKING_STATES
+        # The user need not know that a sub-agent ended whose parent is working.
+        is_no_news = any(self._states.get(parent) in WORKING_STATES for parent in parents)
+        self._states[event.conversation] = event.running if works or not is_no_news else ConversationActivity.IDLE
         self._seen_failures.discard(event.conversation)
+        for parent in parents:
+            self.state_changed.emit(parent, self._state_with_agents(parent))
+        if is_no_news:
+            return
         if ConversationActivity.FAILED in (before, event.running):
             failed = list(self.conversations_in(ConversationActivity.FAILED))
             self._state_file.remember_value("failed", self.bench.id, value=failed)
         if event.running is before:
             return
-        self.state_changed.emit(event.conversation, event.running)
+        self.state_changed.emit(event.conversation, self._state_with_agents(event.conversation))
         ended = before in WORKING_STATES and event.running is ConversationActivity.IDLE
         if ended or event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
-    def _is_subagent_of_working_parent(self, conversation: str) -> bool:
-        """Whether this is a sub-agent whose parent is working, in which case the user need not know that it ended."""
-        row, seen = self.bench.conversation_row(conversation), set[str]()
-        while row is not None and row.parent and row.id not in seen:
-            if self._states.get(row.parent) in WORKING_STATES:
-                return True
-            seen.add(row.id)  # Conversations of other machines may name each other as their parents.
+    def _parents_of(self, conversation: str) -> list[str]:
+        """Returns the conversations above a sub-agent's. Those of other machines may name each other."""
+        found, row = list[str](), self.bench.conversation_row(conversation)
+        while row is not None and row.parent and row.parent not in found:
+            found.append(row.parent)
             row = self.bench.conversation_row(row.parent)
-        return False
+        return found
+
+    def working_agents_below(self, conversation: str) -> list[str]:
+        """Returns the sub-agents of a conversation, and theirs, that are working or ask the user."""
+        return [one for one in self.conversations_in(*WORKING_STATES) if conversation in self._parents_of(one)]
+
+    def _state_with_agents(self, conversation: str) -> ConversationActivity:
+        """Returns a conversation's state, or, if it does not work, that of a sub-agent in the background."""
+        own = self._states.get(conversation, ConversationActivity.IDLE)
+        below = {self._states[agent] for agent in self.working_agents_below(conversation)}
+        return own if own in WORKING_STATES else next((one for one in _STATES_BY_URGENCY if one in below), own)

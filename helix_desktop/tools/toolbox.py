@@ -35,6 +35,7 @@ class PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
+    is_permitted: bool = False  # True once something that the call does was permitted.
     open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
 
 
@@ -277,7 +278,11 @@ class Toolbox:
 
     def _permission_check_for(self, call: ToolCall, context: CallContext, ruling: PermissionOutcome) -> PermitAction:
         async def check_or_ask_permission(action: ToolAction) -> None:
+            if not ruling.is_permitted:
+                context.note_waiting()
             await self._permissions.check_or_ask_permission(call, action, context, ruling)
+            ruling.is_permitted = True
+            context.note_begun()
             await self._begin_step_if_changing(call, context, action, ruling)
 
         return check_or_ask_permission

@@ -8,11 +8,22 @@ from dataclasses import field
 from functools import partial
 
 from helix_desktop.concurrency import wait_with_limit
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Spent, Stop, Text, TurnEnd, TurnEnded
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    ModelReplied,
+    Spent,
+    Stop,
+    Text,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import ConversationActivity, FactAppended
+from helix_desktop.engine.session_events import CLOSED, ConversationActivity, FactAppended
 from helix_desktop.engine.session_setup import TaskSpawner, TurnLimits
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
@@ -39,6 +50,7 @@ _CLAUDE: Mapping[str, tuple[str, ...]] = {
     "Agent": (ToolName.DELEGATE,),
     "TodoWrite": (ToolName.SET_TODO,),
 }
+IN_BACKGROUND = "works in the background"
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
 
@@ -142,6 +154,18 @@ class SubagentRunner:
         limits = self.limits()
         return delegate_tool.DelegationBounds(limits.agents_depth, limits.agents)
 
+    def find_interrupted_agents(self, parent: ConversationState) -> list[str]:
+        """Return the agents in the background whose end was not reported, because the program ended before."""
+        said = [
+            r.fact
+            for r in parent.facts
+            if isinstance(r.fact, UserSaid) and r.fact.by.startswith(("agent:", "interrupted:"))
+        ]
+        reported = "\n".join(part.text for fact in said for part in fact.parts if isinstance(part, Text))
+        results = [one.fact for one in parent.facts_on_path() if isinstance(one.fact, ToolReturned)]
+        begun = [result.child for result in results if result.child and IN_BACKGROUND in result.head]
+        return [agent for agent in begun if agent not in self._roots and f"({agent})" not in reported]
+
     # --- Delegating work to a new agent
 
     async def delegate_to_agent(self, order: Delegation, context: CallContext) -> DelegationResult:
@@ -152,7 +176,7 @@ class SubagentRunner:
         agent = await self._create_agent(order, team)
         if order.background:
             self.spawn(self._run_in_background(agent, order, context.ask, team), name=f"agent {agent.agent_label}")
-            words = f"{agent.agent_label} works in the background; its id is {agent.id}. Its answer comes as a message."
+            words = f"{agent.agent_label} {IN_BACKGROUND}; its id is {agent.id}. Its answer comes as a message."
             return DelegationResult(agent.id, words)
         async with self._lend_slot_while_waiting(team.agents.get(order.parent), team):
             return await self._run_agent(agent, order, context.ask, team)
@@ -235,7 +259,7 @@ class SubagentRunner:
             raise
         finally:
             session.asked_elsewhere = None  # From now on, the user answers its questions.
-        child, copy = result_of_agent(session), await self.describe_copy(session)
+        child, copy = result_of_agent(session.conversation), await self.describe_copy(session)
         words = "\n".join(filter(None, (child.answer, late, copy)))
         return DelegationResult(child.conversation, words, child.ok and not late)
 
@@ -289,7 +313,7 @@ class SubagentRunner:
         """Stop all agents, and start none from now on."""
         self._closed = True
         for team in self._teams.values():
-            _end_agents(team.agents.values(), team)
+            _end_agents(team.agents.values(), team, CLOSED)
 
     def _is_agent_below(self, agent: DelegatedAgent, above: str) -> bool:
         agents = self.team_of(above).agents
@@ -384,11 +408,11 @@ def _build_agent_list_row(agent: DelegatedAgent) -> SubagentRow:
     )  # fmt: skip
 
 
-def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam) -> None:
+def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam, why: str = "") -> None:
     for agent in agents:
         if not agent.ended:
             agent.state = "stopped"
-            agent.session.stop_turn()
+            agent.session.stop_turn(why)
     team.release_slots(0)
 
 
@@ -399,9 +423,19 @@ def _describe_session_end(session: Session) -> str:
     return "done" if ends[-1].reason is TurnEnd.DONE else "failed"
 
 
-def result_of_agent(session: Session) -> DelegationResult:
+def report_of_interrupted_agent(agent: Conversation) -> UserSaid:
+    """Return what the conversation that delegated to it is told after a restart."""
+    begun = agent.state.facts[0].fact if agent.state.facts else None
+    label = begun.role if isinstance(begun, ConversationStarted) and begun.role else "agent"
+    head = f"[{label} ({agent.id}) did not finish, because the program ended. What it did to files is still there."
+    last = result_of_agent(agent).answer or "nothing"
+    text = f"{head} If its task is still needed, delegate the rest again. Its last words:]\n\n{last}"
+    return UserSaid((Text(text),), steering=True, by=f"interrupted:{label}")
+
+
+def result_of_agent(conversation: Conversation) -> DelegationResult:
     """Return a sub-agent's last answer, joined if it was cut by length, and whether its last turn finished."""
-    facts = [recorded.fact for recorded in session.all_facts]
+    facts = [recorded.fact for recorded in conversation.state.facts]
     ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
     replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
     first = len(replies) - 1
@@ -410,4 +444,4 @@ def result_of_agent(session: Session) -> DelegationResult:
     words = [part.text for reply in replies[max(first, 0) :] for part in reply.parts if isinstance(part, Text)]
     done = bool(ends) and ends[-1].reason is TurnEnd.DONE
     why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
-    return DelegationResult(session.id, f"{''.join(words)}\n{why}".strip(), done)
+    return DelegationResult(conversation.id, f"{''.join(words)}\n{why}".strip(), done)

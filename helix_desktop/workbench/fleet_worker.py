@@ -364,7 +364,7 @@ class FleetWorker:
     def _state_and_result(self, claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
         ends, cost = _list_turn_ends(session), self._task_cost(claimed)
         if _is_done(session):
-            answer = result_of_agent(session).answer
+            answer = result_of_agent(session.conversation).answer
             return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
         if claimed.is_stopped:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)

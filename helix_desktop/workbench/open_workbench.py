@@ -19,6 +19,7 @@ from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
@@ -45,7 +46,7 @@ from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
-from helix_desktop.workbench.delegated_agents import AgentRoles, SubagentRunner
+from helix_desktop.workbench.delegated_agents import AgentRoles, SubagentRunner, report_of_interrupted_agent
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
@@ -258,12 +259,22 @@ class Workbench:
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )
+                    await self._report_interrupted_agents(opened)
                 await self.copies.get_or_open_tools(opened.state.own_copy)
                 session = self._build_session(opened, allowed=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
             self.sessions.keep_session_open(session)
             return session
+
+    async def _report_interrupted_agents(self, parent: Conversation) -> None:
+        """Say in a conversation which of its agents in the background ended with the program."""
+        if any(row.parent == parent.id for row in self._rows):
+            for agent in self.workforce.find_interrupted_agents(parent.state):
+                with suppress(NotFound):  # It was deleted for good.
+                    report = report_of_interrupted_agent(await Conversation.open(self.workspace.journal, agent))
+                    parts = tuple(with_text_tokens(part, self.token_counter) for part in report.parts)
+                    await parent.append_facts(replace(report, parts=parts))
 
     async def start_conversation(
         self,

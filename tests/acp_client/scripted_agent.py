@@ -121,7 +121,8 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
                 {"optionId": "no", "name": "No", "kind": "reject_once"},
             ]
             answer = ask("session/request_permission", sessionId=session, toolCall=wanted, options=options)
-            done(session, wanted["toolCallId"], json.dumps(answer))
+            if answer["outcome"]["outcome"] != "cancelled":
+                done(session, wanted["toolCallId"], json.dumps(answer))
             say(session, json.dumps(answer))
         case ["ask", method, *rest]:
             say(session, json.dumps(ask(method, sessionId=session, **json.loads(" ".join(rest)))))

@@ -11,6 +11,7 @@ import pytest
 from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import ReplyStreamed, ToolPrinted
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
@@ -73,6 +74,7 @@ async def test_a_question_that_is_open_when_the_turn_is_stopped_is_closed(bench:
     session.stop_turn()
     assert await lasted(session.wait_until_idle()) < 2
     assert not session.questions
+    assert facts_of(session, ToolReturned)[-1].head == NOT_BEGUN
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 
 

@@ -66,6 +66,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.search_suggestions import offer_slash_commands
 from helix_desktop.gui.signal_connections import wire_window
+from helix_desktop.gui.subagents_dialog import SubagentsDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
@@ -805,6 +806,20 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     window.chat.bridge.emit_waiting_events()
     assert not stop.isVisible()
     assert not window.top.stop.isVisible()
+
+
+def test_agents_in_the_background_are_shown_at_the_top_and_lead_to_their_list(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    bench.rows["child"] = Row("child", "C", 0.0, parent=session.id)
+    for state, text in ((ConversationActivity.TOOLS, "1 agent is still working."), (ConversationActivity.IDLE, "")):
+        bench._heard(ActivityChanged("child", state))
+        window.current_activity._bridge.emit_waiting_events()
+        assert (window.top._state.text(), window.top.stop.isVisible()) == (text, bool(text))
+        if text:
+            window.top.stop.click()
+            assert window.findChild(SubagentsDialog) is not None
+            assert not session.done, "nothing is stopped"
 
 
 def test_folding_in_the_background_is_said_at_the_top_also_after_another_conversation(

@@ -19,6 +19,7 @@ from helix_desktop.engine.session_events import (
     MessagesQueued,
     ReplyStreamed,
 )
+from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from tests.gui import story
@@ -110,6 +111,23 @@ def test_what_becomes_of_a_sub_agent_is_no_news_while_somebody_waits_for_it(
     )
     tell(bench, watched, ActivityChanged("child", ConversationActivity.FAILED, "asked by hand"))
     assert watched.most_urgent_state is ConversationActivity.FAILED
+
+
+def test_an_agent_in_the_background_counts_as_work_and_is_shown_at_its_parent(
+    bench: FakeWorkbench, watched: WorkspaceActivity
+) -> None:
+    """It says nothing more about itself while its parent's turn ends: its command may run for an hour."""
+    bench.rows |= {"child": Row("child", "C", 0.0, parent="a"), "its": Row("its", "D", 0.0, parent="child")}
+    spy = QSignalSpy(watched.state_changed)
+    for name, state in (("a", ConversationActivity.TOOLS), ("its", ConversationActivity.TOOLS)):
+        tell(bench, watched, ActivityChanged(name, state))
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.IDLE))
+    assert watched.conversations_in(*WORKING_STATES) == ("its",)
+    assert watched.working_agents_below("a") == ["its"]
+    assert [spy.at(at)[1] for at in range(spy.count()) if spy.at(at)[0] == "a"][-1] is ConversationActivity.TOOLS
+    tell(bench, watched, ActivityChanged("its", ConversationActivity.IDLE))
+    assert not watched.working_agents_below("a")
+    assert [spy.at(at)[1] for at in range(spy.count()) if spy.at(at)[0] == "a"][-1] is ConversationActivity.IDLE
 
 
 def test_streams_do_not_reach_the_list(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:

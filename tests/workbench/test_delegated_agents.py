@@ -13,21 +13,26 @@ import pytest
 from helix_desktop.engine.facts import (
     ConversationStarted,
     PolicySet,
+    Recorded,
     Stop,
     Text,
     ToolCall,
     ToolReturned,
+    TurnEnd,
+    TurnEnded,
     Usage,
     UserSaid,
 )
 from helix_desktop.engine.messages import Delta, Reply, Request
+from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import CLOSED
 from helix_desktop.project import project_files as folders
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
 from tests.engine.agent import calls, says
 from tests.workbench.conftest import Desks
-from tests.workbench.test_open_workbench import bench_on
+from tests.workbench.test_open_workbench import MODEL, bench_on
 from tests.workbench.test_rules_and_skills import trusting
 
 
@@ -284,3 +289,80 @@ async def test_stopping_all_ends_those_that_are_being_opened(desks: Desks, folde
     await asyncio.wait_for(session.wait_until_idle(), 60)
     assert [row.state for row in bench.workforce.list_agent_rows(session.id)] == ["stopped"] * 3
     assert sum("TASK" in str(request.messages[0]) for request in team.requests) == 1
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_an_agent_in_the_background_that_the_program_ends_is_reported_after_a_restart(
+    desks: Desks, folder: Path, team: Team, *, killed: bool
+) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("Pairs", folder)
+    await bench.choose_model_for_role(MODEL)
+    session = await bench.start_conversation()
+    team.hold = asyncio.Event()
+    team.answers = {"ROOT": [delegates({"task": "SLOW", "background": True}), says("meanwhile")], "SLOW": []}
+    await told(session, "ROOT")
+    (row,) = bench.workforce.list_agent_rows(session.id)
+    child = await bench.open_session(row.id)
+    async with asyncio.timeout(60):
+        while not team.working:
+            await asyncio.sleep(0.01)
+    if killed:  # Nothing is recorded after this moment.
+        for one in (session, child):
+            one.conversation.append_facts = _append_nothing  # type: ignore[method-assign, assignment]
+    await desk.aclose()
+    assert killed or _last_end(child) == TurnEnded(TurnEnd.STOPPED, CLOSED)
+    again = await desks().open_workspace(bench.id)
+    for _ in range(2):  # Opened again, it is not reported a second time.
+        opened = await again.open_session(session.id)
+        said = [r.fact for r in opened.all_facts if isinstance(r.fact, UserSaid)]
+        reports = [fact for fact in said if fact.by == "interrupted:agent"]
+        assert len(reports) == 1
+        await again.sessions.close_sessions([session.id])
+    (report,) = reports[0].parts
+    assert isinstance(report, Text)
+    assert row.id in report.text
+    assert "the program ended" in report.text
+    opened = await again.open_session(session.id)
+    assert opened.conversation.state.branch.turn.running, "the user can go on"
+    team.answers["did not finish"] = [says("I will do it again")]
+    opened.resume_turn()
+    await asyncio.wait_for(opened.wait_until_idle(), 60)
+    assert any("did not finish" in str(request.messages[-1]) for request in team.requests)
+
+
+async def _append_nothing(*_: object) -> list[Recorded]:
+    return []
+
+
+def _last_end(session: Session) -> TurnEnded | None:
+    return next((r.fact for r in reversed(session.all_facts) if isinstance(r.fact, TurnEnded)), None)
+
+
+async def test_a_question_of_an_agent_in_the_background_is_shown_where_it_was_delegated(
+    desks: Desks, folder: Path, team: Team
+) -> None:
+    """The turn of the conversation goes on and ends while the question is open."""
+    bench, session = await begun(desks, folder)
+    team.answers = {
+        "ROOT": [delegates({"task": "SLOW", "background": True}), says("meanwhile")],
+        "SLOW": [calls("run_command", command="echo hello")],
+    }
+    await told(session, "ROOT")
+    async with asyncio.timeout(60):
+        while not session.questions:
+            await asyncio.sleep(0.01)
+    assert _activity(session) == "waiting for you"
+    team.answers["MORE"] = [says("here")]
+    await told(session, "MORE")
+    assert _activity(session) == "waiting for you", "the end of a turn of its own changes nothing about it"
+    session.answer_question(next(iter(session.questions)), PermissionAnswer(False))
+    async with asyncio.timeout(60):
+        while bench.workforce.list_agent_rows(session.id)[0].state != "done":
+            await asyncio.sleep(0.01)
+        await session.wait_until_idle()
+    assert _activity(session) == "idle"
+
+
+def _activity(session: Session) -> str:
+    return session.running.value

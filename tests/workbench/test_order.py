@@ -6,9 +6,11 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import CallStage, CallStageChanged, Event, ToolPrinted
+from helix_desktop.engine.session_events import CallStage, CallStageChanged, Event, QuestionAsked, ToolPrinted
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import Workbench
@@ -91,6 +93,24 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
     stopped, left = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
     assert (stopped.ok, stopped.stopped) == (False, True)
     assert re.fullmatch(r"building\n\n\[stopped after \d+ s, before it had ended\]\n", stopped.head)
+    assert (left.ok, left.head) == (False, NOT_BEGUN)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [("run_command", {"command": "rm -rf build"}), ("write_file", {"path": "build/x", "content": "x"})],
+)
+async def test_a_call_that_is_stopped_at_its_question_did_not_begin(
+    desks: Desks, folder: Path, tool: str, given: dict[str, object]
+) -> None:
+    with ChatServer([reply(calls=[(tool, given)])]) as server:
+        bench = await on_a_bench(desks, folder, server)
+        await bench.choose_permission_mode("ask")
+        session = await bench.start_conversation()
+        session.subscribe_to_events(lambda event: session.stop_turn() if isinstance(event, QuestionAsked) else None)
+        session.send_message((Text("clean up"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+    (left,) = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
     assert (left.ok, left.head) == (False, NOT_BEGUN)
 
 

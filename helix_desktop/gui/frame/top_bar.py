@@ -50,9 +50,10 @@ class TopBar(QWidget):
     def mark_open_page(self, page: str) -> None:
         self._tabs[page].setChecked(True)
 
-    def show_background_work(self, text: str) -> None:
-        """Shows background work that can be stopped, in a word or two: "folding: handover"."""
+    def show_background_work(self, text: str, button: str) -> None:
+        """Shows background work in a word or two, as "folding: handover", and what can be done about it."""
         self._state.setText(text)
+        self.stop.setText(button)
         self.stop.setVisible(bool(text))
         self.fit_top_bar()
 

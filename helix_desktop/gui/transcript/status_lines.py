@@ -44,7 +44,10 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
         "task": tr("You gave this task the permission that it needed."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
-        "agent": tr("A message from the agent that delegated this task."),
+        "agent": tr("The sub-agent {name} has finished.", name=name)
+        if name
+        else tr("A message from the agent that delegated this task."),
+        "interrupted": tr("The sub-agent {name} did not finish, because the program ended.", name=name),
     }
     ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
     words = (over if ended else begun).get(kind, fact.by)

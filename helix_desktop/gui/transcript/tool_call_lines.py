@@ -89,7 +89,8 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
             chips.append(LineChip(f"“{said}”"))
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
     if returned.stopped or (returned.head in (UNREAD, NOT_BEGUN) and not returned.ok):
-        return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("stopped"))
+        outcome = tr("stopped before it ran") if returned.head == NOT_BEGUN else tr("stopped")
+        return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), outcome)
     if not returned.ok:
         code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)
         return ToolCallLine(words, CallStatus.FAILED, tuple(chips), code or tr("failed"))

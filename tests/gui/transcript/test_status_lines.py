@@ -38,6 +38,18 @@ def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("agent", "A message from the agent that delegated this task."),
+        ("agent:reviewer", "The sub-agent reviewer has finished."),
+        ("interrupted:reviewer", "The sub-agent reviewer did not finish, because the program ended."),
+    ],
+)
+def test_messages_between_agents_say_from_whom_they_are(by: str, words: str) -> None:
+    assert describe_fact_if_needed(UserSaid((Text("[…]"),), by=by)) == words
+
+
 @pytest.mark.parametrize("stop", Stop)
 def test_an_answer_is_noted_where_it_was_cut_short(stop: Stop) -> None:
     told = Told()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_call_parsing import UNREAD
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
 from helix_desktop.gui.transcript.chat_actions import OpenEntry, OpenSubAgent, RecallEntry
 from helix_desktop.gui.transcript.tool_call_lines import (
     CallStatus,
@@ -80,13 +80,12 @@ def test_how_it_went() -> None:
     line = build_call_line(state(returned=instead, decided=Decided("c1", allowed=False, by="user")), 102.0)
     (said,) = [chip.text for chip in line.chips]
     assert (said[:14], "\u202e" in said) == ("“Use the other", False)
-    for returned in (
-        ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD),
-        ToolReturned("c1", OUTPUT, 9, ok=False, stopped=True),
-    ):
-        stopped = build_call_line(state(returned=returned), 102.0)
-        assert (stopped.status, stopped.outcome) == (CallStatus.REFUSED, "stopped")
-        assert "stopped" in stopped.spoken_line
+    for head, outcome in ((UNREAD, "stopped"), ("made so far", "stopped"), (NOT_BEGUN, "stopped before it ran")):
+        stopped = build_call_line(
+            state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, head=head, stopped=True)), 102.0
+        )
+        assert (stopped.status, stopped.outcome) == (CallStatus.REFUSED, outcome)
+        assert outcome in stopped.spoken_line
 
 
 def test_changed_lines_of_a_difference() -> None:
