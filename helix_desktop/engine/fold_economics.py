@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed for unknown prices, by the input price.
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed without prices, by the input price.
 LEAST_SAVING = 4_000  # Clearing fewer tokens never pays for caching what follows again.
 COLD_SHARE = 1 / 3  # While the provider's cache is cold, a clearing must free this share of the context.
 QUESTION_TOKENS = 300  # The request for a summary makes the context this many tokens longer.
@@ -49,11 +49,13 @@ class RelativePrices:
 def relative_prices_of(
     price_input: float, price_output: float, cache_read: float, cache_write: float
 ) -> RelativePrices:
-    """Convert prices in any unit. Unknown ones (0) count as 0.1, 1 and 5 times the input."""
+    """Convert prices in any unit, by the rule of every bill, which shall not be too low: an unknown price
+    (0) of cached tokens is that of input, and one of output five times that.
+    """
     if price_input <= 0:
         return RelativePrices()
     return RelativePrices(
-        read=cache_read / price_input if cache_read > 0 else UNKNOWN_READ,
+        read=cache_read / price_input if cache_read > 0 else 1.0,
         write=cache_write / price_input if cache_write > 0 else UNKNOWN_WRITE,
         output=price_output / price_input if price_output > 0 else UNKNOWN_OUTPUT,
     )

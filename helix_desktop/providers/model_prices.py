@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from functools import cache
 
 from helix_desktop import resources
-from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.engine.context_usage import WindowSizeSource, compute_cost
 from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, number_at, object_at, parse_object, text_at, value_at
@@ -75,12 +75,9 @@ def shipped_prices(model: str) -> ModelSet:
 
 
 def usage_cost(usage: Usage, prices: TokenPrices) -> float:
-    """Return dollars. Cached parts have their own prices or, if unknown, the input's."""
-    read = prices.cache_read or prices.input
-    write = prices.cache_write or prices.input
-    fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
-    cached = usage.cache_read * read + usage.priced_cache_write * write
-    return (fresh * prices.input + cached + usage.output * prices.output) / 1e6
+    """Return dollars by the prices, whatever the provider has reported."""
+    chosen = ModelSet(ModelRole.MAIN, "", 0, 0, prices.input, prices.output, prices.cache_read, prices.cache_write)
+    return compute_cost(replace(usage, cost=0.0), chosen)
 
 
 # --- The list of models shipped with the program

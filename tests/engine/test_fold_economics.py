@@ -20,7 +20,7 @@ prices = st.builds(RelativePrices, st.floats(0.01, 1), st.floats(0.5, 2), st.flo
 
 def test_unknown_prices_count_as_usual() -> None:
     assert fold_economics.relative_prices_of(0, 0, 0, 0) == RelativePrices(0.1, 1.0, 5.0)
-    assert fold_economics.relative_prices_of(3.0, 0, 0, 0) == RelativePrices(0.1, 1.0, 5.0)
+    assert fold_economics.relative_prices_of(3.0, 0, 0, 0) == RelativePrices(1.0, 1.0, 5.0)
 
 
 def test_prices_are_shares_of_the_input_price() -> None:

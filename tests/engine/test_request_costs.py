@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,10 +33,11 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import Delta, Reply, Request
-from helix_desktop.engine.request_changes import CauseKind
-from helix_desktop.engine.request_costs import RequestCost, explain_requests
+from helix_desktop.engine.request_changes import Cause, CauseKind
+from helix_desktop.engine.request_costs import RequestCost, RequestCostReader, explain_requests
 from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
+from helix_desktop.providers.model_prices import TokenPrices, usage_cost
 from tests.engine.agent import ScriptedTools, SteppedClock, World, world
 from tests.peers.anthropic_billing import Cache
 
@@ -196,6 +198,30 @@ def check_sums(trial: Trial, requests: list[RequestCost]) -> None:
         assert sum(one.tokens for one in request.causes) == request.tokens
         assert request.cost == pytest.approx(paid, abs=1e-9)
         assert sum(one.cost for one in request.causes) == pytest.approx(paid, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model", [MODEL, replace(MODEL, price_cache_read=0, price_cache_write=0), replace(MODEL, price_output=0)]
+)
+def test_every_cause_costs_its_tokens_at_the_models_prices(model: ModelSet) -> None:
+    """Where the price of cached tokens was not known, 1,200 tokens at $3 a million were said to cost $0.017."""
+    chance = random.Random(35)
+    known = TokenPrices(model.price_input, model.price_output, model.price_cache_read, model.price_cache_write)
+    read_price = model.price_cache_read or model.price_input
+    write_price = model.price_cache_write or model.price_input
+    for _ in range(200):
+        plain, read, write, output = (chance.choice([0, chance.randrange(20_000)]) for _ in range(4))
+        usage = Usage(plain + read + write, read, write, output)
+        paid = usage if chance.random() < 0.5 else replace(usage, cost=usage_cost(usage, known))
+        segments = [(read, Cause(CauseKind.READ)), (write, Cause(CauseKind.NOT_KEPT)), (plain, Cause(CauseKind.NEW))]
+        reader = RequestCostReader([], lambda _: None)
+        recorded = Recorded("a", 1, 0.0, UserSaid(()))
+        request = reader._price_request(recorded, "m", paid, [(n, (cause,)) for n, cause in segments], model)
+        costs = {one.cause.kind: one.cost for one in request.causes}
+        assert costs.get(CauseKind.READ, 0) == pytest.approx(read * read_price / 1e6)
+        assert costs.get(CauseKind.NOT_KEPT, 0) == pytest.approx(write * write_price / 1e6)
+        assert costs.get(CauseKind.NEW, 0) == pytest.approx(plain * model.price_input / 1e6)
+        assert sum(costs.values()) == pytest.approx(request.cost)
 
 
 def can_be_seen(one: str, both: set[str]) -> bool:

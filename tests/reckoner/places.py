@@ -404,7 +404,7 @@ def prices(model: ModelSet | None) -> tuple[float, float, float]:
     if model is None or model.price_input <= 0:
         return 0.0, 0.0, 0.0
     plain = model.price_input
-    return model.price_cache_read or plain / 10, model.price_cache_write or plain, model.price_output or plain * 5
+    return model.price_cache_read or plain, model.price_cache_write or plain, model.price_output or plain * 5
 
 
 @dataclass(frozen=True)
