@@ -1,4 +1,6 @@
-"""The only table of colours. Everything that is drawn takes its colours from here, by token.
+"""Gives out the colours of `resources/style/colours.json`: of each token, the light one and the dark one.
+
+Everything that is drawn takes its colours from here, by token.
 
 Every text token has a contrast of 4.5:1 on every surface it is used on (tests/gui/test_colours.py
 checks this), so some differ a little from the design: `muted`, `faint`, `accent`, `handover` and, in
@@ -7,51 +9,18 @@ and fields, with 3:1 on all of them. A kind of context has two colours: one for 
 marks, and a darker or lighter one for text (`*_text`).
 """
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from helix_desktop.resources import resources_folder
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.messages import ContextKind
 
 
 Scheme = Mapping[str, str]  # The colour of each token, as #rrggbb.
-_LIGHT_AND_DARK = {
-    "window": ("#f7f7f5", "#17181a"),
-    "panel": ("#ffffff", "#1e2022"),
-    "rail": ("#ecece8", "#131416"),
-    "line": ("#e2e2dc", "#2e3134"),
-    "edge": ("#80848a", "#747980"),
-    "selected": ("#e9ebe6", "#282b2e"),
-    "code": ("#f3f3ef", "#25282b"),
-    "accent_soft": ("#e3f2f0", "#173230"),
-    "text": ("#1c1d1f", "#e8e8e6"),
-    "muted": ("#585c63", "#a3a8b0"),
-    "faint": ("#666a71", "#91969e"),
-    "accent": ("#0c756c", "#3bb8ab"),
-    "on_accent": ("#ffffff", "#08201d"),
-    "danger": ("#c2362b", "#ed8178"),
-    "danger_soft": ("#fbe9e7", "#3a2322"),
-    "added_soft": ("#e2f3e4", "#1d3323"),
-    "free": ("#e7e7e1", "#2c2f32"),
-    "system": ("#64748b", "#8492a6"),
-    "handover": ("#bd7100", "#e5a13a"),
-    "observations": ("#7c4dcc", "#a784e8"),
-    "conversation": ("#2f6bd8", "#6f9df0"),
-    "output": ("#0d9488", "#35b5a8"),
-    "system_text": ("#56647a", "#909db0"),
-    "handover_text": ("#92580a", "#e5a13a"),
-    "observations_text": ("#7646c8", "#b094ea"),
-    "conversation_text": ("#2a60c4", "#7ba5f2"),
-    "output_text": ("#0b746b", "#3bb8ab"),
-    "found": ("#ffe9a8", "#463a10"),
-    "found_current": ("#ffc94d", "#7a6212"),
-    "code_keyword": ("#8a3fb0", "#d3a4f0"),
-    "code_string": ("#2a6a34", "#94cf9b"),
-    "code_number": ("#9a4b00", "#eab27a"),
-    "code_comment": ("#666a71", "#91969e"),
-    "code_name": ("#2457b3", "#8fb8fb"),
-    "code_type": ("#0b6b78", "#74c9d6"),
-}
+_LIGHT_AND_DARK = json.loads((resources_folder() / "style" / "colours.json").read_text("utf-8"))
 LIGHT: Scheme = {name: light for name, (light, _) in _LIGHT_AND_DARK.items()}
 DARK: Scheme = {name: dark for name, (_, dark) in _LIGHT_AND_DARK.items()}
 
