@@ -60,7 +60,7 @@ def test_the_presets_are_the_table_of_the_design() -> None:
     )
     assert (layered.admission_tokens, layered.admission_batch_tokens, layered.admission_wait) == (4_000, 12_000, 10)
     assert (layered.tail_steps, layered.progress, layered.failures, layered.critical_tokens) == (4, 0.10, 3, 1_500)
-    assert layered == Policy()
+    assert layered == policy_from_fact(None)
     assert (layered.admission_command_tokens, helix.admission_command_tokens) == (2_000, 4_000)
 
 

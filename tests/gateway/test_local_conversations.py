@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop.engine import context_usage
 from helix_desktop.engine.automatic_folding import FoldPlanner
-from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.context_policy import DEFAULT_PRESET, preset_policy
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.facts import (
@@ -205,7 +205,11 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             usage = Usage(
-                round(context_usage.measure_window(state, Policy()).used / state.billed_per_counted_token() * 1.1),
+                round(
+                    context_usage.measure_window(state, preset_policy(DEFAULT_PRESET)).used
+                    / state.billed_per_counted_token()
+                    * 1.1
+                ),
                 0,
                 0,
                 1,
