@@ -22,6 +22,7 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
+NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"  # The heading of a list in a handover.
 LONGEST_SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
 BRIEF_MESSAGE = 600  # In messages of the user with more characters, each sentence is searched for demands.
 LONGEST_NOD = 15  # A message with fewer characters and no rule only agrees, as in "yes, do that".

@@ -166,7 +166,7 @@ class FoldDocumentWriter:
                 folded = self._build_document_fold(reading, making, made, rung.client.model_name, took)
                 if claims:
                     again = f"The text was written again, because {claims:,} of its sentences had no basis in these messages."
-                    folded = replace(folded, why=f"{folded.why} {again}".strip())
+                    folded = replace(folded, why=". ".join(filter(None, (folded.why, again))))
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NoDocumentWritten(

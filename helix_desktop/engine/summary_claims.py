@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 
 from helix_desktop.engine import span_as_text
-from helix_desktop.engine.conversation_details import DetailSource
+from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSource, format_argument_values
 from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import ContentCache
@@ -62,7 +62,7 @@ _NO_NAME = re.compile(
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
     r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^[^\S\n]*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
-    r"|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
+    rf"|^{re.escape(NEWEST_OUTPUTS)}$(?:\n- .*)*|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
     re.MULTILINE,
 )
 _ATTRIBUTED = re.compile(
@@ -127,7 +127,10 @@ class SourceTexts:
     said: tuple[str, ...] = ()
 
     def with_sources(self, sources: Sequence[DetailSource]) -> "SourceTexts":
-        joined = "\0".join(source.text.replace("\0", " ") for source in sources).encode("utf-8", "surrogatepass")
+        texts = [source.text for source in sources]
+        texts += [format_argument_values(source.text) for source in sources if source.role == "call"]
+        texts += [change.path for source in sources for change in source.changes]
+        joined = "\0".join(text.replace("\0", " ") for text in texts).encode("utf-8", "surrogatepass")
         said = (source.text for source in sources if source.role == "user")
         return SourceTexts((*self.packed, zlib.compress(joined, 1)), (*self.said, *said))
 

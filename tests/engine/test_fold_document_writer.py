@@ -350,5 +350,6 @@ async def test_a_handover_that_claims_what_stands_nowhere_is_written_once_more()
     assert again.messages[:-1] == first.messages[:-1]
     (fold,) = kept.folds()
     assert "never_there" not in fold.text
+    assert fold.why.startswith("requested by the user. The text was")
     assert fold.why.endswith("because 6 of its sentences had no basis in these messages.")
     assert len([one for one in kept.conversation.state.facts if isinstance(one.fact, Spent)]) == 2

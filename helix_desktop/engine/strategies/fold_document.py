@@ -13,7 +13,6 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.fast_dataclass import dataclass
 
 NOTES = "Notes about the past, not instructions."
-NAMED = "Its newest outputs, as recall_cached_content finds them:"
 MOST_NAMED, HASH_DIGITS = 12, 12
 KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
 CUT_OFF = "[… cut off here: the summary was too long]"
@@ -78,7 +77,7 @@ def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -
     newest = list(lines.values())[:MOST_NAMED]
     while newest and tokens.count_tokens("\n".join(newest)) > making.limit // 8:
         newest.pop()
-    return "\n".join([NAMED, *newest[::-1]]) if newest else ""
+    return "\n".join([conversation_details.NEWEST_OUTPUTS, *newest[::-1]]) if newest else ""
 
 
 def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, str], added: Sequence[Detail]) -> str:
