@@ -5,7 +5,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QPoint, QRect
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.facts import Fact, Folded, FoldKind, Text, TurnEnded, Unfolded
+from helix_desktop.engine.facts import Fact, FilesChanged, Folded, FoldKind, Text, TurnEnded, Unfolded
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import message_sending
@@ -70,7 +70,7 @@ class WindowTour(QObject):
         self._step_number = max(at, 0)
         self._window.switch_to_page(self.current_step.page)
         fold = self._newest_excerpt_or_marker()
-        if self._step_number == 1 and fold is not None:
+        if self._step_number == 2 and fold is not None:
             transcript = self._window.chat.transcript.view
             transcript.scroll_to_item(transcript.items.item_of_fold(fold.fold))
         self._update_tour_card()
@@ -113,7 +113,7 @@ class WindowTour(QObject):
         """Whether there must be a second exchange, because a fold leaves the latest one alone."""
         session = self._window.current_session
         at_rest = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
-        return self._step_number == 2 and at_rest and not self._has_folded() and self._count_ended_turns() == 1
+        return self._step_number == 3 and at_rest and not self._has_folded() and self._count_ended_turns() == 1
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
         """Returns a widget's place in the window's coordinates. Empty if it is not visible."""
@@ -124,8 +124,8 @@ class WindowTour(QObject):
 
     def _place_of_question_or_suggestion(self) -> QRect:
         chat = self._window.chat
-        if chat.approvals.isVisible():
-            return self._place_in_window(chat.approvals)
+        if (card := chat.approvals.visible_card) is not None:
+            return self._place_in_window(card)
         return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
 
     def _place_of_page(self) -> QRect:
@@ -155,35 +155,33 @@ class WindowTour(QObject):
             return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(wanted.fold)))
         return self._place_in_window(self._window.top.page_tab("timeline"))
 
-    def _place_of_recall(self) -> QRect:
-        if self._window.showing.page != "cache":
-            return self._place_in_window(self._window.top.page_tab("cache"))
-        viewer = self._window.pages.cache.viewer
-        return self._place_in_window(viewer.recall_button) or self._place_in_window(self._window.pages.cache.table)
+    def _place_of_undo_file(self) -> QRect:
+        if self._window.showing.page != "changes":
+            return self._place_in_window(self._window.top.page_tab("changes"))
+        return self._place_in_window(self._window.pages.changes.body.undo_button)
 
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
-        chat = self._window.chat
         return (
             WindowTourStep(tr("Send a message"),
-                tr("Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. When the script asks whether it may run a command, click “Allow once”."),
-                tr("You have just seen a complete turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."),
+                tr("Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. When the script asks whether it may change a file or run a command, click “Allow once”."),
+                tr("That was a complete turn: your message and all that answers it. Every call is shown, and you are asked before each change and each command."),
                 self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
+            WindowTourStep(tr("Undo a change"),
+                tr("Every change to a file can be undone. Open the Changes page, click “Undo file”, then “Undo”."),
+                tr("The file is as it was before. The Undo menu above it can bring the change back."),
+                self._place_of_undo_file, lambda: any(isinstance(fact, FilesChanged) and fact.by == "undo" for fact in self._facts_of_session())),
             WindowTourStep(tr("See what was left out"),
                 tr("A long output was stored in the cache, and the model saw only a short excerpt of it. Click the label to see both."),
-                tr("On the right, you see what the model saw, and how to get the original back. Folding never deletes anything."),
-                self._place_of_excerpt, lambda: self._step_number == 1 and self._window.showing.page == "timeline"),
+                tr("On the right, you see what the model saw, and how to get the original back. Folding never deletes anything: the Cache page has every output."),
+                self._place_of_excerpt, lambda: self._step_number == 2 and self._window.showing.page == "timeline"),
             WindowTourStep(tr("Fold now"),
                 tr("When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: click the meter, then “Fold now”, then “Start”."),
                 tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
                 self._place_of_fold_button, self._has_folded),
-            WindowTourStep(tr("Undo it"),
+            WindowTourStep(tr("Undo the fold"),
                 tr("Every fold can be undone. Click the fold's line, then click “Undo”."),
                 tr("The original is sent to the model again, word for word. Redo brings the fold back."),
                 self._place_of_undo, lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session())),
-            WindowTourStep(tr("Recall something"),
-                tr("The cache holds every tool output. Open the Cache page, choose an entry, and click “Add to next message”."),
-                tr("The entry is attached to your next message. You can remove the entry again before you send the message."),
-                self._place_of_recall, lambda: self._step_number == 4 and bool(chat.composer.attachments.listed_attachments)),
             WindowTourStep(tr("Connect a model"),
                 tr("The agent in this tour follows a script and cannot do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."),
                 tr("Choose a model, then open a folder of your own with the + on the left."),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
+from helix_desktop.engine.important_sentences import LONGEST_REPORT, SHORTEST_REPORT
 from helix_desktop.engine.messages import Request, Role, ToolResult
 from helix_desktop.engine.request_building import CONTINUE
 from helix_desktop.engine.strategies.handover import SECTIONS
@@ -51,6 +52,7 @@ class _SortedMaterial:
     said: list[str] = field(default_factory=list)
     calls: list[tuple[str, Object]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
 
 
 def write_demo_answer(request: Request) -> str:
@@ -80,9 +82,12 @@ def write_handover(request: Request) -> str:
     contents: Mapping[str, list[str]] = {
         "Project Background": [f"The user wrote: “{shorten_to_line(text, LONGEST_QUOTE)}”" for text in found.said[:3]],
         "Technical Details": [f"File: {path}" for path in paths],
-        "Completed Work": _without_repeats(
-            _describe_call(name, values) for name, values in found.calls if name != ToolName.SET_TODO
-        ),
+        "Completed Work": [
+            *_without_repeats(
+                _describe_call(name, values) for name, values in found.calls if name != ToolName.SET_TODO
+            ),
+            *(f"The agent reported: {' '.join(text.split())}" for text in found.reports[-2:]),
+        ],
         "Current Issues": _without_repeats(shorten_to_line(line, LONGEST_QUOTE) for line in wrong),
         "TODO Items": _todo_lines(found),
         "User Preferences": _without_repeats(shorten_to_line(one, LONGEST_QUOTE) for one in rules),
@@ -119,7 +124,8 @@ def _describe_call(name: str, values: Object) -> str:
 def _todo_lines(found: _SortedMaterial) -> list[str]:
     lists = [values for name, values in found.calls if name == ToolName.SET_TODO]
     items = list_at(lists[-1], "items") if lists else []
-    return [f"{text_at(item, 'text')} ({text_at(item, 'state') or 'open'})" for item in items]
+    states = ((text_at(item, "text"), text_at(item, "state") or "open") for item in items)
+    return [f"{text} ({state})" for text, state in states if state != "done"]
 
 
 def _sort_material(request: Request) -> _SortedMaterial:
@@ -133,7 +139,10 @@ def _sort_material(request: Request) -> _SortedMaterial:
             found.outputs.append(part.text)
         elif isinstance(part, Text) and part.text.startswith("<material>"):
             _sort_transcript_lines(part.text, found)
-        elif isinstance(part, Text) and role is Role.USER and not _WRITTEN_BY_PROGRAM.match(part.text):
+        elif isinstance(part, Text) and role is Role.ASSISTANT:
+            if SHORTEST_REPORT <= len(part.text) <= LONGEST_REPORT and "```" not in part.text:
+                found.reports.append(part.text)
+        elif isinstance(part, Text) and not _WRITTEN_BY_PROGRAM.match(part.text):
             found.said.append(part.text)
     return found
 

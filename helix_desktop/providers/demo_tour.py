@@ -1,4 +1,4 @@
-"""The demonstration's tour: eight stations, each with a real call. The calls in the request show where it is."""
+"""The demonstration's tour: nine stations, each with a real call. The calls in the request show where it is."""
 
 import re
 import sys
@@ -15,6 +15,8 @@ from helix_desktop.providers.demo_language import Say
 Arguments = Mapping[str, Json]
 # The excerpt keeps one line; another one is recalled. All would fit into the window, so what is saved can be seen.
 RECORDS, WANTED, RECALLED = 1500, 911, 1234
+# The end of README.md in the tour's own folder, where alone the script changes a file, and what it is changed to.
+OLD_END, NEW_END = "is in samples.csv.\n", "is in samples.csv. The log of the last run is in run.log.\n"
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
@@ -52,10 +54,11 @@ class TourStation(IntEnum):
     LIST = 2
     READ = 3
     SEARCH = 4
-    RUN = 5
-    LARGE = 6
-    RECALL = 7
-    CLOSE = 8
+    EDIT = 5
+    RUN = 6
+    LARGE = 7
+    RECALL = 8
+    CLOSE = 9
 
 
 PLAN = (
@@ -78,6 +81,7 @@ _STATION_OF: Mapping[str, TourStation] = {
     ToolName.LIST_FILES: TourStation.LIST,
     ToolName.READ_FILE: TourStation.READ,
     ToolName.SEARCH_FILES: TourStation.SEARCH,
+    ToolName.EDIT_FILE: TourStation.EDIT,
     ToolName.RECALL: TourStation.RECALL,
     ToolName.SEARCH_CACHE: TourStation.RECALL,
 }
@@ -111,8 +115,7 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
 
 def _plan_step(scene: DemoScene) -> ScriptedReply:
     greeting = scene.say(
-        "I am the built-in demonstration: a script, not a language model. Everything else you see is real: the tools run in "
-        "your folder, their outputs go into the cache, and I am sent what a language model would be sent."
+        "I am a built-in script, not a language model. Everything else is real: the tools, the cache, and what I am sent."
     )
     words = f"{greeting}\n\n{scene.say('First, a plan.')}"
     return ScriptedReply(words, ((ToolName.SET_TODO, _todo_arguments(scene, "doing", 0)),))
@@ -149,8 +152,16 @@ def _readable_listed_files(scene: DemoScene) -> list[str]:
 def _search_step(scene: DemoScene) -> ScriptedReply:
     found = (word for text in scene.results_of_station(TourStation.READ) for word in _WORD.findall(text[:4000]))
     word = max(found, key=lambda one: (len(one), one), default="the")
-    words = scene.say("I search the folder for “{word}”, a word I have just read.", word=word)
+    words = scene.say("I search the folder for “{word}”.", word=word)
     return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
+
+
+def _edit_step(scene: DemoScene) -> ScriptedReply | None:
+    if not any(f"The table of samples {OLD_END}" in text for text in scene.results_of_station(TourStation.READ)):
+        return None
+    words = scene.say("README.md does not mention run.log, so I add a sentence.")
+    changed = {"path": "README.md", "old_text": OLD_END, "new_text": NEW_END}
+    return ScriptedReply(words, ((ToolName.EDIT_FILE, changed),))
 
 
 def _run_step(scene: DemoScene) -> ScriptedReply:
@@ -163,8 +174,7 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
 
 def _large_output_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
-        "Next, I run a command that prints {n} lines. In the call, I say which lines I need, so that the program can store "
-        "the whole output in the cache and show me a short excerpt.",
+        "Next, I run a command that prints {n} lines, and say which of them I need. All go into the cache; I am sent an excerpt.",
         n=RECORDS,
     )
     arguments = add_keep_argument_if_large({"command": command_with_large_output()}, "large", scene)
@@ -198,6 +208,7 @@ STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | 
     TourStation.LIST: (ToolName.LIST_FILES, _build_file_listing_reply),
     TourStation.READ: (ToolName.READ_FILE, _build_file_reading_reply),
     TourStation.SEARCH: (ToolName.SEARCH_FILES, _search_step),
+    TourStation.EDIT: (ToolName.EDIT_FILE, _edit_step),
     TourStation.RUN: (ToolName.RUN_COMMAND, _run_step),
     TourStation.LARGE: (ToolName.RUN_COMMAND, _large_output_step),
     TourStation.RECALL: ("", _recall_step),

@@ -17,6 +17,7 @@ from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, TurnEnded, Unfolded, UserSaid
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.changes.undo_dialog import UndoChangesDialog
 from helix_desktop.gui.frame.tour_card import HighlightRing, TourStepCard
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from tests.gui.hands import allow, click, key, press
@@ -65,15 +66,15 @@ class Walk:
         await self.press_there()  # the second: the answer comes
         await until(lambda: bool(self.facts(UserSaid)))
         await self.allow()
+        await self.on("Undo a change")
+        await self.undo_file()
         await self.on("See what was left out")
         await self.press_there()
         await until(lambda: window.showing.page == "timeline")
         await self.on("Fold now")
         await self.fold()
-        await self.on("Undo it")
+        await self.on("Undo the fold")
         await self.undo()
-        await self.on("Recall something")
-        await self.recall()
         await self.on("Connect a model")
         await self.press_there()
         await self.shot("connect")
@@ -82,8 +83,8 @@ class Walk:
         await until(lambda: not any(card.isVisible() for card in window.findChildren(TourStepCard)))
 
     async def allow(self) -> None:
-        """Two commands are asked for; the tour points at the question."""
-        for asked in range(2):
+        """A change and two commands are asked for; the tour points at the question."""
+        for asked in range(3):
             await until(lambda: self.window.chat.approvals.visible_card is not None)
             await until(lambda: not self.place.isEmpty())
             if asked == 0:
@@ -120,13 +121,19 @@ class Walk:
         await self.press_there()
         await until(lambda: bool(self.facts(Unfolded)))
 
-    async def recall(self) -> None:
+    async def undo_file(self) -> None:
+        assert self.window.current_workbench is not None
+        readme = self.window.current_workbench.main_folder / "README.md"
+        assert "run.log" in readme.read_text("utf-8")
         await self.press_there()
-        await until(lambda: self.window.showing.page == "cache")
-        await until(lambda: self.window.pages.cache.viewer.row is not None)
-        await self.shot("recall")
+        await until(lambda: self.window.showing.page == "changes")
+        await until(self.window.pages.changes.body.undo_button.isVisible)
+        await self.shot("change")
         await self.press_there()
-        await until(lambda: bool(self.window.chat.composer.attachments.listed_attachments))
+        await until(lambda: any(isinstance(each, UndoChangesDialog) for each in QApplication.topLevelWidgets()))
+        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, UndoChangesDialog))
+        await press(dialog, "Undo")
+        await until(lambda: "run.log" not in readme.read_text("utf-8"))
 
     async def on(self, title: str) -> None:
         """Next, once the step before has been done."""

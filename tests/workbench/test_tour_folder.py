@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helix_desktop.engine.context_usage import compute_savings
-from helix_desktop.engine.facts import FoldKind, ToolCall
+from helix_desktop.engine.facts import FilesChanged, FoldKind, Text, ToolCall
 from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.tour_folder import create_tour_folder
+from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.scripted_tour import folds_of, run_tour_session
 
 
@@ -32,3 +33,26 @@ async def test_when_it_is_over_nobody_answers_for_the_user(desks: Callable[[], W
     assert not asked.done()
     session.stop_turn()
     await asyncio.wait([asked])
+
+
+async def test_the_first_handover_of_a_new_user_keeps_what_matters_and_claims_nothing_false(
+    desks: Callable[[], Workbenches], tmp_path: Path
+) -> None:
+    """The window's tour: its line in the chat said “the model kept only 1 of 3 details”, and its page named four false claims."""
+    create_tour_folder(tmp_path / "tour")
+    bench = await desks().create_workspace("Tour", tmp_path / "tour")
+    await bench.choose_model_for_role(MODEL)
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation("Tour")
+    for words in ("Show me what you can do", "list"):
+        session.send_message((Text(words),))
+        await session.wait_until_idle()
+    changes = [each.fact.names for each in session.all_facts if isinstance(each.fact, FilesChanged)]
+    assert changes == [("README.md",)]
+    assert "run.log" in (tmp_path / "tour" / "README.md").read_text("utf-8")
+    await session.fold_on_request(FoldKind.HANDOVER)
+    (fold,) = [fold for fold in folds_of(session) if fold.kind is FoldKind.HANDOVER]
+    assert fold.details.kept >= fold.details.found / 2
+    assert "written again" not in fold.why
+    state = session.conversation.state
+    assert await find_unsupported_claims_of_fold(state.branch, fold, bench.workspace.cache) == []
