@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ class DialogsAndNotifications(QObject):
         window.retry_wanted.connect(setup.allow_asking_keyring_again)
         window.workbench_shown.connect(self._close_settings_dialog)
         window.workbench_shown.connect(self._find_and_announce_untrusted_files)
-        window.workbench_shown.connect(self._warn_of_missing_folders)
+        window.workbench_shown.connect(self._check_folders_of_workspace)
         window.workbench_shown.connect(self._show_opening_notes_and_imported_settings)
         window.model_setup_wanted.connect(
             lambda: self.models.choose_first_model(lambda: window.chat.composer.send_composed_message(steer=False))
@@ -86,7 +87,7 @@ class DialogsAndNotifications(QObject):
         window.activity_ended.connect(self._notify_of_ended_turn)
         # The turn may have read a file in a folder that has its own rules files.
         window.activity_ended.connect(lambda *_: self._find_and_announce_untrusted_files())
-        window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
+        window.activity_ended.connect(lambda *_: self._check_folders_of_workspace())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
         window.window_actions.set_action_handler("lab", self.open_replay_lab)
         window.window_actions.set_action_handler("compare-presets", self.open_replay_lab_for_last_conversations)
@@ -95,21 +96,23 @@ class DialogsAndNotifications(QObject):
         self._agents: ConnectedAgents | None = None
         welcome.became_ready.connect(self._find_histories_for_welcome_page)
 
-    def _warn_of_missing_folders(self) -> None:
-        """Warns that a workspace's folder was moved or deleted, before tool calls fail."""
+    def _check_folders_of_workspace(self) -> None:
+        """Warns of a folder that was moved or deleted, before tool calls fail, and suggests nothing about an empty one."""
         window, bench = self._window, self._window.current_workbench
         if bench is None:
             return
 
-        def show_missing_folder(gone: Sequence[Path]) -> None:
+        def show_what_was_found(found: tuple[Sequence[Path], bool]) -> None:
+            gone, has_files = found
+            if window.current_workbench is bench:
+                window.chat.empty.show_suggestions_about_project(has_files=has_files)
             if gone and window.current_workbench is bench and not window.notices.shown_text:
                 words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another one.", folder=gone[0])  # fmt: skip
                 choose = window.window_actions["workspace-folder"].trigger
                 window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, shown_ms=60_000)
 
         folders = tuple(bench.allowed_folders)
-        work = asyncio.to_thread(lambda: [folder for folder in folders if not folder.is_dir()])
-        window.run_for_window(work, then=show_missing_folder)
+        window.run_for_window(asyncio.to_thread(_find_missing_folders_and_files, folders), then=show_what_was_found)
 
     def _show_opening_notes_and_imported_settings(self) -> None:
         """Shows what was repaired while opening, and asks before imported settings take effect."""
@@ -337,3 +340,12 @@ class DialogsAndNotifications(QObject):
 
         work = self._installation.open_tour_workbench(window.workbenches, self._tour_folder)
         window.run_for_window(work, then=begin_tour_in)
+
+
+def _find_missing_folders_and_files(folders: Sequence[Path]) -> tuple[list[Path], bool]:
+    """Finds which folders are missing, and whether one of the others has a file or folder that is not hidden."""
+    there = [folder for folder in folders if folder.is_dir()]
+    with suppress(OSError):
+        has_files = any(not inside.name.startswith(".") for folder in there for inside in folder.iterdir())
+        return [folder for folder in folders if folder not in there], has_files
+    return [], True  # A folder that cannot be read may have files.

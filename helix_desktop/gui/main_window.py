@@ -736,7 +736,8 @@ class MainWindow(WindowFrame):
     def _show_background_work(self, session: Session | None) -> None:
         """Shows a fold, which can be stopped, or sub-agents that work in the background."""
         if session is not None and (kind := session.folding.kind_in_progress):
-            self.top.show_background_work(tr("Folding: {kind}…", kind=describe_fold_kind(kind)), tr("Stop"))
+            words = tr("Folding: {kind}…", kind=describe_fold_kind(kind))
+            self.top.show_background_work(words, tr("Stop"), is_stopped_in_chat=True)
         else:
             agents = len(self.current_activity.working_agents_below(session.id)) if session is not None else 0
             self.top.show_background_work(_describe_working_agents(agents) if agents else "", tr("Agents"))

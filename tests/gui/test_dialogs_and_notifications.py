@@ -459,6 +459,19 @@ def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_t
     assert window.notices._button.text() == "Choose a folder…"
 
 
+def test_suggestions_about_a_project_need_files_in_its_folder(
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench, tmp_path: Path
+) -> None:
+    bench.allowed_folders = (tmp_path,)
+    (tmp_path / ".git").mkdir()
+    suggestions = window.chat.empty._others
+    window.workbench_shown.emit()
+    assert all(button.isHidden() for button in suggestions)
+    (tmp_path / "README.md").write_text("x", encoding="utf-8")
+    window.activity_ended.emit(bench.id, "", ConversationActivity.IDLE, "")
+    assert not any(button.isHidden() for button in suggestions)
+
+
 def test_trying_again_lets_the_keyring_ask_once_more(
     front: DialogsAndNotifications, window: MainWindow, setup: FakeSetup
 ) -> None:

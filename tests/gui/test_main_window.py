@@ -793,6 +793,11 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     assert not stop.isVisible()
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
     window.chat.bridge.emit_waiting_events()
+    assert window.top.stop.isHidden(), "one button to stop is enough"
+    window.switch_to_page("timeline")
+    assert window.top.stop.isVisible()
+    window.switch_to_page("chat")
+    assert window.top.stop.isHidden()
     for press_stop in (stop.click, window.top.stop.click, lambda: QTest.keyClick(window, Qt.Key.Key_Escape)):
         press_stop()
     assert session.done == ["stop the fold"] * 3

@@ -41,6 +41,7 @@ class EmptyConversationPanel(QWidget):
             self._others.append(button)
         column.addStretch(3)
         self._has_folder = self._is_scripted = False
+        self._has_files = True
         self.show_what_agent_may_do(has_folder=True)
 
     def _fit_words_to_width(self, width: int) -> None:
@@ -52,7 +53,12 @@ class EmptyConversationPanel(QWidget):
         self._is_scripted = scripted
         self.first.setVisible(scripted)
         for button in self._others:
-            button.setVisible(self._has_folder and not scripted)
+            button.setVisible(self._has_folder and self._has_files and not scripted)
+
+    def show_suggestions_about_project(self, *, has_files: bool) -> None:
+        """Shows suggestions about the project, or hides them if its folder is empty."""
+        self._has_files = has_files
+        self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 
     def show_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
         """Explains the permission mode. In a workspace without a folder, suggestions about a project are hidden."""

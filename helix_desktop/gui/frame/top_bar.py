@@ -32,6 +32,7 @@ class TopBar(QWidget):
         self.copy = widgets.build_push_button("", self, look="link")
         self.stop = widgets.build_push_button(tr("Stop"), self, look="link")
         self.stop.hide()
+        self._is_stopped_in_chat = False
         self.model = ChoicePill(tr("Model"), self)
         titles = tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")
         self._tabs = {name: self._build_page_tab(name, words) for name, words in zip(PAGES, titles, strict=True)}
@@ -49,13 +50,18 @@ class TopBar(QWidget):
 
     def mark_open_page(self, page: str) -> None:
         self._tabs[page].setChecked(True)
+        self.stop.setVisible(bool(self._state.text()) and not (page == "chat" and self._is_stopped_in_chat))
+        self.fit_top_bar()
 
-    def show_background_work(self, text: str, button: str) -> None:
-        """Shows background work in a word or two, as "folding: handover", and what can be done about it."""
+    def show_background_work(self, text: str, button: str, *, is_stopped_in_chat: bool = False) -> None:
+        """Shows background work in a word or two, as "folding: handover", and what can be done about it.
+
+        `is_stopped_in_chat`: beside the chat's message box is a button that does the same.
+        """
         self._state.setText(text)
         self.stop.setText(button)
-        self.stop.setVisible(bool(text))
-        self.fit_top_bar()
+        self._is_stopped_in_chat = is_stopped_in_chat
+        self.mark_open_page(next((page for page, tab in self._tabs.items() if tab.isChecked()), "chat"))
 
     def show_working_copy(self, words: str) -> None:
         """Shows the copy that the conversation works in, to bring it back. Empty if it works in the original."""
@@ -86,7 +92,7 @@ class TopBar(QWidget):
             tab.updateGeometry()
         self._row.setSpacing(4 if room >= 0 else 0)
         self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
-        room -= self._state.sizeHint().width() + self.stop.sizeHint().width() if self._state.text() else 0
+        room -= sum(part.sizeHint().width() for part in (self._state, self.stop) if not part.isHidden())
         self.copy.setVisible(
             bool(self.copy.text()) and room >= self.copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )

@@ -332,7 +332,7 @@ def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     if isinstance(item.source_fact, facts.FoldFailed):
-        again = ((tr("Try again"), AskToFold(item.source_fact.kind)),)
+        again = ((tr("Try again"), AskToFold(item.source_fact.kind)),) if at.index == page.items.failed_fold else ()
         title = tr("Nothing was folded, and nothing is lost")
         yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False)
         return

@@ -53,6 +53,7 @@ class TranscriptItems:
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Fact numbers of broken replies and replacements.
     retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
+    failed_fold: int = -1  # The index of the last failed fold's item if no fold follows it, otherwise -1.
     _seqs: "array[int]" = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -365,7 +366,7 @@ class TranscriptItems:
             return [*changed, self._fold_items[first]]
         self._fold_items[fact.fold] = len(self.all)
         self._append_item(TranscriptItem(TranscriptItemKind.FOLD, recorded))
-        return changed
+        return [*changed, *self._clear_failed_fold()]
 
     def _list_items_changed_by_unfolding(
         self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded
@@ -390,6 +391,15 @@ class TranscriptItems:
         if text := describe_fact_if_needed(fact):
             self._append_item(TranscriptItem(TranscriptItemKind.NOTE, recorded, 0, text))
         return ()
+
+    def _show_failed_fold(self, recorded: facts.Recorded, fact: facts.FoldFailed) -> Iterable[int]:
+        past, self.failed_fold = self._clear_failed_fold(), len(self.all)
+        self._add_fact_note(recorded, fact)
+        return past
+
+    def _clear_failed_fold(self) -> Sequence[int]:
+        past, self.failed_fold = self.failed_fold, -1
+        return (past,) if past >= 0 else ()
 
     def _append_plan_item(self, recorded: facts.Recorded, fact: facts.TodoSet) -> Iterable[int]:
         if fact.items:
@@ -564,7 +574,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.Refolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
     facts.DocumentEdited: TranscriptItems._item_of_edited_document,  # noqa: SLF001
     facts.Excluded: TranscriptItems._remember_excluded_broken_reply,  # noqa: SLF001
-    facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
+    facts.FoldFailed: TranscriptItems._show_failed_fold,  # noqa: SLF001
     facts.TodoSet: TranscriptItems._append_plan_item,  # noqa: SLF001
     facts.FilesChanged: TranscriptItems._record_file_changes_or_undo,  # noqa: SLF001
     facts.TurnEnded: TranscriptItems._add_turn_end_items,  # noqa: SLF001

@@ -227,6 +227,18 @@ def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> N
     assert [(hot.name, hot.act) for hot in box.hot_spots] == [("Try again", AskToFold(FoldKind.HANDOVER))]
 
 
+def test_only_the_last_of_several_failed_folds_can_be_tried_again_until_one_succeeds(theme: Theme) -> None:
+    told = Told()
+    told.user("one")
+    told.add(FoldFailed(FoldKind.HANDOVER, "a/m: it said no."))
+    told.add(FoldFailed(FoldKind.HANDOVER, "a/m: it said no."))
+    first, second = (laid(page_of(theme, told.facts), at).boxes[0] for at in (1, 2))
+    assert not first.hot_spots
+    assert [hot.name for hot in second.hot_spots] == ["Try again"]
+    told.handover(1, 1)
+    assert not laid(page_of(theme, told.facts), 2).boxes[0].hot_spots
+
+
 def test_changed_files_are_counted(theme: Theme) -> None:
     told = Told()
     told.reply("", call(1, "edit_file"))
