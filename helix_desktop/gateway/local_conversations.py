@@ -84,8 +84,9 @@ class LocalAgentConversations:
             sent = await self._receive_when_free(arrival, messages, known_count)
             self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
             return sent
-        self._tasks.spawn_task(self._receive_when_free(arrival, messages, known_count), name="record behind a history")
         line, ticket = ahead
+        behind = self._receive_when_free(arrival, messages, known_count, line)
+        self._tasks.spawn_task(behind, name="record behind a history")
         ticket = replace(ticket, messages=len(arrival.chain), last=arrival.chain[-1])
         conversation = (await self._get_open_conversation(line)).conversation
         taken_out = tuple(ViewEntriesBuilder(conversation, line.seqs, {}).find_taken_out())
@@ -97,16 +98,20 @@ class LocalAgentConversations:
         chain = arrival.chain
         return next((i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)), None)
 
-    async def _receive_when_free(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
+    async def _receive_when_free(
+        self, arrival: Arrival, messages: Sequence[Wired], known_count: int, behind: KnownMessages | None = None
+    ) -> Sent:
+        """Record a request. `behind`: the history before it, of which nothing may be recorded yet."""
         while True:
             place = self._find_position_of(arrival)
-            fresh = KnownMessages("", arrival.session, arrival.head)
-            track = place.line or self._matcher.add_known_messages(fresh)
-            if (sent := self._forward_if_no_fold_due(arrival, messages, place, track)) is not None:
+            line = behind or place.line
+            track = line or self._matcher.add_known_messages(KnownMessages("", arrival.session, arrival.head))
+            if not behind and (sent := self._forward_if_no_fold_due(arrival, messages, place, track)) is not None:
                 return sent
             async with track.lock_once_recorded():
-                now = self._find_position_of(arrival) if place.line is not None else place
-                if now.line is not place.line:
+                now = self._find_position_of(arrival) if line is not None else place
+                if now.line is not line:
+                    behind = None
                     continue
                 place = now  # The conversation may have grown meanwhile.
                 if place.known_count < known_count:

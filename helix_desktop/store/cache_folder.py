@@ -148,7 +148,8 @@ class CacheFolder:
             self.reader.places.clear()
         self.reader.places[raw] = place = cache_records.encode_entry_place(record)
         known = cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)
-        marks = [(kind + raw, None) for kind, marked in self.reader.marked.items() if raw in marked]
+        marked = self.reader.marked
+        marks = [(kind + raw, None) for kind in marked if raw in marked[kind]] if any(marked.values()) else ()
         staged = StagedEntry(record, (*writes, (b"h" + raw, place), known, *marks))
         self._staged[raw] = staged
         return staged

@@ -117,10 +117,10 @@ def pack_record(record: CacheRecord) -> bytes:
     tool = about.tool[:200].encode("utf-8", "replace")
     source = about.source[:_SOURCE_LIMIT].encode("utf-8", "replace")
     media = about.media_type[:200].encode("utf-8", "replace")
-    named = VERSION, record.state, record.digest.raw, record.blob
-    figures = record.size, record.kept, record.lines, record.time
-    head = _FIXED.pack(*named, *figures, len(tool), len(source), len(media), len(record.chunks))
-    payload = head + tool + source + media + b"".join(record.chunks)
+    payload = _FIXED.pack(
+        VERSION, record.state, record.digest.raw, record.blob, record.size, record.kept, record.lines, record.time,
+        len(tool), len(source), len(media), len(record.chunks),
+    ) + tool + source + media + b"".join(record.chunks)  # fmt: skip
     return _checksum_of_record(record.number, payload) + payload
 
 

@@ -420,14 +420,16 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
         await room.aclose()
 
 
+@pytest.mark.parametrize("session", ["s", ""])
 async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and_is_recorded_in_its_order(
-    tmp_path: Path,
+    tmp_path: Path, session: str
 ) -> None:
+    """An agent that names no session must be known again before anything of its history is recorded."""
     units = history(MESSAGES_IN_COMMIT * 2)
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(3):
-            sent = await room.receive_request(*arrival(units))
+            sent = await room.receive_request(*arrival(units, session))
             assert are_all_unchanged(sent.entries, len(units))
             facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
             assert ToolReturned not in facts
