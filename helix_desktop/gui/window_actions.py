@@ -1,11 +1,14 @@
 """Declares every action of the window once. The command palette, the menus, the shortcuts page and
-the help are built from these declarations.
+the help are built from the declarations in `resources/window_actions.json`.
 
 The module that can carry out an action sets its handler (`ActionRegistry.set_action_handler`). An
 action without a handler is disabled.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
@@ -15,131 +18,46 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
-
-# Actions that are disabled without an open workspace, conversation or question.
-WORKSPACE_ACTIONS = (
-    "new", "new-copy", "new-acp", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
-    "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "compare-presets", "model", "mode", "brought", "beside",
-)  # fmt: skip
-LISTED_CONVERSATION_ACTIONS = (
-    "rename", "pin", "fork", "fork-copy", "bring-back", "archive", "trash", "export-markdown", "export-json",
-    "export-openai", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
-)  # fmt: skip
-CONVERSATION_ACTIONS = (
-    *LISTED_CONVERSATION_ACTIONS, "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents",
-)  # fmt: skip
-QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
+from helix_desktop.resources import resources_folder
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAction:
-    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a Mac)."""
+    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a Mac). `needs` says without what
+    it is disabled: an open workspace, an open or a listed conversation, or a question.
+    """
 
     id: str
     title: str
     group: str
     shortcut: str = ""
+    needs: str = ""
+
+
+@cache
+def read_declared_actions() -> tuple[WindowAction, ...]:
+    """Returns all actions in the order of the menus, in English. `{agent}` stands for each agent to continue in."""
+    menus = json.loads((resources_folder() / "window_actions.json").read_text("utf-8"))
+    return tuple(WindowAction(group=group, **fields) for group, actions in menus.items() for fields in actions)
 
 
 def declare_actions() -> tuple[WindowAction, ...]:
     """Returns all actions in the order of the menus, in the user's language."""
-    return (*_window_actions(), *_conversation_actions())
-
-
-def _window_actions() -> tuple[WindowAction, ...]:
-    file, edit, view = tr("Workspace"), tr("Edit"), tr("View")
-    return (
-        WindowAction("new", tr("New conversation"), file, "Ctrl+N"),
-        WindowAction("new-copy", tr("New conversation in a copy of the repository…"), file),
-        WindowAction("new-acp", tr("New conversation with another agent…"), file),
-        WindowAction("find-workspace", tr("Go to a workspace…"), file, "Ctrl+O"),
-        WindowAction("open-folder", tr("Open folder as workspace…"), file, "Ctrl+Shift+O"),
-        WindowAction("workspace-settings", tr("Workspace settings"), file),
-        WindowAction("workspace-folder", tr("Change the workspace folder…"), file),
-        WindowAction("bring-in", tr("Import or record conversations…"), file),
-        WindowAction("connect-agent", tr("Connect an agent…"), file),
-        WindowAction("share-workspace", tr("Share this workspace…"), file),
-        WindowAction("join-workspace", tr("Join a shared workspace…"), file),
-        WindowAction("export-workspace", tr("Export workspace…"), file),
-        WindowAction("import-workspace", tr("Import workspace…"), file),
-        WindowAction("forget-text", tr("Forget text everywhere…"), file),
-        WindowAction("trash-workspace", tr("Move workspace to trash"), file),
-        WindowAction("workspace-trash", tr("Workspaces in the trash…"), file),
-        WindowAction("settings", tr("Settings"), file, "Ctrl+,"),
-        WindowAction("quit", tr("Quit"), file, "Ctrl+Q"),
-        WindowAction("find", tr("Find on this page"), edit, "Ctrl+F"),
-        WindowAction("palette", tr("Search everything"), edit, "Ctrl+K"),
-        WindowAction("undo", tr("Undo the last change to the conversation list"), edit, "Ctrl+Alt+Z"),
-        WindowAction("compose", tr("Write a message"), edit, "Ctrl+L"),
-        WindowAction("attach", tr("Attach files…"), edit, "Ctrl+U"),
-        WindowAction("chat", tr("Show Chat"), view, "Alt+1"),
-        WindowAction("changes", tr("Show Changes"), view, "Alt+2"),
-        WindowAction("cache", tr("Show Cache"), view, "Alt+3"),
-        WindowAction("timeline", tr("Show Timeline"), view, "Alt+4"),
-        WindowAction("fleet", tr("Fleet: tasks, workers and schedules…"), view, "Ctrl+Shift+F"),
-        WindowAction("sidebar", tr("Show or hide the sidebar"), view, "Ctrl+B"),
-        WindowAction("inspector", tr("Show or hide the inspector"), view, "Ctrl+I"),
-        WindowAction("bottom", tr("Jump to the newest message"), view, "Ctrl+End"),
-        WindowAction("next-area", tr("Move to the next pane"), view, "F6"),
-        WindowAction("zoom-in", tr("Larger text"), view, "Ctrl++"),
-        WindowAction("zoom-out", tr("Smaller text"), view, "Ctrl+-"),
-        WindowAction("zoom-usual", tr("Default text size"), view, "Ctrl+0"),
-        WindowAction("light", tr("Light theme"), view),
-        WindowAction("dark", tr("Dark theme"), view),
-        WindowAction("as-system", tr("Follow the system theme"), view),
-        WindowAction("full-screen", tr("Full screen"), view, "F11"),
+    return tuple(
+        replace(each, id=each.id.format(agent=agent), title=tr(each.title, agent=name), group=tr(each.group))
+        for each in read_declared_actions()
+        for agent, name in (AGENTS_TO_CONTINUE_IN.items() if "{agent}" in each.id else [("", "")])
     )
 
 
-def _conversation_actions() -> tuple[WindowAction, ...]:
-    talk, context, helping = tr("Conversation"), tr("Context"), tr("Help")
-    return (
-        WindowAction("stop", tr("Stop the agent"), talk, "Esc"),
-        WindowAction("resume", tr("Continue where the agent stopped"), talk),
-        WindowAction("regenerate", tr("Regenerate"), talk, "Ctrl+Shift+R"),
-        WindowAction("allow-once", tr("Allow this request once"), talk, "Alt+Y"),
-        WindowAction("allow-conversation", tr("Allow this request in this conversation"), talk, "Alt+C"),
-        WindowAction("allow-always", tr("Always allow this request"), talk, "Alt+A"),
-        WindowAction("refuse", tr("Deny this request"), talk, "Alt+N"),
-        WindowAction("previous", tr("Previous conversation"), talk, "Ctrl+PgUp"),
-        WindowAction("next", tr("Next conversation"), talk, "Ctrl+PgDown"),
-        WindowAction("next-waiting", tr("Next conversation that is waiting for you"), talk, "Ctrl+J"),
-        WindowAction("beside", tr("Open a conversation to the side…"), talk, "Ctrl+D"),
-        WindowAction("other-side", tr("Go to the conversation in the other pane"), talk, "Ctrl+Shift+D"),
-        WindowAction("close-side", tr("Close this pane"), talk, "Ctrl+W"),
-        WindowAction("rename", tr("Rename conversation"), talk, "F2"),
-        WindowAction("pin", tr("Pin or unpin conversation"), talk),
-        WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),
-        WindowAction("fork-copy", tr("Fork conversation into a copy of the repository"), talk),
-        WindowAction("bring-back", tr("Bring back…"), talk),
-        WindowAction("archive", tr("Archive conversation"), talk),
-        WindowAction("trash", tr("Move conversation to trash"), talk),
-        WindowAction("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),
-        WindowAction("export-json", tr("Export as JSON…"), talk),
-        *(
-            WindowAction(f"continue-{agent}", tr("Continue in {agent}…", agent=title), talk)
-            for agent, title in AGENTS_TO_CONTINUE_IN.items()
-        ),
-        WindowAction("export-openai", tr("Export as OpenAI messages…"), talk),
-        WindowAction("fold-marker", tr("Replace old outputs with markers now"), context),
-        WindowAction("fold-observations", tr("Condense older messages into observations now"), context),
-        WindowAction("fold-reflection", tr("Merge observations about older messages now"), context),
-        WindowAction("fold-handover", tr("Write a handover document now"), context, "Ctrl+Shift+H"),
-        WindowAction("policy", tr("Choose a preset"), context),
-        WindowAction("agents", tr("Show the agents in this conversation…"), context),
-        WindowAction("brought", tr("Rules, skills, hooks and agents in this folder…"), context),
-        WindowAction("lab", tr("What would other settings have cost here?"), context),
-        WindowAction("compare-presets", tr("What would each preset have cost in my last conversations?"), context),
-        WindowAction("model", tr("Choose a model"), context, "Ctrl+M"),
-        WindowAction("model-price", tr("Set the model's price…"), context),
-        WindowAction("mode", tr("Choose the permission mode"), context, "Ctrl+Shift+M"),
-        WindowAction("help", tr("Help"), helping, "F1"),
-        WindowAction("tour", tr("Take the tour"), helping),
-        WindowAction("shortcuts", tr("Keyboard shortcuts"), helping, "Ctrl+/"),
-        WindowAction("doctor", tr("Check this installation"), helping),
-        WindowAction("about", tr("About Helix Desktop"), helping),
-    )
+def _ids_of_actions_that_need(*needs: str) -> tuple[str, ...]:
+    return tuple(each.id for each in declare_actions() if each.needs in needs)
+
+
+WORKSPACE_ACTIONS = _ids_of_actions_that_need("workspace")
+LISTED_CONVERSATION_ACTIONS = _ids_of_actions_that_need("listed conversation")
+CONVERSATION_ACTIONS = _ids_of_actions_that_need("conversation", "listed conversation")
+QUESTION_ACTIONS = _ids_of_actions_that_need("question")
 
 
 class ActionRegistry(QObject):

@@ -15,6 +15,7 @@ from helix_desktop.engine import context_policy
 from helix_desktop.gui import translation
 from helix_desktop.gui.settings.workspace_settings_pages import TURN_LIMITS
 from helix_desktop.gui.translation import format_count, tr, translation_catalogue_path
+from helix_desktop.gui.window_actions import read_declared_actions
 from helix_desktop.program_settings import LANGUAGES
 from helix_desktop.tools.home_access import OPENINGS
 
@@ -55,6 +56,8 @@ def declared() -> Iterator[tuple[str, str]]:
     yield from ((sentence, f"preset {name}") for name, sentence in context_policy.PRESETS.items())
     yield from ((text, f"limit {name}") for name, title, sentence, _, _ in TURN_LIMITS for text in (title, sentence))
     yield from ((text, f"opening {one.name}") for one in OPENINGS for text in (one.title, one.what_it_gives_away))
+    for action in read_declared_actions():
+        yield from ((text, f"action {action.id}") for text in (action.title, action.group))
     for mode in (
         "Read only",
         "Plan: change nothing until I approve a plan",
