@@ -20,6 +20,7 @@ from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, NotFound, WrittenByNewerVersion, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_settings import find_line_of_key
+from helix_desktop.resources import read_table
 
 VERSION = 1
 NAME = "workspace.toml"
@@ -70,106 +71,23 @@ class WorkspaceConfig:
 Changes = Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_toml_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_table_of_tables(value: Any) -> bool:
-    return _is_toml_table(value) and all(isinstance(item, dict) for item in value.values())
-
-
-def _is_list_of_tables(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
 def _is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-
-
-def _is_colour(value: Any) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
-
-
-EFFORTS = ("", "low", "medium", "high")
-# For each key, what it may contain: a description for people, and a check.
-_KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "version": ("a whole number", _is_whole_number),
-    "name": ('a text, like name = "Thesis"', _is_text),
-    "colour": ('a colour, like colour = "#7aa2f7"', _is_colour),
-    "roots": ('a list of folders, like roots = ["/home/me/project"]', _is_list_of_texts),
-    "models": ("a table with main, fast and long", _is_toml_table),
-    "models.main": ('the name of a model, like main = "anthropic/claude"', _is_text),
-    "models.fast": ('the name of a model, like fast = "openai/mini"', _is_text),
-    "models.long": ('the name of a model, like long = "google/pro"', _is_text),
-    "effort": ('"low", "medium" or "high", like effort = "high"', lambda value: value in EFFORTS),
-    "temperature": ("a number from 0 to 2, like temperature = 0.7", lambda value: _is_amount(value) and value <= 2),
-    "top_p": ("a number from 0 to 1, like top_p = 0.9", lambda value: _is_amount(value) and value <= 1),
-    "instructions": ('a text, like instructions = "Answer briefly."', _is_text),
-    "policy": ("a table with a preset and values", _is_toml_table),
-    "policy.preset": ('the name of a preset, like preset = "layered"', _is_text),
-    "policy.values": ("a table of values, like handover_at = 0.85", _is_toml_table),
-    "permissions": ("a table with a mode and rules", _is_toml_table),
-    "permissions.mode": ('the name of a mode, like mode = "ask"', _is_text),
-    "permissions.rules": ("tables that begin with [[permissions.rules]]", _is_list_of_tables),
-    "mcp": ("a table for each server, like [mcp.github]", _is_table_of_tables),
-    "shared": ("a table with url and acknowledge", _is_toml_table),
-    "shared.environment": ("a text the program wrote when the store of HELIX_STORE was chosen, or not", _is_text),
-    "shared.url": ('the address of a shared store, like url = "postgresql://me@host/helix"', _is_text),
-    "shared.acknowledge": (
-        '"local" or "shared", like acknowledge = "local"',
-        lambda value: value in ("local", "shared"),
-    ),
-    "limits": ("a table with cache_bytes", _is_toml_table),
-    "limits.cache_bytes": ("a number of bytes, like cache_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number),
-    "limits.steps": ("a whole number of steps, like steps = 400", _is_whole_number),
-    "limits.repeats": ("a whole number, like repeats = 5", _is_whole_number),
-    "limits.turn_cost": ("dollars, like turn_cost = 2.5, or 0 for no limit", _is_amount),
-    "limits.day_cost": ("dollars, like day_cost = 20, or 0 for no limit", _is_amount),
-    "limits.workspace_cost": ("dollars, like workspace_cost = 100, or 0 for no limit", _is_amount),
-    "limits.agents": ("a whole number of agents below one conversation, like agents = 32", _is_whole_number),
-    "limits.agents_depth": ("a whole number, like agents_depth = 2", _is_whole_number),
-    "limits.agents_at_once": (
-        "a whole number of agents that work side by side, like agents_at_once = 4",
-        _is_whole_number,
-    ),
-    "limits.agents_seconds": ("seconds for all agents of a conversation, or 0 for no limit", _is_amount),
-    "limits.agents_cost": ("dollars for all agents of a conversation, or 0 for no limit", _is_amount),
-    "changes": ("a table with leave_out and keep_days", _is_toml_table),
-    "changes.leave_out": ('a list of names, like leave_out = ["node_modules/", "*.iso"]', _is_list_of_texts),
-    "changes.keep_days": ("a whole number of days, like keep_days = 30", _is_whole_number),
-    "changes.most_files": ("a number of files, like most_files = 200_000, or 0 for no limit", _is_whole_number),
-    "changes.most_bytes": ("a number of bytes, like most_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number),
-    "changes.off": ("true or false", lambda value: isinstance(value, bool)),
-    "copies": ("a table with always and set_up", _is_toml_table),
-    "copies.always": ("true or false", lambda value: isinstance(value, bool)),
-    "copies.set_up": ('a command, like set_up = "npm ci"', _is_text),
-    "permissions.trusted": ("a table of rules files and their SHA-256", _is_toml_table),
-    "permissions.approved": ("a table of MCP tools and what they were when you allowed them", _is_toml_table),
-    "permissions.shown": (
-        "a list of commands of rules that allow other programs as well, once you were told",
-        _is_list_of_texts,
-    ),
-    "permissions.openings": ('a list of names, like openings = ["ssh", "docker"]', _is_list_of_texts),
-    "permissions.readable": ('a list of folders, like readable = ["~/data"]', _is_list_of_texts),
-    "permissions.hidden": ('a list of patterns, like hidden = [".env", "*.pem", "secrets/"]', _is_list_of_texts),
-    "permissions.off": (
-        "a list of paths of rules, skills, commands, hooks and agents that are not used",
-        _is_list_of_texts,
-    ),
-    "proposed": ("a table the program made from an import", _is_toml_table),
+# What a value of each kind in `resources/tables/workspace_keys.toml` must be.
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
+    "flag": lambda value: isinstance(value, bool),
+    "whole number": _is_whole_number,
+    "amount": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
+    "colour": lambda value: isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value)),
+    "table": lambda value: isinstance(value, dict),
+    "table of tables": lambda value: isinstance(value, dict) and all(isinstance(each, dict) for each in value.values()),
+    "list of tables": lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
 }
+_KEYS = read_table("workspace_keys")
 # Top-level keys. Each is also the name of its field in `WorkspaceConfig`.
 _TOP_KEYS = (
     "name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "copies", "limits", "shared",
@@ -211,13 +129,19 @@ def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tup
             near = _similar_key(dotted)
             hint = f". Did you mean {near}?" if near else "."
             warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
-        elif not key[1](value):
+        elif not _is_valid(value, key):
             raise ConfigFileMistake(
-                f"{dotted} = {shorten_to_line(repr(value), 60)} is not valid: expected {key[0]}.",
+                f"{dotted} = {shorten_to_line(repr(value), 60)} is not valid: expected {key['expected']}.",
                 where=where,
                 remedy="Fix the line and open the workspace again.",
             )
     return tuple(warnings)
+
+
+def _is_valid(value: Any, key: Mapping[str, Any]) -> bool:
+    if not _CHECKS[key["kind"]](value) or ("most" in key and value > key["most"]):
+        return False
+    return value in key.get("choices", [value])
 
 
 def _walk_keys(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
