@@ -123,6 +123,8 @@ class TokenLedger:
     elsewhere: list[Run] = field(default_factory=list)  # By import: its first fact, and the first after it.
     # The facts that the fork took over from another conversation.
     copied: list[Run] = field(default_factory=list)
+    # By the number of an import: its whole cost if none of its steps states its own, or else 0.
+    unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:
@@ -148,7 +150,9 @@ class TokenLedger:
                 self._append_running_sums(recorded.seq, usage, sent=usage.input)
             case facts.ConversationStarted(forked_from=origin) if origin:
                 self.copied = [(1, recorded.seq)]
-            case facts.BroughtIn(first=first, undone=False):
+            case facts.BroughtIn(first=first, undone=False, cost=cost):
+                stated = self.paid[-1] - self.paid[bisect_left(self.requests, first)]
+                self.unstated[recorded.seq] = 0.0 if stated else cost
                 before = self.elsewhere[-1][1] if self.elsewhere else 1
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
 
@@ -171,6 +175,9 @@ class TokenLedger:
         copied = self.copied[-1][1] if self.copied else 0
         before, until = (self.paid[bisect_right(self.requests, at)] for at in (copied, seq))
         return max(0.0, until - before)
+
+    def unstated_dollars_until(self, seq: int) -> float:
+        return sum(dollars for at, dollars in self.unstated.items() if at <= seq)
 
     def request_tokens(self, seq: int) -> int:
         """Return the tokens of the request that the fact `seq` answered or paid for."""
@@ -213,7 +220,10 @@ class TokenLedger:
             shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
         paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
-        tokens, before = (at["steps"], at["sent"], at["without"], at["read"]), max(0.0, ever - paid)
+        tokens, before = (
+            (at["steps"], at["sent"], at["without"], at["read"]),
+            max(0.0, ever - paid) + self.unstated_dollars_until(seq),
+        )
         return Savings(*tokens, paid, paid_without, before, at["unpriced"])
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
+from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -66,15 +66,21 @@ def format_token_change(before: int, after: int) -> str:
     return tr("{before} → {after} tokens", before=format_token_count(before), after=format_token_count(after))
 
 
-def describe_kept_details(details: DetailsKept) -> str:
-    """Says how many details the folded text keeps, by the model or added. Empty if none were found."""
-    if not details.found:
-        return ""
-    return tr(
-        "important details kept: {kept} of {found}",
-        kept=format_number(details.kept + details.added + details.entry),
-        found=format_number(details.found),
-    )
+def has_poor_summary(fold: Folded) -> bool:
+    """Whether a model wrote the folded text and left out more than half of the details."""
+    by_model = bool(fold.model or split_agent_compaction(fold)[0])
+    return by_model and fold.details.kept < fold.details.found / 2
+
+
+def describe_kept_details(fold: Folded) -> str:
+    """Says how many details the model still sees in the folded text. Empty if none were found."""
+    details, found = fold.details, format_number(fold.details.found)
+    if has_poor_summary(fold):
+        kept = format_number(details.kept)
+        return tr("the model kept {kept} of {found} details", kept=kept, found=found)
+    kept = format_number(details.kept + details.added)
+    words = tr("important details in the text: {kept} of {found}", kept=kept, found=found)
+    return words if details.found else ""
 
 
 def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
@@ -92,7 +98,7 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
         happened = tr("{agent} compacted the conversation here", agent=agent)
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
     kept, found = fold.details.kept, fold.details.found
-    if (fold.model or agent) and kept < found / 2:
+    if has_poor_summary(fold):
         title = fold_title(fold, folds)
         return tr("{title}: the model kept only {kept} of {found} details · {change}", title=title, kept=kept, found=found, change=change)  # fmt: skip
     if agent or fold.kind is FoldKind.TRUNCATION:

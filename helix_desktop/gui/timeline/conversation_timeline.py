@@ -99,7 +99,6 @@ class ConversationTimeline:
         self.steps = array("q")
         self.events: list[TimelineEvent] = []
         self.change_count = 0
-        self.imported_dollars = 0.0
         self._in_force: list[TimelineEvent] = []  # Events whose folds are in force and save tokens.
         self._settled_seq = 0  # The savings of all facts up to this number have been counted.
         self._writing = facts.Usage()  # The cost of folds that are still being written.
@@ -134,7 +133,7 @@ class ConversationTimeline:
                 self.credit_savings_to_folds(recorded.seq)
                 self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
             case facts.BroughtIn() as brought:
-                self._spread_imported_cost(brought)
+                self._spread_imported_cost(brought.first, self.history.record.ledger.unstated.get(recorded.seq, 0.0))
             case facts.ConversationStarted() as started:
                 self._is_foreign = bool(started.agent or started.origin.kind)
                 self.events.append(self._build_timeline_event(recorded, 0))
@@ -189,17 +188,17 @@ class ConversationTimeline:
         command = command_of_call(tool, given, answered.call.arguments)
         return any(find_changed_paths(tool, given, command))
 
-    def _spread_imported_cost(self, brought: facts.BroughtIn) -> None:
-        """Distributes the total cost of imported steps by what each sent, if no step states its own cost."""
-        ledger = self.history.record.ledger
-        run = [at for at, seq in enumerate(self.seqs) if brought.first <= seq]
-        known = ledger.dollars_until(self.history.seq) - ledger.dollars_until(brought.first)
-        if not run or brought.undone or not brought.cost or known:
-            return
+    def _spread_imported_cost(self, first: int, cost: float) -> None:
+        """Distributes a cost that no imported step states over the steps, by what each sent."""
+        run = [at for at, seq in enumerate(self.seqs) if first <= seq]
         sums = list(accumulate(self.points[at] for at in run))
         for at, sent in zip(run, sums, strict=True):
-            self.dollars[at] += brought.cost * sent / max(1, sums[-1])
-        self.imported_dollars += brought.cost
+            self.dollars[at] += cost * sent / max(1, sums[-1])
+
+    def costs_at_point(self, point: int) -> tuple[float, float]:
+        """Returns the dollars paid here until a point, and those paid before an import or a fork."""
+        figures = self.history.record.ledger.savings_until(self.seqs[point])
+        return figures.paid, max(figures.paid_before, self.dollars[point] - figures.paid)
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
         """Credits the savings until the fact `seq` (0: until now) to the folds in force."""
@@ -250,7 +249,7 @@ class ConversationTimeline:
         self.seqs.append(recorded.seq)
         self.times.append(recorded.time)
         self.steps.append(ledger.count_steps(recorded.seq))
-        self.dollars.append(ledger.dollars_until(recorded.seq) + self.imported_dollars)
+        self.dollars.append(ledger.dollars_until(recorded.seq) + ledger.unstated_dollars_until(recorded.seq))
 
     def _layer_heights(self, tokens: int, newest_seq: int) -> list[int]:
         """Returns cumulative tokens by kind. The last value is the whole view."""

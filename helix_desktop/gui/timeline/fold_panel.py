@@ -12,7 +12,7 @@ from helix_desktop.gui.layouts import build_column, build_row, reserve_height_fo
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.fold_descriptions import count_covered_messages, describe_kept_details
+from helix_desktop.gui.shared.fold_descriptions import count_covered_messages, describe_kept_details, has_poor_summary
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, build_surface, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
@@ -155,7 +155,8 @@ class FoldPanel(QWidget):
         self._drawn_state = looks
         self._title.set_elided_text(fold_sentences.describe_event_title(event))
         fold = folds[0] if folds else None
-        self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
+        look = "danger" if fold and has_poor_summary(fold) else "strong"
+        self._kept_details_label.set_chip_text(describe_kept_details(fold) if fold else "", look)
         self._figures.setVisible(fold is not None)
         self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
         self.undo_button.setText(tr("Undo") if shown.event.has_fold_in_force else tr("Redo"))

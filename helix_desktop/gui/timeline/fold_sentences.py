@@ -78,7 +78,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     elif fold.kind is not facts.FoldKind.MARKER:
         parts += [
             format_count(count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"),
-            fold_descriptions.describe_kept_details(fold.details),
+            fold_descriptions.describe_kept_details(fold),
         ]
     return " · ".join(part for part in parts if part)
 
@@ -105,13 +105,23 @@ def describe_timeline(story: ConversationTimeline) -> str:
         else format_duration(seconds),
         format_count(story.steps[-1], "{n} step", "{n} steps"),
     ]
-    if story.dollars[-1]:
-        parts.append(format_dollars(story.dollars[-1]))
+    paid, before = story.costs_at_point(-1)
+    if paid:
+        parts.append(format_dollars(paid))
     elif lacks_price(story.history):
         parts.append(tr("the price is not known"))
-    if story.imported_dollars:
-        parts.append(tr("{cost} of this was spent before the import", cost=format_dollars(story.imported_dollars)))
-    return ", ".join(parts)
+    return ", ".join([*parts, *_describe_earlier_cost(before)])
+
+
+def describe_costs_at_point(story: ConversationTimeline, point: int) -> str:
+    paid, before = story.costs_at_point(point)
+    here = [tr("{cost} so far", cost=format_dollars(paid))] if paid else []
+    return ", ".join([*here, *_describe_earlier_cost(before)])
+
+
+def _describe_earlier_cost(before: float) -> list[str]:
+    cost = format_dollars(before)
+    return [tr("{cost} before import or fork", cost=cost)] if round(before, 3) else []
 
 
 def describe_marked_fact(history: ConversationState, seq: int) -> str:

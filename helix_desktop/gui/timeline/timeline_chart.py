@@ -20,7 +20,12 @@ from helix_desktop.gui.shared.policy_names import FoldThreshold
 from helix_desktop.gui.shared.step_plot import MinMaxPyramid, PlotScale, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
-from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title, describe_marked_fact
+from helix_desktop.gui.timeline.fold_sentences import (
+    describe_costs_at_point,
+    describe_event_briefly,
+    describe_event_title,
+    describe_marked_fact,
+)
 from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
 from helix_desktop.gui.timeline.timeline_marks import CHOSEN_RING, LANE, REACH, TimelineMarks
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -246,8 +251,7 @@ class TimelineChart(StepPlot):
             tokens=format_token_count(story.points[point]),
             when=format_date_and_time(story.times[point]),
         )
-        spent = story.dollars[point]
-        paid = tr("{cost} so far", cost=format_dollars(spent)) if spent else ""
+        paid = describe_costs_at_point(story, point)
         return "\n".join(filter(None, (words, paid, self._bars.describe_costs(point))))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:

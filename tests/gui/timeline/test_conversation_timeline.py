@@ -36,6 +36,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -248,10 +249,24 @@ def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
     written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=0.4))
     story = story_of(written)
     assert [round(dollars, 2) for dollars in story.dollars] == [0.1, 0.4]
-    assert (
-        fold_sentences.describe_timeline(story)
-        == "1 min 00 s, 2 steps, $0.400, $0.400 of this was spent before the import"
-    )
+    assert fold_sentences.describe_timeline(story) == "1 min 00 s, 2 steps, $0.400 before import or fork"
+
+
+@pytest.mark.parametrize("each", [0.0, 2.0])
+def test_the_timeline_and_the_meters_panel_tell_one_cost(each: float) -> None:
+    """The meter said $0.048 and the timeline $167.90 of an imported conversation."""
+    written = Written()
+    written.add(ConversationStarted("Elsewhere"))
+    for _ in range(2):
+        written.add(ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=10_000, cost=each)))
+    written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=4.0))
+    written.add(ModelReplied((Text("here", 20),), "m", Stop.END, Usage(input=10_000, cost=0.048)))
+    story = story_of(written)
+    savings = story.history.savings_until_moment(RelativePrices())
+    assert (savings.paid, savings.paid_before) == (pytest.approx(0.048), pytest.approx(4.0))
+    assert fold_sentences.describe_timeline(story).endswith("3 steps, $0.048, $4.00 before import or fork")
+    assert fold_sentences.describe_costs_at_point(story, 2) == "$0.048 so far, $4.00 before import or fork"
+    assert fold_sentences.describe_costs_at_point(story, 1) == "$4.00 before import or fork"
 
 
 def test_a_long_list_has_a_row_for_what_follows_each_other(written: Written) -> None:

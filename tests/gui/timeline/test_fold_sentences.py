@@ -56,7 +56,7 @@ def test_titles_and_lines(written: Written) -> None:
     finally:
         spoken.set_translations({})
     assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.410 so far"
-    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("important details kept: 42 of 42")
+    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("important details in the text: 41 of 42")
     assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
         "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the document and 1 to a cache entry."
