@@ -583,7 +583,6 @@ class MainWindow(WindowFrame):
         chat.approvals.show_oldest_question(session.questions if session else {}, describe_uncovered_files(bench))
         chat.way_on.show_last_turn_end(session)
         chat.rewrite_cost.explain_costs_of_last_turn(session)
-        chat.cost = context_usage.compute_savings(session.conversation.state).paid if session else 0.0
         self._update_meter_and_price(chat)
         chat.measuring.start()
         if session is not None:
@@ -719,10 +718,12 @@ class MainWindow(WindowFrame):
             chat.way_on.show_last_turn_end(session)
         elif isinstance(event, session_events.FoldProgress):
             self._show_run_state(chat)
-        elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
-            chat.cost += event.recorded.fact.usage.cost
-            if session.running not in WORKING_STATES:  # A connected agent's turn runs elsewhere.
-                chat.rewrite_cost.explain_costs_of_last_turn(session)
+        elif (
+            isinstance(event, session_events.FactAppended)
+            and isinstance(event.recorded.fact, ModelReplied | Spent)
+            and session.running not in WORKING_STATES  # A connected agent's turn runs elsewhere.
+        ):
+            chat.rewrite_cost.explain_costs_of_last_turn(session)
 
     def _show_run_state(self, chat: ChatPage) -> None:
         """Shows what is running in a conversation, and what of it can be stopped."""
@@ -762,8 +763,9 @@ class MainWindow(WindowFrame):
 
     def _show_meter_and_price_of(self, chat: ChatPage, session: Session) -> None:
         chat.rewrite_cost.warn_before_message(session)
+        figures = context_usage.compute_savings(session.conversation.state)
         has_price = not lacks_price(session.conversation.expected_state)
-        chat.composer.show_window_meter(session.context.next_request_meter(), chat.cost, has_price=has_price)
+        chat.composer.show_window_meter(session.context.next_request_meter(), figures, has_price=has_price)
         chat.composer.price.show_next_message_cost(
             session.context.next_message_cost(), session.context.estimate_saving_of_markers
         )

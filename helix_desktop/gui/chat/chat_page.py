@@ -58,7 +58,6 @@ class ChatPage(QWidget):
         self.awaited_conversation = ""
         self.wanted_conversation = ""  # The one requested last. Results for other conversations are ignored.
         self.measured_session: Session | None = None  # The session whose context the meter shows.
-        self.cost = 0.0  # The cost of the conversation until now, in dollars.
         self.bridge = EventBridge(self)
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Updates the next message's price.
         self.setProperty("look", "page")

@@ -11,6 +11,7 @@ from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
@@ -22,7 +23,7 @@ from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_state_file import WindowStateFile
 
 BAR, MOST_BAR = 60, 132  # The minimum and the maximum width of the context meter, in pixels.
@@ -54,7 +55,7 @@ class Composer(QWidget):
         self._edited = 0
         # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
-        self._measured, self._cost = UNKNOWN_METER, ""
+        self._measured, self._cost, self._left_out = UNKNOWN_METER, "", ""
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
@@ -150,11 +151,16 @@ class Composer(QWidget):
             self._begun_from_new = after
 
     def show_window_meter(
-        self, meter: WindowMeter = UNKNOWN_METER, cost: float = 0.0, *, has_price: bool = True
+        self, meter: WindowMeter = UNKNOWN_METER, figures: Savings | None = None, *, has_price: bool = True
     ) -> None:
-        """Shows how full the window is, including the attachments."""
-        unknown = "" if has_price else tr("the price is not known")
-        self._measured, self._cost = meter, format_dollars(cost) if cost >= 0.0005 else unknown
+        """Shows how full the window is, and the cost. A "+" stands for requests without a price."""
+        self._measured, self._left_out = meter, ""
+        self._cost = "" if has_price else tr("the price is not known")
+        if figures is not None and figures.paid >= 0.0005:
+            self._cost = f"{format_dollars(figures.paid)}{' +' if figures.unpriced else ''}"
+            if figures.unpriced:
+                words = tr("Not included: requests without a price")
+                self._left_out = f"{words}: {format_number(figures.unpriced)}"
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
@@ -168,8 +174,9 @@ class Composer(QWidget):
         if is_estimate and sum(meter.parts.values()) + attached <= meter.window:
             figures = f"≈ {figures}"
         self._figures.setText(" · ".join(filter(None, (figures, self._cost))))
-        self.context_button.setToolTip(self.meter.toolTip())
-        self.context_button.setAccessibleDescription(self.meter.toolTip())
+        described = "\n".join(filter(None, (self.meter.toolTip(), self._left_out)))
+        self.context_button.setToolTip(described)
+        self.context_button.setAccessibleDescription(described)
         self._fit_controls_to_width()
 
     def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:

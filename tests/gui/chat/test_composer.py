@@ -12,6 +12,7 @@ from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest, find_completion_request
 from helix_desktop.gui.chat.composer import BAR, Composer
@@ -284,9 +285,18 @@ def meter(tokens: int, window: int, *, is_estimate: bool = False) -> WindowMeter
 
 
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
-    composer.show_window_meter(meter(43_900, 128_000), 0.42)
+    composer.show_window_meter(meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5))
     assert composer._figures.text() == "34% full · $0.420"
     assert composer.context_button.toolTip().startswith("43.9K of 128K tokens, 34% full")
+    assert "Not included" not in composer.context_button.toolTip()
+
+
+def test_the_meter_says_that_its_cost_lacks_requests_without_a_price(composer: Composer) -> None:
+    """A stopped reply and a model without a price cost nothing, while the panel said that they are not included."""
+    composer.show_window_meter(meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5, unpriced=1))
+    assert composer._figures.text() == "34% full · $0.420 +"
+    assert composer.context_button.toolTip().endswith("Not included: requests without a price: 1")
+    assert composer.context_button.accessibleDescription() == composer.context_button.toolTip()
 
 
 def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Composer) -> None:
@@ -447,7 +457,7 @@ def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, 
 def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer: Composer) -> None:
     composer.show_permission_modes([("ask", "Ask before changes and commands")], "ask")
     composer.resize(590, 300)
-    composer.show_window_meter(meter(40_000, 32_000), 1e24)
+    composer.show_window_meter(meter(40_000, 32_000), Savings(2, 100, 100, 0, 1e24, 0.5))
     assert not composer._figures.isVisible()
     assert composer.context_button.isVisible()
     assert composer._mode.text() == "Ask before changes and commands ▾"
