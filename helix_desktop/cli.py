@@ -1,4 +1,4 @@
-"""The command line, which runs the engine without a window. Without a command, the window opens.
+"""The command line, which runs the engine without a window. If you do not specify a command, the window opens.
 
 The desktop starts the window through this module, so it imports nothing that only commands need.
 """

@@ -57,7 +57,7 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
-        epilog="Without a command, the window opens. If you specify a folder instead of a command, the window opens the folder as a workspace. Exit codes are 0 (success), 1 (not found, failed or not confirmed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
+        epilog="If you do not specify a command, the window opens. If you specify a folder instead of a command, the window opens the folder as a workspace. Exit codes are 0 (success), 1 (not found, failed or not confirmed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
     )  # fmt: skip
     whole.add_argument("--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)")
     whole.add_argument(

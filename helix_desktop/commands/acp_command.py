@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add_acp_command(nouns: Subparsers) -> None:
-    acp = nouns.add_parser("acp", help="serve the agent to an editor that speaks the Agent Client Protocol")
+    acp = nouns.add_parser("acp", help="make the agent available to an editor that supports the Agent Client Protocol")
     words = "the workspace's name or ID (default: the workspace of the folder that the editor opens; one is created if the folder has none)"
     add_options(acp, {"--workspace, -w W": words})
     acp.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)

@@ -31,7 +31,7 @@ def add_fleet_command(nouns: Subparsers) -> None:
     _add_fleet_verb(verbs, "stop", f"cancel tasks, or {until_start}", _stop_tasks, options)
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _let_tasks_start_again)
     options = {"[WORKER...]": "names of workers, as `fleet status` shows them (default: all workers)"}
-    _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers, options)
+    _add_fleet_verb(verbs, "drain", "stop each worker after it has finished its tasks", _drain_workers, options)
     options = {
         "DOLLARS": {"type": float, "help": "the limit in dollars; 0 means no limit"},
         "--agent A": "limit only this agent's tasks",

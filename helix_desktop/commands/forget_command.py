@@ -23,7 +23,7 @@ OPTIONS: Options = {
 
 
 def add_forget_command(nouns: Subparsers) -> None:
-    sentence = "permanently remove a piece of text, or entries, from the cache, the conversations and the backups"
+    sentence = "permanently remove a text or entries from the cache, the conversations and the backups"
     add_workspace_subcommand(nouns, "forget", sentence, forget_in_workspace, OPTIONS, run=run_forget_command)
 
 

@@ -45,7 +45,7 @@ OPTIONS: Options = {
 
 
 def add_gateway_command(nouns: Subparsers) -> None:
-    sentence = "run a local server that makes the requests of other agents smaller, with recall and undo"
+    sentence = "run a local server that shortens the requests of other agents; what it leaves out can be recalled, and changes to files can be undone"
     work = serve_gateway_or_release_workspace
     add_subcommand(nouns, "gateway", sentence, run_gateway_command, OPTIONS, work=work, lasting=True)
 

@@ -28,7 +28,7 @@ SHOWN = 20  # The maximum number of complaints about a history that are printed.
 KEYS_SHOWN = 20
 IMPORTING: Options = {
     "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `conversation find` lists)"},
-    "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it is not detected"},
+    "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the files' program or format, if it is not detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
     # Hidden: the user named no file; and for the recorder: read copies of the files, and only this folder's sessions.

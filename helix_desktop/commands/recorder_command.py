@@ -38,7 +38,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     verbs = add_noun(nouns, "recorder", sentence, process=_answer_import_requests, status=_print_recorder_status)
     options: Options = {
         "--at-login": "start recording when you log in",
-        "--without-agent AGENT...": "leave out this agent too; can be repeated",
+        "--without-agent AGENT...": "also leave out this agent; can be repeated",
         "--without-folder FOLDER...": "leave out this folder and its subfolders too; can be repeated",
         "--with-agent AGENT...": "no longer leave out this agent; can be repeated",
         "--with-folder FOLDER...": "no longer leave out this folder; can be repeated",

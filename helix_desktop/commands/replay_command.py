@@ -46,7 +46,7 @@ def _replay_options() -> Options:
         "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
         "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
-        "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)"},
+        "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: as many as in Helix Desktop)"},
         "--recalls KIND": {"default": "named", "choices": list(RecallMode), "help": "how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first) or none (recalls are not counted)"},
         "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
         "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs would become if all context were left out, as a fraction of their length (default: 0; a published trial found 0.0375)"},

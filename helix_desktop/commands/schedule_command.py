@@ -22,7 +22,7 @@ ADDING: Options = {
     "--at HH:MM": {"required": True, "help": "the time of day"},
     "--days DAYS": {"default": "every", "help": "for example mon,thu; or weekdays, weekends or every (the default)"},
     "--zone ZONE": "a time zone such as Europe/Berlin (default: this computer's time zone)",
-    "--missed once|never": "if the computer was off: add the task once afterwards, or never (default: once)",
+    "--missed once|never": "if the computer was off: add the missed task once afterwards, or never (default: once)",
     "--agent A": "see `task add --help`",
     "--model M": "see `task add --help`",
     "--budget DOLLARS": "see `task add --help`",

@@ -58,7 +58,7 @@ def add_task_command(nouns: Subparsers) -> None:
     _add_task_verb(verbs, "cancel", "cancel tasks; running tasks stop before their next step", _change_tasks, TASKS)
     options = {**TASKS, "--allow WHAT...": "what else the tasks may do from now on without asking"}
     _add_task_verb(verbs, "retry", "continue tasks that failed, were cancelled or need you", _change_tasks, options)
-    _add_task_verb(verbs, "wait", "wait until tasks have ended or need you", _wait_for_tasks, TASKS, lasting=True)
+    _add_task_verb(verbs, "wait", "wait until tasks end or need your input", _wait_for_tasks, TASKS, lasting=True)
 
 
 def _add_task_verb(

@@ -162,7 +162,7 @@ class ConversationActions:
             self.notices.show_notice("\n".join(map(translate_sentences, said)))
 
         def ask_to_discard() -> None:
-            text = tr("The copy will be deleted. The copy's changes are stored in the cache first.")
+            text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
             ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
 
         def ask_way(both: Sequence[str]) -> None:

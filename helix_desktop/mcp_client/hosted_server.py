@@ -370,7 +370,7 @@ class HostedServer:
                 f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
         if room < 0:
-            notes.append(f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so its end was left out.")
+            notes.append(f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out.")
         if len(usable) < len(found):
             notes.append(f"Tools left out because they run only as tasks: {len(found) - len(usable)}.")
         self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))

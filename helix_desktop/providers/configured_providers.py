@@ -153,7 +153,7 @@ class ConfiguredProviders:
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         tables = document.get("provider", {})
         if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-            raise ConfigFileMistake(f"In {self._file}, providers must be tables: [provider.name].")
+            raise ConfigFileMistake(f"In {self._file}, each provider must be a table: [provider.name].")
         if make and "provider" not in document:
             document["provider"] = tomlkit.table(is_super_table=True)
             return document["provider"]

@@ -23,9 +23,10 @@ DEMO = "demo"
 PACE = 0.012  # Seconds for each word, which is fast but slow enough to watch.
 WHO = "I am a demonstration, not a language model: I follow a script and understand only a few words."
 WORDS = (
-    "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
-    "`run <command>`, `large`, `recall <hash>`, `find <words>`, `todo <item>; <item>`, `write <file>: <text>`, "
-    "`delegate <task>`. For real work, choose a provider's model at the top right."
+    "To see what this program does with the files in this folder, type `tour`. To run one step at a time, type one of "
+    "these commands: `list`, `read <file>`, `search <pattern>`, `run <command>`, `large`, `recall <hash>`, "
+    "`find <words>`, `todo <item>; <item>`, `write <file>: <text>`, `delegate <task>`. For real work, choose a provider's "
+    "model at the top right."
 )
 _COMMAND = re.compile(
     r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL

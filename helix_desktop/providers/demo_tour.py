@@ -99,7 +99,7 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     """Return the first station after the last visible one whose tool is offered, or the closing words."""
     reached = max((one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None)
     note = " ".join(scene.note.split())[:120]
-    heard = scene.say("I read your note: “{note}”. The script cannot act on it.", note=note) + "\n\n" if note else ""
+    heard = scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note) + "\n\n" if note else ""
     for station in TourStation:
         if reached is not None and station <= reached:
             continue
@@ -186,7 +186,7 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
     anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
     if found and scene.offers_tool(ToolName.RECALL):
         words = scene.say(
-            "The excerpt names the hash of the whole output. I recall line {n} from the cache.", n=RECALLED
+            "The excerpt gives the hash of the whole output. I recall line {n} from the cache.", n=RECALLED
         )
         return ScriptedReply(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {RECALLED} "}),))
     if anywhere and scene.offers_tool(ToolName.RECALL):

@@ -181,6 +181,6 @@ async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator
             try:
                 events = parser.feed_bytes(chunk)
             except EventTooLong as error:
-                raise ProviderUnreachable(f"The server sent {error}.") from error
+                raise ProviderUnreachable(f"The server's response: {error}.") from error
             for event in events:
                 yield event

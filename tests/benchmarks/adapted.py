@@ -175,7 +175,7 @@ CACHE = (  # what a line says, the row's name, what is asked of it in ms
     (r"^ +([\d,]+) of it chosen in +(\d+) ms", "filter that leaves {} entries", 500),
     (r"rows there in (\d+) ms \(median\)", "rows shown after a jump", 0),
     (r"^  scrolled:()", "scrolling", 0),
-    (r"their hashes copied in (\d+) ms", "all hashes copied", 0),
+    (r"their hashes copied in (\d+) ms", "copying all hashes", 0),
     (r"first page, checked, shown in (\d+) ms", "first page of a 200 MB entry", 100),
 )
 
@@ -237,7 +237,7 @@ def policies(text: str) -> list[Row]:
                 "as a share of the bill for sending everything",
                 ours,
                 others,
-                "no more expensive than any other",
+                "no other preset is cheaper",
                 met,
                 note=note,
             )

@@ -79,7 +79,7 @@ QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the pee
     ("start", "first paint", "The window appears about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
     ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory; an empty window uses {bare Qt window} MB."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
-    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions together cost {percent less}% less than when everything is sent. Long sessions save the most; short sessions may save nothing."),
+    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions together cost {percent less}% less than if everything had been sent. Long sessions save the most; short sessions may save nothing."),
 )  # fmt: skip
 
 

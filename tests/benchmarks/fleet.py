@@ -167,7 +167,7 @@ def _measured(rates: dict[str, Row]) -> str:
     for size in sizes:
         put, get = (
             rates[f"put of 100 rows into a table of {size:,}"],
-            rates[f"get of 100 rows from a table of {size:,}"],
+            rates[f"fetch 100 rows from a table of {size:,}"],
         )
         figures_ = (put.ours.median, put.ours.least, get.ours.median, get.ours.least)
         lines.append(f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |")

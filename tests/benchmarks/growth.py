@@ -59,7 +59,7 @@ async def _at(base: Path, size: int) -> list[Row]:
         ("storing an entry and its fact", "µs", Figure(seconds / size * 1e6, seconds / size * 1e6, seconds / size * 1e6), {}),
         ("size on disk of a 430-byte entry", "bytes", Figure(disk / size, disk / size, disk / size), {}),
         ("put", "µs", asked["put"], {"plyvel alone": alone["put"]}),
-        ("get with hash check", "µs", asked["get"], {"plyvel alone": alone["get"]}),
+        ("get and check the hash", "µs", asked["get"], {"plyvel alone": alone["get"]}),
         ("appending a fact", "µs", asked["append"], {}),
         ("the newest page of the list of entries", "µs", asked["page"], {}),
         ("a page from the middle of the list, sorted by size", "µs", asked["middle"], {}),

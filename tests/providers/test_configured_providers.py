@@ -91,8 +91,8 @@ def test_patience_can_be_set(configured: ConfiguredProviders, file: Path) -> Non
     ("text", "words"),
     [
         ("[provider.work", "not valid TOML"),
-        ("provider = 7", "providers must be tables"),
-        ("[provider]\nwork = 7", "providers must be tables"),
+        ("provider = 7", "each provider must be a table"),
+        ("[provider]\nwork = 7", "each provider must be a table"),
         ("[provider.work]\nbase_url = 7", "must be text"),
         ("[provider.work]\nbase_url = 'https://x.org'\nheaders = 7", "must be a table"),
         ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nsilence = 'long'", "patience.silence"),

@@ -216,7 +216,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     def _build_plan_editor(self) -> QtWidgets.QPlainTextEdit:
         text = QtWidgets.QPlainTextEdit(self._question.preview, self)
         text.setProperty("look", "code")
-        text.setAccessibleName(tr("The plan, which you can edit"))
+        text.setAccessibleName(tr("Plan (can be edited)"))
         text.setMinimumHeight(self._theme.zoomed_pixels(160))
         self._inside.addWidget(text)
         return text

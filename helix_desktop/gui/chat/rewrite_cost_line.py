@@ -80,7 +80,7 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     if rewrite is None or rewrite.dollars < LEAST_DOLLARS:
         return ""
     changed = tr("the tools, the system prompt or the rules have changed")
-    reason = tr("each model and each thinking time has its own cache") if rewrite.is_model else changed
+    reason = tr("each model and each thinking level has its own cache") if rewrite.is_model else changed
     return tr(
         "The next message writes {tokens} tokens to the provider's cache again, for about {price}. Reason: {reason}.",
         tokens=format_token_count(rewrite.tokens),

@@ -144,7 +144,7 @@ class FleetDialog(TransientDialog):
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))
         self._retry.setVisible(state in ("failed", "cancelled"))
         self._allow.setVisible(state == "needs_you")
-        self._allow.setText(tr("Allow all {tool} calls of this task", tool=make_safe_text(task.get("asked", ""))))
+        self._allow.setText(tr("Allow all {tool} calls in this task", tool=make_safe_text(task.get("asked", ""))))
 
     def _open_chosen_conversation(self) -> None:
         _, one, task = self._chosen_task()

@@ -46,7 +46,7 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
     }
     unknown = "" if model.local else tr("unknown")
     reply, sampling = tr("In tokens. 0 means the provider's default."), tr("This model supports temperature and top-p.")
-    unsure = tr("This model can read images. The provider does not say so: clear the box if it cannot.")
+    unsure = tr("This model can read images. (The provider does not report this. If it is wrong, clear the box.)")
     images = tr("This model can read images.") if model.are_images_known else unsure
     return [
         FieldDeclaration("window", tr("Context window"), tr("In tokens."), model.window, least=1_000, most=MOST_TOKENS),

@@ -43,7 +43,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             self.add_sentence(root, "mono")
         self.add_page_button(tr("Choose another folder…"), partial(self.wanted.emit, "workspace-folder"))
         self.add_heading(tr("Rules"))
-        self.add_sentence(tr("Rules take precedence over the mode. “Always allow” adds a rule."))
+        self.add_sentence(tr("Rules take precedence over the permission mode. “Always allow” adds a rule."))
         self._rules = QVBoxLayout()
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())

@@ -26,7 +26,7 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
     ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
     ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
-    ("agents_depth", "Levels of delegation", "How many levels deep agents may delegate work to other agents. 0 means that agents cannot delegate work.", 2, 20),
+    ("agents_depth", "Levels of delegation", "The maximum number of levels of delegation between agents. 0 means that agents cannot delegate work.", 2, 20),
     ("agents_at_once", "Maximum agents at once", "How many agents in one conversation can work at the same time.", 4, 200),
     ("agents_seconds", "Time limit for agents", "In seconds (3600 is one hour), for all the agents in a conversation combined. 0 means no limit.", 0.0, 1e7),
     ("agents_cost", "Cost limit for agents", "In dollars, for all the agents in a conversation combined. 0 means no limit.", 0.0, 1e5),
@@ -65,7 +65,7 @@ class PolicyPage(WorkspaceSettingsPage):
             "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
         )
         self.add_field(preset, lambda value: self._save_policy(str(value), {}, rebuilds=True))
-        question = tr("What would each preset have cost in my last conversations?")
+        question = tr("What would each preset have cost in my recent conversations?")
         self.add_page_button(question, partial(self.wanted.emit, "compare-presets"), "link")
         if self._values:
             self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, rebuilds=True))
@@ -127,7 +127,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         rules = tr("Write one rule per line, for example node_modules/ or *.iso. “target/ beside Cargo.toml” matches only a target folder next to a Cargo.toml file.")  # fmt: skip
         beyond = tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit.")
         older, unset = tr("Older checkpoints are removed when space is freed up."), tr("No limit")
-        files, size = tr("Maximum number of files in checkpoints"), tr("Maximum total size of files in checkpoints")
+        files, size = tr("Maximum number of files per checkpoint"), tr("Maximum total size of files per checkpoint")
         most, megabytes = 100_000_000, covered.most_bytes // MEGABYTE
         days, keep = tr("days"), tr("Keep checkpoints for")
         rows = (

@@ -28,7 +28,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self._desk, self._name_for, self._joined = desk, name_for, joined
         self.key = build_line_edit(tr("Key of the shared workspace"), "helix1-…", self)
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
-        self.folder = build_line_edit(tr("Folder to work in on this computer"), "", self)
+        self.folder = build_line_edit(tr("Working folder on this computer"), "", self)
         self.choose = build_push_button(tr("Choose a folder…"), self, self._choose_join_folder)
         self.join = build_push_button(tr("Join"), self, self._join_workspace, "primary")
         self.join.setDefault(True)

@@ -21,10 +21,10 @@ class FoldNowDialog(widgets.TransientDialog):
         super().__init__(tr("Fold now"), parent, 420)
         self._session = session
         self._doing = doing
-        self.kind = widgets.build_combo_box(tr("What to replace, and with what"), self)
+        self.kind = widgets.build_combo_box(tr("Kind of fold"), self)
         offered = (
             (tr("Handover: one document in place of most older messages"), FoldKind.HANDOVER),
-            (tr("Observations: a dated list in place of older messages"), FoldKind.OBSERVATIONS),
+            (tr("Observations: a dated list that replaces older messages"), FoldKind.OBSERVATIONS),
             (tr("Reflection: one shorter list in place of the observations"), FoldKind.REFLECTION),
             (tr("Markers: one line in place of each old output"), FoldKind.MARKER),
         )

@@ -123,7 +123,7 @@ def started_by_command(finder: ProgramFinder, rest: list[str]) -> list[StartedPr
 def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Refuse `alias`, `hash -p`, `enable -f` and `bind`, which change which program a name means."""
     if rest and rest not in (["-p"], ["-r"], ["-a"]):
-        raise UnreadableCommand("it changes which program a name refers to")
+        raise UnreadableCommand("it can change which program a command name runs")
     return []
 
 

@@ -49,7 +49,7 @@ def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
     window.chat.bridge.emit_waiting_events()
     assert line.isVisible()
     assert "$0.280" in line._words.text()
-    assert "each model and each thinking time has its own cache" in line._words.text()
+    assert "each model and each thinking level has its own cache" in line._words.text()
     session.rewrite = PendingRewrite(80_000, 0.009)
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()

@@ -229,7 +229,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
-    press(dialog, "Allow all run_command calls of this task")
+    press(dialog, "Allow all run_command calls in this task")
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")

@@ -104,7 +104,7 @@ def test_a_preset_whose_requests_would_have_been_refused_is_neither_cheap_nor_co
     QApplication.processEvents()
     assert lab.answer.text() == "No other preset would have cost less here."
     assert "No folding\nwould not have fit\n647%" in said(lab)
-    assert "Peak: how full the context window would have been at most." in said(lab)
+    assert "Peak: the highest use of the context window." in said(lab)
 
 
 def test_the_policy_page_compares_the_last_conversations(
@@ -113,7 +113,7 @@ def test_the_policy_page_compares_the_last_conversations(
     window.window_actions["settings"].trigger()
     (settings,) = window.findChildren(SettingsDialog)
     settings.show_settings_page("policy")
-    asked = "What would each preset have cost in my last conversations?"
+    asked = "What would each preset have cost in my recent conversations?"
     next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
     (lab,) = window.findChildren(ReplayLabDialog)
     newest = sorted((row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated)
