@@ -246,11 +246,13 @@ class FoldDocumentWriter:
         return read_span_texts(reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated)
 
     async def _read_texts_of_folds(self, reading: DocumentMaterial) -> list[DetailSource]:
-        """Return the texts of folds that the span shows, and the names of all called tools."""
+        """Return folds that the span shows, names of tools, and what stands beside the messages."""
         items = (item for item in reading.items if any(block.fold for block in item.blocks))
         texts = [one.text async for one in read_span_texts(reading.branch, items, self.cache)]
         names = {call.call.name for call in reading.branch.calls.values()}
-        return [DetailSource(0, "output", text) for text in (*texts, *names)]
+        seqs = (seq for seq in reading.branch.order if seq <= reading.plan.span.last)
+        beside = span_as_text.sources_beside_messages(reading.situation.state, seqs)
+        return [*beside, *(DetailSource(0, "output", text) for text in (*texts, *names))]
 
     async def _read_details_of_earlier_document(
         self, branch: ConversationBranch, item: ViewItem

@@ -5,8 +5,11 @@ collected from the originals.
 """
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import combinations, islice
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.conversation_details import Detail, DetailSource
@@ -15,6 +18,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -22,6 +26,8 @@ from helix_desktop.fast_dataclass import dataclass
 MOST_BYTES = 2 << 20  # Only the beginning and the end of an output with more bytes are read.
 BATCH = 200  # How many messages are gathered before other tasks may run.
 SHORT_BYTES = 8_000  # Outputs of up to so many bytes are read together.
+MOST_ARGUMENTS = 8  # Of a call with more texts, the others are not counted.
+_ARGUMENT = re.compile(r'"[^"]{1,200}"')
 GONE = "[not available any more]"
 
 
@@ -94,6 +100,27 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
             elif isinstance(fact, facts.ModelReplied):
                 found.extend(sources_of_reply(branch, seq, fact))
     return found
+
+
+def sources_beside_messages(history: ConversationState, seqs: Iterable[int]) -> list[DetailSource]:
+    """Return what a writer also knows: settings, models, days, and how many calls there were."""
+    said = [history.branch.message_at(seq) for seq in seqs]
+    blocks = (block.content for block in history.settings.settings_blocks)
+    texts = [content.text for content in blocks if isinstance(content, facts.Text)]
+    hours = {one.time // 3600 * 3600 for one in said if one.time}
+    days = {datetime.fromtimestamp(hour, zone) for hour in hours for zone in (UTC, None)}
+    texts += {f"{day:%A %d %B %Y}" for day in days}
+    replies = [one.fact for one in said if isinstance(one.fact, facts.ModelReplied)]
+    texts += {reply.model for reply in replies}
+    counts = Counter(type(one.fact).__name__ for one in said)
+    calls = (part for one in replies for part in one.parts if isinstance(part, facts.ToolCall))
+    for call in calls:  # A writer counts the calls of a tool, or those with an equal argument.
+        found = islice(_ARGUMENT.finditer(call.arguments), MOST_ARGUMENTS)
+        words = sorted({call.name, *(one.group() for one in found)})
+        counts.update(words)
+        counts.update(" ".join(pair) for pair in combinations(words, 2))
+    texts.append(" ".join(map(str, set(counts.values()))))
+    return [DetailSource(0, "system", text) for text in texts]
 
 
 async def read_short_outputs(messages: Iterable[facts.Recorded], cache: ContentCache) -> Mapping[facts.Stored, str]:

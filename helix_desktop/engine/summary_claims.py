@@ -8,22 +8,24 @@ true. So it is shown to a person, and the writer is asked again; nothing is remo
 import asyncio
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain, combinations
+from itertools import accumulate, chain, combinations
 
 from helix_desktop.engine import span_as_text
 from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSource, format_argument_values
 from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import ContentCache
-from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 STEM_LETTERS = 5  # Words that share this many first letters count as forms of one word.
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 MOST_FIGURES_TOGETHER = 8  # With more figures in a sentence, one that was invented would soon be a sum of others.
-MOST_COMPARED_FIGURES = 200  # With more known figures than this, their differences are not computed.
+MOST_COMPARED_FIGURES = 40  # Of more known fractions than this, no differences are computed.
+MOST_SUMMED_PRICES = 200  # With more prices of one label, any number would soon be a sum of some.
 # What share of an order's words consecutive sentences of a user must contain, or a line of any
 # source if nobody is said to have given it. More sentences would share words with most orders.
 ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.35, 0.7, 3
@@ -43,11 +45,19 @@ _FIGURE = re.compile(
     r"(?<![\w.,/-])(\d{1,30}(?:[.,]\d{1,30}){0,9})(?!\w{0,30}[\d_-])"
     r"(\s?(?:%|[kKMGT]i?B\b|[kM]\b|ms\b|s\b|sec|min|h\b|hours|million|thousand))?"
 )
-_VERSION = re.compile(r"(?<![\w.])\d{1,4}\.\d{1,4}(?=\.\d)")
+_VERSION = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,4}(?=\.\d)")
+_LINE_NUMBER = re.compile(r" {0,9}(\d{1,9})(?:\t|→|[:|](?!\d))")  # As in a listing of a file.
+_PRICE = re.compile(
+    r"(?:\b(price|amount|total|cost|fee|fare|balance|paid)s?\W{1,9}?[$€£]?|[$€£])"
+    r"(-?)(\d{1,12}(?:[.,]\d{1,12}){0,9})",
+    re.IGNORECASE,
+)
+_ROUNDED = re.compile(r"\b(?:about|almost|around|good|nearly|over|roughly|[Ss]ome|than|under)\W{1,3}(\d[\d,]*00)\b")
 _DIGITS = re.compile(r"\d{1,30}")
 _QUOTATION = re.compile(r"[“„«]([^”“»\n]{9,2000})[”“»]|(?<!\w)\"([^\"\n]{9,2000})\"")
 _CODE = re.compile(
-    r"`([^`\s]+)`|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
+    r"`([^`\s]+)`|\b(?:named|called) ([a-z]\w*(?:-\w+)+)|\b([A-Za-z]+-\d[\w.-]*\w)"
+    r"|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Z]{4}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
 )
 _NAME = re.compile(
     r"(?<!\bthat )(?<!\bthis )(?<!\beach )(?<!\bsame )\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b"
@@ -84,7 +94,9 @@ _ORDERED = re.compile(
 )
 _STATE = re.compile(
     r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen"
-    r"|so (?:it|the|this|that)\b[^.,;]{0,40} must (?:be|have))\b",
+    r"|so (?:it|the|this|that)\b[^.,;]{0,40} must (?:be|have)"
+    r"|(?:reason|goal|idea|task|plan|aim|step|fix|point) (?:is|was) to"
+    r"|should(?:n't| not)? (?:arrive|have|take|reach))\b",
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
@@ -95,7 +107,7 @@ _COMMON = re.compile(  # Words that say little about what an order is about.
     r"see|do)(?:e?s|e?d|ing|en?)?|above|about|after|again|all|almost|along|already|also|although|always|among|and|another|are|around|away|"
     r"back|because|been|before|being|below|between|both|but|can|could|did|done|down|during|each|else|enough|even|few|first|for|found|from|"
     r"further|gone|got|had|has|have|having|her|here|him|his|how|however|instead|its|itself|just|kept|know|last|least|left|less|made|many|"
-    r"n?either|(?:twen|thir|for|fif|six|seven|eigh|nine)(?:ty|teen)|"
+    r"n?either|(?:twen|thir|four|for|fif|six|seven|eigh|nine)(?:ty|teen)(?:-\w+)?|"
     r"may|more|most|much|must|near|never|new|next|off|often|once|ones?|only|others?|otherwise|our|out|over|own|rather|said|same|several|"
     r"shall|she|should|since|soon|still|such|together|told|too|towards?|under|unless|until|upon|very|via|was|ways?|well|went|were|will|"
     r"would|yes|yet|your?|d[aeio][emnrs]s?|eine?[mnrs]?|und|oder|nicht|keine?n?|nur|ist|sind|war|wird|werden|soll\w*|m[uü]ss\w*|d[aü]rf\w*|"
@@ -105,17 +117,24 @@ _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
 _MONTH = re.compile(  # The number of the group that matches is the number of the month.
     "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
+# Places whose airport has a code that does not begin like their name.
+_PLACES = {"ord": "chicago", "ewr": "newark", "iah": "houston", "mco": "orlando", "yyz": "toronto"}
+_PLACES |= {"bna": "nashville", "las": "vegas", "dca": "washington", "iad": "washington"}
+# Words that a writer knows without a source.
+_GENERAL = {"english", "french", "german", "italian", "spanish", "chinese", "japanese", "json", "html"}
+_GENERAL |= {"http", "https", "todo", "readme", "yaml", "ascii", "posix", "unix"}
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
 
 async def find_unsupported_claims_of_fold(
-    branch: ConversationBranch, fold: Folded, cache: ContentCache
+    history: ConversationState, fold: Folded, cache: ContentCache
 ) -> Sequence[str]:
-    """Return the sentences with claims that no covered message of this branch supports."""
+    """Return the sentences with claims that no covered message of this branch and no setting supports."""
     if not isinstance(span := fold.cover, Span):
         return []
-    seqs = [seq for seq in branch.order if span.first <= seq <= span.last]
-    sources = await span_as_text.read_detail_sources(branch, seqs, cache)
+    seqs = [seq for seq in history.branch.order if span.first <= seq <= span.last]
+    sources = await span_as_text.read_detail_sources(history.branch, seqs, cache)
+    sources += span_as_text.sources_beside_messages(history, seqs)
     return await asyncio.to_thread(find_unsupported_claims, fold.text, sources)
 
 
@@ -127,8 +146,9 @@ class SourceTexts:
     said: tuple[str, ...] = ()
 
     def with_sources(self, sources: Sequence[DetailSource]) -> "SourceTexts":
+        calls = [source for source in sources if source.role == "call"]
         texts = [source.text for source in sources]
-        texts += [format_argument_values(source.text) for source in sources if source.role == "call"]
+        texts += [f"{call.tool}\n{format_argument_values(call.text)}" for call in calls]
         texts += [change.path for source in sources for change in source.changes]
         joined = "\0".join(text.replace("\0", " ") for text in texts).encode("utf-8", "surrogatepass")
         said = (source.text for source in sources if source.role == "user")
@@ -168,11 +188,24 @@ class _KnownWords:
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
         files = {file for piece in self._pieces() for file in _FILE.findall(piece)}
         self._files = set(map(_casefolded_base_name, files))
+        self._words |= {_PLACES.get(code.lower(), "") for code in capitals} | _GENERAL
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
-        numbers = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
-        numbers.update(float(one) for piece in self._pieces() for one in _DIGITS.findall(piece))  # even within dates
-        numbers.update(float(version) for piece in self._pieces() for version in _VERSION.findall(piece))
-        numbers.update(2000 + float(year) for piece in self._pieces() for year in _SHORT_YEAR.findall(piece))
+        numbers, self._columns = set[float](), defaultdict[str, list[float]](list)
+        self._listed = set[float]()  # The numbers of lines in listings.
+        line = 0
+        for whole in self._pieces():
+            found = _LINE_NUMBER.match(whole)
+            before, line = line, int(found.group(1)) if found else 0
+            piece = whole
+            if found and line == before + 1:
+                self._listed.add(line)
+                piece = whole[found.end() :]
+            numbers.update(_number_of(number) for number, _ in _FIGURE.findall(piece))
+            numbers.update(map(float, _DIGITS.findall(piece)))  # even within dates
+            numbers.update(map(float, _VERSION.findall(piece)))
+            numbers.update(2000 + float(year) for year in _SHORT_YEAR.findall(piece))
+            for label, minus, number in _PRICE.findall(piece):
+                self._columns[label.lower() + minus].append(_number_of(number))
         self._numbers = numbers | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
 
     def _read_words(self) -> Iterator[str]:
@@ -193,8 +226,13 @@ class _KnownWords:
         rest = _FILE.sub("", rest)
         yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
         figures = _FIGURE.findall(rest)
+        listed: set[float] = self._listed if "line" in rest else set()
+        rounded = set(_ROUNDED.findall(rest))
         for text, unit in figures:
             beside = [_number_of(other) for other, its in figures if other != text and self._has_figure(other, its, ())]
+            value = _number_of(text)
+            if value in listed or (text in rounded and self._has_rounded(value)):
+                continue
             if not self._has_figure(text, unit.strip(), beside):
                 yield text + unit
         if _states_order(sentence) and not (self._has_order(sentence) or self._has_orders_of_parts(sentence)):
@@ -216,6 +254,9 @@ class _KnownWords:
 
     def _has_name(self, name: str) -> bool:
         """Whether a name occurs, also without plural, as abbreviation, as a month's number or in part."""
+        if "-" in name:
+            spelled = re.compile(re.escape(name).replace(r"\-", "[-_ ]?"), re.IGNORECASE)
+            return any(map(spelled.search, self._pieces()))
         shortened = len(name) >= SHORTENED and any(word.startswith(name) for word in self._words)
         if shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name):
             return True
@@ -237,17 +278,33 @@ class _KnownWords:
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
         """Whether a figure occurs, also rounded, converted, or computed from others."""
-        value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
+        value, known = _number_of(text), self._numbers
+        fraction = text.replace(",", ".").partition(".")[2]
+        digits = 0 if value >= 1000 and value == int(value) else len(fraction)
         is_counted = value <= COUNTABLE and not digits and not unit
         if is_counted or value in known or (text[0] == "0" and value - 1 in known):
             return True
+        prices = {price for column in self._columns.values() for price in column}
         near = known | _compute_from_figures_beside(beside)
+        near |= {abs(price - each) for price in prices for each in beside}
         tried = [near, *({each / by for each in near} for by in UNITS if unit and unit != "%")]
         if unit == "%":
             tried.append({100 * each / whole for each in known for whole in beside if whole})
-        if digits > 1 and len(known) <= MOST_COMPARED_FIGURES:
-            tried.append({abs(one - other) for one, other in combinations(known, 2)})
-        return any(-0.5000001 <= (each - value) * 10**digits < 1 for each in chain(*tried))
+        fractions = [each for each in known if each % 1] if digits > 1 else []
+        if len(fractions) <= MOST_COMPARED_FIGURES:
+            tried.append({abs(one - other) for one, other in combinations(fractions, 2)})
+        is_near = any(-0.5000001 <= (each - value) * 10**digits < 1 for each in chain(*tried))
+        return is_near or self._is_sum_of_prices(value)
+
+    def _has_rounded(self, value: float) -> bool:
+        place = next(10**zeros for zeros in (4, 3, 2) if not value % 10**zeros)
+        return any(-place / 2 <= each - value < place for each in self._numbers)
+
+    def _is_sum_of_prices(self, value: float) -> bool:
+        """Whether it is the sum of consecutive prices with the same label, as in a list of them."""
+        columns = (prices for prices in self._columns.values() if len(prices) <= MOST_SUMMED_PRICES)
+        runs = (prices[at : at + MOST_FIGURES_TOGETHER] for prices in columns for at in range(len(prices)))
+        return any(value in accumulate(run) for run in runs)
 
     def _has_orders_of_parts(self, sentence: str) -> bool:
         """Whether all parts that are orders have a source; if none is, whether a user said one."""

@@ -1,13 +1,17 @@
 """What a summary claims that nothing supports: found in 200 handovers with one false sentence each, and not in 300 honest ones."""
 
+import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from helix_desktop.engine import summary_claims
+from helix_desktop.engine import facts, summary_claims
 from helix_desktop.engine.conversation_details import DetailSource
 from helix_desktop.engine.summary_claims import find_unsupported_claims
+from helix_desktop.engine.view import build_state
+from helix_desktop.store.memory_stores import MemoryCache
 from tests.engine.claim_samples import Sample, false_handovers, honest_handovers
 
 
@@ -239,3 +243,92 @@ def test_of_a_sentence_without_an_end_only_a_part_is_searched_at_once(piece: str
     claims = find_unsupported_claims(piece * 10_000 + " src/gone.py", [DetailSource(1, "user", "Go on.")])
     assert "src/gone.py" in claims[-1]
     assert all(len(claim.rpartition(" — ")[2]) <= summary_claims.SEARCHED_PIECE for claim in claims)
+
+
+@pytest.mark.parametrize(
+    ("summary", "found"),
+    [
+        ("Both segments cost 362 USD.", ""),
+        ("The cards hold 270 dollars between them.", ""),
+        ("The refunds add up to $8,046.", ""),
+        ("The nonstop would have been $163, so this one costs him 27 more.", ""),
+        ("Some 1,500 lines are gone.", ""),
+        ("Both segments cost 372 USD.", "372"),
+        ("The refunds add up to $8,146.", "8,146"),
+        ("1,500 lines are gone.", "1,500"),
+        ("The machine with id 21 was restarted.", "21"),  # Only prices are added up, as chance would support all else.
+    ],
+)
+def test_sums_of_listed_prices_and_roundings_that_say_so_are_supported(summary: str, found: str) -> None:
+    """The defect: of the honest sentences that were marked, a third had a sum of prices that stood in one list."""
+    seen = (
+        '[{"price": 172, "leg": 1}, {"price": 190, "leg": 2}] {"amount": 157} {"amount": 113}\nid 8\nid 13\n'
+        '{"amount": -5680}, {"amount": -2366} price 163 removed 1543 lines'
+    )
+    claims = find_unsupported_claims(summary, [DetailSource(1, "output", seen)])
+    assert claims == ([f"{found} — {summary}"] if found else [])
+
+
+def test_the_line_numbers_of_a_listing_support_only_what_is_said_of_lines() -> None:
+    """The defect: "47 of the 52 tests pass" was supported by a file of sixty lines."""
+    listing = "\n".join(f"{number:6}\tpass" for number in range(1, 61))
+    sources = [DetailSource(1, "user", "Run the tests."), DetailSource(2, "output", listing)]
+    assert find_unsupported_claims("It passes in line 47.", sources) == []
+    assert find_unsupported_claims("47 of the 52 tests pass.", sources) == ["47, 52 — 47 of the 52 tests pass."]
+
+
+def test_differences_of_any_two_figures_support_nothing_if_there_are_many() -> None:
+    seen = " ".join(f"{each * 1.37 % 20:.4f}" for each in range(1, 120))
+    claims = find_unsupported_claims("The call comes out at 12.4135.", [DetailSource(1, "output", seen)])
+    assert claims == ["12.4135 — The call comes out at 12.4135."]
+
+
+@pytest.mark.parametrize(
+    ("summary", "found"),
+    [
+        ("The switch is called viewcode-skip-builder.", "viewcode-skip-builder"),
+        ("By default gpt-4.1-mini is taken.", "gpt-4.1-mini"),
+        ("A second candidate, FEDMX, was rejected.", "FEDMX"),
+        ("Forty-nine runs were red.", ""),
+        ("She flew from Chicago to Newark by way of Houston.", ""),
+        ("She mixes French into her English.", ""),
+        ("The event is called builder-inited.", ""),
+    ],
+)
+def test_names_with_hyphens_or_in_capitals_are_names_and_codes_of_airports_are_places(summary: str, found: str) -> None:
+    seen = "viewcode, skip it in each builder: gpt 4 or 1.1 mini; builder_inited; FEMKX; ORD EWR IAH; Bonjour"
+    claims = find_unsupported_claims(summary, [DetailSource(1, "output", seen)])
+    assert claims == ([f"{found} — {summary}"] if found else [])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Her reason was to free the seat for somebody else.",
+        "The refunds should arrive in a week.",
+        "The insurance shouldn't have counted either.",
+    ],
+)
+def test_reasons_and_expectations_are_no_orders(statement: str) -> None:
+    assert find_unsupported_claims(statement, [DetailSource(1, "user", "Go on.")]) == []
+
+
+def test_what_the_settings_and_the_messages_times_say_is_supported() -> None:
+    """The defect: a rule of the system prompt, the day of a message or the number of calls was taken for invented."""
+
+    async def claims_of(text: str) -> Sequence[str]:
+        call = facts.ToolCall("", "run", '{"command": "tox -e py39"}')
+        made: list[facts.Fact] = [
+            facts.SystemSet("Each extra bag costs 55 dollars.", 9),
+            facts.UserSaid((facts.Text("Go on."),)),
+            *(facts.ModelReplied((call,), "claude-haiku", facts.Stop.CALLS) for _ in range(31)),
+        ]
+        noon = 1758283200.0  # 19 September 2025
+        history = build_state(facts.Recorded("c", at, noon, fact) for at, fact in enumerate(made, 1))
+        fold = facts.Folded("f", facts.FoldKind.HANDOVER, facts.Span(2, len(made)), text, 0, 0)
+        return await summary_claims.find_unsupported_claims_of_fold(history, fold, MemoryCache())
+
+    honest = "On Friday, 19 September 2025, Haiku ran it 31 times. A bag costs 55 dollars."
+    assert asyncio.run(claims_of(honest)) == []
+    invented = "On 23 August it ran 36 times."
+    assert asyncio.run(claims_of(invented)) == [f"August, 23, 36 — {invented}"]

@@ -55,4 +55,4 @@ async def test_the_first_handover_of_a_new_user_keeps_what_matters_and_claims_no
     assert fold.details.kept >= fold.details.found / 2
     assert "written again" not in fold.why
     state = session.conversation.state
-    assert await find_unsupported_claims_of_fold(state.branch, fold, bench.workspace.cache) == []
+    assert await find_unsupported_claims_of_fold(state, fold, bench.workspace.cache) == []

@@ -262,7 +262,7 @@ class TimelinePage(QWidget):
                 self._show_chosen_in_panel()
 
         self._claims[fold.text] = ()
-        work = find_unsupported_claims_of_fold(event.history.branch, fold, bench.workspace.cache)
+        work = find_unsupported_claims_of_fold(event.history, fold, bench.workspace.cache)
         self._doing.run_in_background(work, then=show_claims, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
