@@ -9,7 +9,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -42,6 +42,10 @@ WINDOW_DIVISOR = 8  # A document takes at most one eighth of the window.
 FRAME_TOKENS = 260  # The tokens for a document's header and headings.
 MOST_ANSWER_TOKENS = 4_000  # The maximum for a document; a quarter of the window may be less.
 LEAST_DOCUMENT_TOKENS = 400  # A document of fewer tokens would say too little to be useful.
+PIECES_AT_ONCE = 4  # A model is asked about so many pieces of a long history at the same time.
+PART_NOTE = "This is a part of the conversation. The other parts are summarized separately.\n\n"
+MERGE_NOTE = "These are summaries of consecutive parts of the conversation, oldest first. Make one of them.\n\n"
+LOST_PART = "[No summary of this part could be written. recall_history finds its messages.]"
 LONGEST_STRETCH = 0.002  # After computing for this many seconds, a short pause lets other threads run.
 ENTRY = "details of a conversation"
 
@@ -137,10 +141,13 @@ class FoldDocumentWriter:
     models: Models
     contents: ViewContents
     heard_at: float = math.inf  # The event loop's time when a model was asked or last sent something.
+    _piece_done_at: float = (
+        -math.inf
+    )  # When the last piece of a document was written. Each one has the whole time limit.
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
         """Return the fold of the first attempt that works. Raises NoDocumentWritten if none does."""
-        self.heard_at = math.inf
+        self.heard_at, self._piece_done_at = math.inf, -math.inf
         limit = self._document_limit_tokens(reading)
         started, spent = self.clock.current_time(), list[facts.Spent]()
         if too_little := self.reason_not_to_fold(reading):
@@ -186,11 +193,11 @@ class FoldDocumentWriter:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not work.done():
-            left = begun + seconds - loop.time()
+            left = max(begun, self._piece_done_at) + seconds - loop.time()
             # As long as no model has been asked, `quiet` is infinite.
             quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
             if left <= 0:
-                return f"the model wrote nothing for {seconds:.0f} seconds"
+                return f"the summary was not finished within {seconds:.0f} seconds"
             if quiet <= 0:
                 return f"there was no response for {policy.panic_silence:g} seconds"
             await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))
@@ -298,14 +305,17 @@ class FoldDocumentWriter:
                 f"{main.model_name}, using this conversation's context", main, facts.ModelRole.MAIN, "prefix"
             )
         quick, role = fast or main, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
-        if quick is not None:
-            yield WritingAttempt(quick.model_name, quick, role, "transcript")
+        whole = [(quick, role, "")]
         if long is not None and (quick is None or long.model_name != quick.model_name):
-            yield WritingAttempt(f"{long.model_name}, using its large context window", long, facts.ModelRole.LONG, "transcript")  # fmt: skip
+            whole.append((long, facts.ModelRole.LONG, ", using its large context window"))
+        for client, of_role, how in whole:
+            if client is not None and reading.shown <= self._material_room_tokens(reading.situation, of_role):
+                yield WritingAttempt(f"{client.model_name}{how}", client, of_role, "transcript")
         if quick is not None:
             yield WritingAttempt(f"{quick.model_name}, in several parts", quick, role, "pieces")
         if main is not None and quick is not None and main.model_name != quick.model_name:
-            yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript")
+            fits = reading.shown <= self._material_room_tokens(reading.situation, facts.ModelRole.MAIN)
+            yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript" if fits else "pieces")
 
     async def _ask_and_rewrite_once_if_unsupported(
         self, rung: WritingAttempt, reading: DocumentMaterial, known: SourceTexts, asking: ModelInquiry, seconds: float
@@ -344,17 +354,25 @@ class FoldDocumentWriter:
                 # Instead of a summary, the model wrote the next message of the conversation.
                 raise ModelFailed("The model's reply was not a handover document.")
             return text
-        if rung.way == "transcript" and reading.shown > room:
-            raise ModelFailed(f"The messages to fold don't fit in the context window of {rung.client.model_name}.")
-        text, size = "", room if rung.way == "transcript" else min(room, room // 2 + 1)
-        async for piece in _split_and_join_passages(self._read_passages(reading), size):
-            material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
+
+        async def ask_about(material: str) -> str:
             request = build_material_request(material, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
+            self._piece_done_at = asyncio.get_running_loop().time()
             text, limit = text[: MOST_ANSWER_TOKENS * 8], room // 2
             count = self.tokens.count_tokens(text)
-            text = text if count <= limit else text[: len(text) * limit // count]
-        return text
+            return text if count <= limit else text[: len(text) * limit // count]
+
+        note, passages = PART_NOTE if rung.way == "pieces" else "", self._read_passages(reading)
+        texts = await _ask_several_at_once(ask_about, note, _split_and_join_passages(passages, room))
+        while len(texts) > 1:  # Two of them always fit, so each round leaves fewer.
+            passages = self._build_passages(texts)
+            texts = await _ask_several_at_once(ask_about, MERGE_NOTE, _split_and_join_passages(passages, room))
+        return "".join(texts)
+
+    async def _build_passages(self, texts: Sequence[str]) -> AsyncIterator[SpanText]:
+        for text in texts:
+            yield SpanText(text, self.tokens.count_tokens(text))
 
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
@@ -429,6 +447,32 @@ def _require_text(text: str) -> str:
     if not text.strip():
         raise ModelFailed("The model's reply was empty.")
     return text
+
+
+async def _ask_several_at_once(
+    ask: Callable[[str], Awaitable[str]], note: str, pieces: AsyncIterator[str]
+) -> list[str]:
+    """Return a text about each piece. If only some fail, the others are still worth having."""
+    texts, failed = list[str](), list[ModelFailed]()
+
+    async def ask_about(held: Sequence[str]) -> None:
+        for answer in await asyncio.gather(*(ask(note + piece) for piece in held), return_exceptions=True):
+            if isinstance(answer, ModelFailed):
+                failed.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            texts.append(LOST_PART if isinstance(answer, ModelFailed) else answer)
+
+    held: list[str] = []
+    async for piece in pieces:
+        held.append(piece)
+        if len(held) == PIECES_AT_ONCE:
+            await ask_about(held)
+            held = []
+    await ask_about(held)
+    if failed and len(failed) == len(texts):
+        raise failed[0]
+    return texts
 
 
 async def _split_and_join_passages(passages: AsyncIterator[SpanText], most_tokens: int) -> AsyncIterator[str]:

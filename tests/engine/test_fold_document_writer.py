@@ -12,6 +12,9 @@ import pytest
 
 from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.fold_document_writer import (
+    LOST_PART,
+    MERGE_NOTE,
+    PART_NOTE,
     NoDocumentWritten,
     _split_and_join_passages,
     gather_material,
@@ -89,7 +92,7 @@ async def test_the_long_window_model_reads_what_no_other_can() -> None:
 
 
 @pytest.mark.parametrize("window", [8_000, 4_000])
-async def test_in_pieces_each_updates_the_document_so_far(window: int) -> None:
+async def test_a_long_history_is_summarized_in_pieces_and_the_summaries_together(window: int) -> None:
     kept = await keeping(window=1_000_000, handover_writer="fast", caching="off")
     await kept.say("the task")
     await worked(kept, 20, 500)
@@ -98,8 +101,24 @@ async def test_in_pieces_each_updates_the_document_so_far(window: int) -> None:
     await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     asked = kept.writers["fast"].requests
     assert len(asked) > 2
-    assert "The document so far" in str(asked[1].messages)
+    assert PART_NOTE.strip() in str(asked[0].messages)
+    assert MERGE_NOTE.strip() in str(asked[-1].messages)
+    (fold,) = kept.folds()
+    assert (fold.kind, fold.model) == (FoldKind.HANDOVER, "fast")
     assert all(kept.tokens.count_tokens(str(request.messages)) + request.max_output < window for request in asked)
+
+
+async def test_a_piece_that_fails_does_not_lose_the_others() -> None:
+    kept = await keeping(window=1_000_000, handover_writer="fast", caching="off")
+    await kept.say("the task")
+    await worked(kept, 20, 500)
+    await kept.conversation.append_facts(ModelSet(ModelRole.FAST, "fast", 8_000))
+    del kept.writers["main"]
+    writer = kept.writers["fast"]
+    writer.answer = lambda request: fails(request) if len(writer.requests) == 2 else good(request)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    assert len(kept.folds(FoldKind.HANDOVER)) == 1
+    assert LOST_PART in str(writer.requests[-1].messages)
 
 
 async def test_missing_sections_are_asked_for_once_and_then_filled() -> None:

@@ -194,6 +194,28 @@ def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
     simulated_clock.run_on_jumping_loop(wait())
 
 
+def test_a_long_history_in_a_small_window_becomes_a_handover_in_pieces() -> None:
+    """A model of 32K tokens was given nothing of an imported history of 300K: 24 requests in turn took too long."""
+
+    async def wait() -> None:
+        kept = await keeping("helix", window=1_000_000)
+        kept.writers["fast"].pauses = [5] * 4
+        await kept.say("go")
+        for index in range(1_200):
+            await kept.answer(words(250, f"said{index}"))
+            await kept.say(f"go on {index}")
+        small = (ModelSet(role, "small", 32_800) for role in (ModelRole.MAIN, ModelRole.FAST))
+        await kept.conversation.append_facts(*small)
+        begun = asyncio.get_running_loop().time()
+        await fits(kept)
+        assert asyncio.get_running_loop().time() - begun < 150
+        assert not kept.failures()
+        assert not kept.folds(FoldKind.TRUNCATION)
+        assert kept.folds(FoldKind.HANDOVER)
+
+    simulated_clock.run_on_jumping_loop(wait())
+
+
 async def grown(kept: Keeping) -> None:
     """More than fits the model that is switched to."""
     await kept.say("go")

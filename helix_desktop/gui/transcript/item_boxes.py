@@ -333,7 +333,9 @@ def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     if isinstance(item.source_fact, facts.FoldFailed):
         again = ((tr("Try again"), AskToFold(item.source_fact.kind)),) if at.index == page.items.failed_fold else ()
-        title = tr("Nothing was folded, and nothing is lost")
+        title = tr("No summary was written; all messages stay here")
+        if item.source_fact.kind in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
+            title = tr("Nothing was folded, and nothing is lost")
         yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False)
         return
     paragraph = ParagraphBlock(backticks_to_code_spans(make_safe_text(item.text[:4_000])))
