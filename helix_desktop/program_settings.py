@@ -1,4 +1,4 @@
-"""The settings of the program, each declared once. Workspaces have their own settings.
+"""The settings of the program, each declared once in `resources/program_settings.json`. Workspaces have their own.
 
 A declaration holds everything about a setting. The page and the file's checks and messages are built
 from it.
@@ -9,6 +9,7 @@ default.
 """
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -81,90 +83,36 @@ class ProgramSetting(Generic[T]):
 # Each language except English has files in resources/translations.
 LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
 
-THEME = ProgramSetting(
-    "appearance.theme", "Appearance", "Theme", "Light, dark, or the same as the system.", "system",
-    choices=("system", "light", "dark"),
-)  # fmt: skip
-ZOOM = ProgramSetting(
-    "appearance.zoom", "Appearance", "Text size", "The size of all text.", 100, least=50, most=300, unit="%",
-)  # fmt: skip
-LANGUAGE = ProgramSetting(
-    "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",
-    choices=("system", *LANGUAGES), restart=True,
-)  # fmt: skip
-FONT = ProgramSetting(
-    "appearance.font", "Appearance", "Text font", "The font for the window and for messages.", "", font="text",
-)  # fmt: skip
-CODE_FONT = ProgramSetting(
-    "appearance.code_font", "Appearance", "Code font", "The font for code, outputs and diffs.", "", font="code",
-)  # fmt: skip
-INSTRUCTIONS = ProgramSetting(
-    "agents.instructions", "Instructions", "In every workspace",
-    "These instructions are sent to every agent with the system prompt, starting with the next message.", "", long=True,
-)  # fmt: skip
-ACP_AGENTS = ProgramSetting(
-    "agents.acp", "Tools", "Your own agents",
-    "Agents that speak the Agent Client Protocol, one per line: NAME = COMMAND LINE. Known agents on your PATH are found automatically.", "", long=True,
-)  # fmt: skip
-SEND_WITH = ProgramSetting(
-    "chat.send_with", "Chat", "Send with", "The key that sends a message. The other key starts a new line.", "enter",
-    choices=("enter", "ctrl+enter"),
-)  # fmt: skip
-ASK_ABOVE = ProgramSetting(
-    "chat.ask_above", "Chat", "Ask before a message that costs more than",
-    "The cost is estimated for the first step. If the agent uses tools, further steps add to the cost. 0 means that you are never asked.", 0, least=0, most=1_000_000, unit="US cents",
-)  # fmt: skip
-NOTIFY_DONE = ProgramSetting(
-    "notifications.done", "Notifications", "When an agent finishes", "A notification appears only while the window is in the background.", True
-)  # fmt: skip
-NOTIFY_WAITING = ProgramSetting(
-    "notifications.waiting", "Notifications", "When an agent waits for you",
-    "A notification appears when an agent asks for permission or has a question, but only while the window is in the background.", True,
-)  # fmt: skip
-NOTIFY_FAILED = ProgramSetting(
-    "notifications.failed", "Notifications", "When a turn fails", "A notification appears only while the window is in the background.", True
-)  # fmt: skip
-SHORTCUTS = ProgramSetting(
-    "shortcuts", "Shortcuts", "Changed shortcuts", "Shortcuts that differ from the defaults.",
-    dict[str, str](),
-)  # fmt: skip
-LOG_LEVEL = ProgramSetting(
-    "logs.level", "Logs", "Level", "How much detail the log contains. Content and keys are never logged.", "info",
-    choices=("debug", "info", "warning", "error"),
-)  # fmt: skip
-LOG_SIZE = ProgramSetting(
-    "logs.size", "Logs", "Size", "Maximum size of a log file. Four older files are kept.", 5, least=1, most=100, unit="MB",
-)  # fmt: skip
-FETCH_PAGES = ProgramSetting(
-    "tools.fetch", "Tools", "Agents may fetch web pages",
-    "Agents get the fetch_url tool. You are asked before each page is fetched. This setting applies to workspaces that you open from now on.", False,
-)  # fmt: skip
-MACHINE = ProgramSetting(
-    "sharing.machine", "Sharing", "Name of this computer",
-    "The name that other computers see in a shared workspace. If empty, the computer's network name is used. This setting applies to workspaces that you open from now on.", "",
-)  # fmt: skip
-RECORDER = ProgramSetting(
-    "recorder.on", "Recorder", "Record the conversations of agents on this computer",
-    "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is saved in the workspace for its folder, even if the window is closed.",
-    False,
-)  # fmt: skip
-RECORDER_WITHOUT_AGENTS = ProgramSetting(
-    "recorder.without_agents", "Recorder", "Agents that are not recorded", "One agent per line (for example, goose).", "", long=True,
-)  # fmt: skip
-RECORDER_WITHOUT_FOLDERS = ProgramSetting(
-    "recorder.without_folders", "Recorder", "Folders that are not recorded",
-    "One folder per line. Conversations in these folders and their subfolders are not recorded.", "", long=True,
-)  # fmt: skip
-KEYS_IN_FILE = ProgramSetting(
-    "keys.file", "Keys", "Store keys in a file",
-    "For systems without a keyring. Only you can read this file, but the keys in it are not encrypted.", False,
-)  # fmt: skip
 
-ALL: tuple[ProgramSetting[Any], ...] = (
-    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, ACP_AGENTS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, RECORDER, RECORDER_WITHOUT_AGENTS,
-    RECORDER_WITHOUT_FOLDERS, KEYS_IN_FILE,
-)  # fmt: skip
+def _read_declared_settings() -> Iterator[ProgramSetting[Any]]:
+    for key, fields in json.loads((resources_folder() / "program_settings.json").read_text("utf-8")).items():
+        choices = ("system", *LANGUAGES) if key == "appearance.language" else tuple(fields.pop("choices", ()))
+        yield ProgramSetting(key, choices=choices, **fields)
+
+
+ALL = tuple(_read_declared_settings())
+_DECLARED = {setting.key: setting for setting in ALL}
+THEME: ProgramSetting[str] = _DECLARED["appearance.theme"]
+ZOOM: ProgramSetting[int] = _DECLARED["appearance.zoom"]
+LANGUAGE: ProgramSetting[str] = _DECLARED["appearance.language"]
+FONT: ProgramSetting[str] = _DECLARED["appearance.font"]
+CODE_FONT: ProgramSetting[str] = _DECLARED["appearance.code_font"]
+INSTRUCTIONS: ProgramSetting[str] = _DECLARED["agents.instructions"]
+ACP_AGENTS: ProgramSetting[str] = _DECLARED["agents.acp"]
+SEND_WITH: ProgramSetting[str] = _DECLARED["chat.send_with"]
+ASK_ABOVE: ProgramSetting[int] = _DECLARED["chat.ask_above"]
+NOTIFY_DONE: ProgramSetting[bool] = _DECLARED["notifications.done"]
+NOTIFY_WAITING: ProgramSetting[bool] = _DECLARED["notifications.waiting"]
+NOTIFY_FAILED: ProgramSetting[bool] = _DECLARED["notifications.failed"]
+SHORTCUTS: ProgramSetting[dict[str, str]] = _DECLARED["shortcuts"]
+LOG_LEVEL: ProgramSetting[str] = _DECLARED["logs.level"]
+LOG_SIZE: ProgramSetting[int] = _DECLARED["logs.size"]
+FETCH_PAGES: ProgramSetting[bool] = _DECLARED["tools.fetch"]
+MACHINE: ProgramSetting[str] = _DECLARED["sharing.machine"]
+RECORDER: ProgramSetting[bool] = _DECLARED["recorder.on"]
+RECORDER_WITHOUT_AGENTS: ProgramSetting[str] = _DECLARED["recorder.without_agents"]
+RECORDER_WITHOUT_FOLDERS: ProgramSetting[str] = _DECLARED["recorder.without_folders"]
+KEYS_IN_FILE: ProgramSetting[bool] = _DECLARED["keys.file"]
 
 
 class ProgramSettings:
