@@ -1,13 +1,17 @@
 """Defines a built-in tool: a name, a schema, and a coroutine given its arguments and resources."""
 
+import functools
+import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
 from helix_desktop.engine.ports import CallContext, ContentCache, EntryOrigin, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ToolAction
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
@@ -153,26 +157,13 @@ class BuiltInTool:
     is_brief: bool = False
 
 
-def object_schema(*required: str, **properties: Schema) -> Schema:
-    """Return a schema with these properties. A required name that is no property becomes a text. It
-    is in every request, so it is short: `argument_schema` refuses unknown properties without it.
+@functools.cache
+def read_tool_descriptions() -> Mapping[str, Any]:
+    return dict(json.loads((resources_folder() / "tools.json").read_text("utf-8")))
+
+
+def declare_tool(name: str, run_tool: RunTool) -> BuiltInTool:
+    """Return the tool as `resources/tools.json` describes it. Its schema is in every request, so it is short:
+    `argument_schema` refuses unknown properties although no schema says so.
     """
-    texts = {name: text_schema() for name in required if name not in properties}
-    return {"type": "object", "properties": {**texts, **properties}, "required": list(required)}
-
-
-def text_schema(description: str = "") -> Schema:
-    return _described_schema("string", description)
-
-
-def whole_number_schema(description: str = "", least: int = 0) -> Schema:
-    return {**_described_schema("integer", description), **({"minimum": least} if least else {})}
-
-
-def flag_schema(description: str = "") -> Schema:
-    return _described_schema("boolean", description)
-
-
-def _described_schema(kind: str, description: str) -> Schema:
-    """Return a schema with a description, unless that is empty because the name says enough."""
-    return {"type": kind, **({"description": description} if description else {})}
+    return BuiltInTool(name, run_tool=run_tool, **read_tool_descriptions()[name])

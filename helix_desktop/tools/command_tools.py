@@ -25,10 +25,10 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
-from helix_desktop.tools import built_in_tool, workspace_roots
+from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.background_command import ADDRESS_PATTERN, NO_NETWORK_NOTE, BackgroundCommand
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
 from helix_desktop.tools.hidden_path_hint import describe_hidden_paths
@@ -150,13 +150,17 @@ class WorkspaceCommands:
 
 
 def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
-    acts = (run_command, list_commands, read_background_output, stop_command)
-    first, *rest = [
-        BuiltInTool(name, about, schema, partial(act, commands), is_rare=act is not run_command)
-        for (name, about, schema), act in zip(_SPECS, acts, strict=True)
-    ]
-    where = _ASKED_FOR if commands.sandbox.kind is SandboxKind.NONE else _SANDBOXED
-    return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}", runs_alone=True), *rest)
+    shell = "PowerShell" if sys.platform == "win32" else "shell"
+    where = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
+    if commands.sandbox.kind is SandboxKind.NONE:
+        where = "There is no sandbox on this system, so the user is asked for every command. "
+    run = declare_tool(ToolName.RUN_COMMAND, partial(run_command, commands))
+    return (
+        replace(run, description=run.description.format(shell=shell, where=where)),
+        declare_tool(ToolName.LIST_COMMANDS, partial(list_commands, commands)),
+        declare_tool(ToolName.READ_COMMAND_OUTPUT, partial(read_background_output, commands)),
+        declare_tool(ToolName.STOP_COMMAND, partial(stop_command, commands)),
+    )
 
 
 async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -493,42 +497,3 @@ def _find_background_command(commands: WorkspaceCommands, name: str) -> Backgrou
         known = ", ".join(commands.background) or "none"
         raise NotFound(f"No command named {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
     return commands.background[name]
-
-
-_SHELL = "PowerShell" if sys.platform == "win32" else "shell"
-_RUN = f"Run a {_SHELL} command. "
-_SANDBOXED = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
-_ASKED_FOR = "There is no sandbox on this system, so the user is asked for every command. "
-_BACKGROUND = "Servers and watchers go to the `background`; read_command_output, list_commands and stop_command follow them (call_tool)."
-_NAME = built_in_tool.text_schema("Its name, such as bg1")
-_SPECS = (
-    (
-        ToolName.RUN_COMMAND,
-        _RUN,
-        built_in_tool.object_schema(
-            "command",
-            folder=built_in_tool.text_schema(),
-            seconds=built_in_tool.whole_number_schema("Time limit", 1),
-            network=built_in_tool.flag_schema(),
-            background=built_in_tool.flag_schema(),
-            outside_sandbox=built_in_tool.flag_schema("Only after the sandbox was in the way"),
-            needs=built_in_tool.text_schema(),  # A command that fails because something was hidden gets the possible values.
-        ),
-    ),
-    (ToolName.LIST_COMMANDS, "List the commands running in the background.", built_in_tool.object_schema()),
-    (
-        ToolName.READ_COMMAND_OUTPUT,
-        "Read what a command in the background has printed since the last look.",
-        built_in_tool.object_schema(
-            "name",
-            name=_NAME,
-            wait=built_in_tool.whole_number_schema("Wait up to this many seconds for something new"),
-            all=built_in_tool.flag_schema("From the beginning again"),
-        ),
-    ),
-    (
-        ToolName.STOP_COMMAND,
-        "Stop a command running in the background, and all it started.",
-        built_in_tool.object_schema("name", name=_NAME),
-    ),
-)

@@ -165,16 +165,4 @@ class AgentDelegation:
         own = self._place.roles().get(self._place.current_role)
         if self._place.depth >= self._place.bounds().depth or (own is not None and not own.callable_agents):
             return ()
-        return (built_in_tool.BuiltInTool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate_task),)
-
-
-_ABOUT = "Give an independent task to a sub-agent. It knows only what you write here; only its answer comes back."
-_SCHEMA = built_in_tool.object_schema(
-    "task",
-    task=built_in_tool.text_schema("What to do, and what the answer must contain"),
-    context=built_in_tool.text_schema(),
-    tools={"type": "array", "items": {"type": "string"}},
-    agent=built_in_tool.text_schema("An agent of this workspace, by name"),
-    background=built_in_tool.flag_schema("Its answer comes later as a message"),
-    isolate=built_in_tool.flag_schema("It works in a copy of the folders"),
-)
+        return (built_in_tool.declare_tool(ToolName.DELEGATE, self.delegate_task),)

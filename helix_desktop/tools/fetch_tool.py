@@ -185,8 +185,4 @@ async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -
     await use.permit(replace(action, reason_to_ask=danger, asks_in_every_mode=target.is_private))
 
 
-_ABOUT = "Fetch a page or a file from the internet as text."
-_ADDRESS = built_in_tool.text_schema("The address")
-_RAW = built_in_tool.flag_schema("The page's source, not its text")
-_SCHEMA = built_in_tool.object_schema("url", url=_ADDRESS, raw=_RAW)
-TOOLS = (built_in_tool.BuiltInTool(ToolName.FETCH_URL, _ABOUT, _SCHEMA, fetch_url),)
+TOOLS = (built_in_tool.declare_tool(ToolName.FETCH_URL, fetch_url),)

@@ -27,14 +27,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
     AnsweredRead,
-    BuiltInTool,
     ToolArguments,
     ToolOutput,
     ToolResources,
-    flag_schema,
-    object_schema,
-    text_schema,
-    whole_number_schema,
+    declare_tool,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
@@ -444,35 +440,9 @@ def _webp_media_type(head: bytes) -> str:
 
 
 TOOLS = (
-    BuiltInTool(
-        ToolName.READ_FILE,
-        "Read a text file, or some of its lines. Images are shown.",
-        object_schema("path", first_line=whole_number_schema(least=1), last_line=whole_number_schema(least=1)),
-        read_file,
-    ),
-    BuiltInTool(
-        ToolName.WRITE_FILE,
-        "Create a file, or replace all of its content.",
-        object_schema("path", "content"),
-        write_file,
-        runs_alone=True,
-        is_brief=True,
-    ),
-    BuiltInTool(
-        ToolName.EDIT_FILE,
-        "Replace a text in a file. old_text must match exactly, and only once unless replace_all is set.",
-        object_schema("path", "old_text", "new_text", replace_all=flag_schema()),
-        edit_file,
-        runs_alone=True,
-    ),
-    BuiltInTool(
-        ToolName.LIST_FILES, "List a folder, with sizes in bytes.", object_schema(path=text_schema()), list_files
-    ),
-    BuiltInTool(
-        ToolName.GLOB_FILES,
-        "Find files by name, such as **/*.py or src/**/test_*.{ts,tsx}.",
-        object_schema("pattern", path=text_schema("The folder to start in")),
-        glob_files,
-        is_rare=True,
-    ),
+    declare_tool(ToolName.READ_FILE, read_file),
+    declare_tool(ToolName.WRITE_FILE, write_file),
+    declare_tool(ToolName.EDIT_FILE, edit_file),
+    declare_tool(ToolName.LIST_FILES, list_files),
+    declare_tool(ToolName.GLOB_FILES, glob_files),
 )

@@ -7,7 +7,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.tools import built_in_tool
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, text_schema
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, declare_tool
 from helix_desktop.tools.regex_search import grep_entry_lines
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Takes the digest and what is needed of it.
@@ -19,14 +19,12 @@ def build_recall_tools(
     compact: CompactForPurpose | None = None, history: ReadHistory | None = None
 ) -> tuple[BuiltInTool, ...]:
     """Return the recall tools. A tool that nothing implements is left out."""
-    out = [BuiltInTool(ToolName.RECALL, _RECALL, _RECALL_SCHEMA, recall_cached_content)]
-    out.append(BuiltInTool(ToolName.SEARCH_CACHE, _SEARCH, _SEARCH_SCHEMA, search_cached_content))
+    out = [declare_tool(ToolName.RECALL, recall_cached_content)]
+    out.append(declare_tool(ToolName.SEARCH_CACHE, search_cached_content))
     if compact is not None:
-        out.append(
-            BuiltInTool(ToolName.COMPACT_CACHE, _COMPACT, _COMPACT_SCHEMA, _build_compact_tool(compact), is_rare=True)
-        )
+        out.append(declare_tool(ToolName.COMPACT_CACHE, _build_compact_tool(compact)))
     if history is not None:
-        out.append(BuiltInTool(ToolName.RECALL_HISTORY, _HISTORY, _HISTORY_SCHEMA, _build_history_tool(history)))
+        out.append(declare_tool(ToolName.RECALL_HISTORY, _build_history_tool(history)))
     return tuple(out)
 
 
@@ -71,25 +69,3 @@ def _build_history_tool(history: ReadHistory) -> built_in_tool.RunTool:
         return ToolOutput(await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100])
 
     return recall_history
-
-
-_HASH = text_schema("The hash, or its first digits")
-_RECALL = "Bring back what is behind a hash."
-_RECALL_SCHEMA = built_in_tool.object_schema(
-    "sha256",
-    sha256=_HASH,
-    find=text_schema("Words of the part"),
-    lines=text_schema("Like 10-40"),
-    grep=text_schema("Only lines that match"),
-)
-_SEARCH = "Search everything ever seen in this workspace."
-_SEARCH_SCHEMA = built_in_tool.object_schema(
-    "query",
-    query=text_schema(),
-    tool=text_schema("Only outputs of this tool"),
-    limit=built_in_tool.whole_number_schema(least=1),
-)
-_COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
-_COMPACT_SCHEMA = built_in_tool.object_schema("sha256", "keep", sha256=_HASH, keep=text_schema("What you need of it"))
-_HISTORY = "Show what summaries stand for, or find words in it."
-_HISTORY_SCHEMA = built_in_tool.object_schema(fold=text_schema(), find=text_schema())

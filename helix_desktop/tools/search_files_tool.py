@@ -16,8 +16,8 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
-from helix_desktop.tools import built_in_tool, glob_patterns
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
+from helix_desktop.tools import glob_patterns
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.file_tools import printable_name
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.regex_search import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
@@ -35,7 +35,7 @@ _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 def build_search_files_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
     """Return the tool search_files, which runs ripgrep in this sandbox."""
-    return (BuiltInTool(ToolName.SEARCH_FILES, _ABOUT, _SCHEMA, partial(search_files, sandbox)),)
+    return (declare_tool(ToolName.SEARCH_FILES, partial(search_files, sandbox)),)
 
 
 async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -186,15 +186,3 @@ def _list_matching_file_names(use: ToolResources, place: RootPath, files: list[s
     patterns = [tuple(one.split("/")) if "/" in one else ("**", one) for one in files]
     start = len(place.inside) + 1 if place.inside else 0
     return [name for name in found if glob_patterns.fits_any_pattern(name[start:], patterns)]
-
-
-_ABOUT = "Search the text of files with a regular expression."
-_SCHEMA = built_in_tool.object_schema(
-    "pattern",
-    pattern=built_in_tool.text_schema(),
-    path=built_in_tool.text_schema("Folder or file"),
-    files=built_in_tool.text_schema("Only names that fit, such as *.py or src/**/*.{ts,tsx}"),
-    context=built_in_tool.whole_number_schema("Lines around each match"),
-    ignore_case=built_in_tool.flag_schema(),
-    limit=built_in_tool.whole_number_schema(f"Up to {MOST_HITS}", 1),
-)

@@ -4,18 +4,17 @@ from collections.abc import Mapping
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import InvalidInput
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, object_schema
+from helix_desktop.tools.built_in_tool import ToolArguments, ToolOutput, ToolResources, declare_tool
 
-STATES = ("open", "doing", "done")
 MOST_ITEMS = 100
-_MARKS = {"open": "[ ]", "doing": "[>]", "done": "[x]"}
+STATE_MARKS = {"open": "[ ]", "doing": "[>]", "done": "[x]"}
 
 
 async def set_todo(args: ToolArguments, use: ToolResources) -> ToolOutput:  # noqa: ARG001 -- the shape of every tool
     items = tuple(_parse_todo_item(item) for item in args.list_argument("items"))
     if len(items) > MOST_ITEMS:
         raise InvalidInput(f"A list of {len(items)} items is too long. The limit is {MOST_ITEMS}.")
-    lines = [f"{_MARKS[state]} {words}" for words, state in items]
+    lines = [f"{STATE_MARKS[state]} {words}" for words, state in items]
     return ToolOutput("\n".join(lines) or "[the list is empty]", source="todo", todo=items)
 
 
@@ -27,22 +26,4 @@ def _parse_todo_item(item: object) -> tuple[str, str]:
     return words, str(item.get("state", "open"))
 
 
-TOOLS = (
-    BuiltInTool(
-        ToolName.SET_TODO,
-        "Write the plan of a longer task: the whole list, each time it changes.",
-        object_schema(
-            "items",
-            items={
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"text": {"type": "string"}, "state": {"type": "string", "enum": list(STATES)}},
-                    "required": ["text"],
-                },
-            },
-        ),
-        set_todo,
-        is_brief=True,
-    ),
-)
+TOOLS = (declare_tool(ToolName.SET_TODO, set_todo),)

@@ -17,20 +17,19 @@ from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, parse_json_or_none
-from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.argument_schema import build_spec
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    declare_tool,
+    read_tool_descriptions,
+)
 from helix_desktop.tools.tool_ranking import TextRanking
 
 MOST_FOUND = 20
-_ABOUT_FIND = (
-    "Search for more tools: background commands, finding files by name, compacting an entry, and others. "
-    "Returns names and parameters for call_tool."
-)
-_ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
-_FIND = built_in_tool.object_schema("query", limit=built_in_tool.whole_number_schema(least=1))
-_CALL = built_in_tool.object_schema("name", arguments={"type": "object"})
 _SHOWN = 600  # Search results show this many characters of a description.
 _SCHEMA_SHOWN = 4_000
 _LEAST_LINE = 12  # This many tokens are enough for the name of a source and little else.
@@ -135,8 +134,8 @@ class OnDemandTools:
             return ToolOutput(_format_found_tools(found, query), source=query)
 
         return (
-            BuiltInTool(FIND_TOOLS, _ABOUT_FIND, _FIND, call_find_tools),
-            BuiltInTool(CALL_TOOL, _ABOUT_CALL, _CALL, _refuse_malformed_call),
+            declare_tool(FIND_TOOLS, call_find_tools),
+            declare_tool(CALL_TOOL, _refuse_malformed_call),
         )
 
     def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
@@ -192,8 +191,9 @@ class OnDemandTools:
     def _own_definitions(self) -> tuple[ToolSpec, ...]:
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
         shown = self._catalogue_lines_that_fit([servers, *self.catalogues()])
-        about = "\n\n".join([_ABOUT_FIND, *shown]).replace(f"\n{_HEADING}", _HEADING)
-        return (build_spec(FIND_TOOLS, about, _FIND), build_spec(CALL_TOOL, _ABOUT_CALL, _CALL))
+        find, call = (read_tool_descriptions()[name] for name in (FIND_TOOLS, CALL_TOOL))
+        about = "\n\n".join([find["description"], *shown]).replace(f"\n{_HEADING}", _HEADING)
+        return build_spec(FIND_TOOLS, about, find["schema"]), build_spec(CALL_TOOL, call["description"], call["schema"])
 
     def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
         """Return as many lines as fit, from all catalogues in turn. The rest can be searched for."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
-from functools import partial
 
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
@@ -31,8 +30,8 @@ from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.agent_files import agents_callable_by, tools_of_agent
 from helix_desktop.project.project_item import ProjectItem
-from helix_desktop.tools import built_in_tool, delegate_tool
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
+from helix_desktop.tools import delegate_tool
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
@@ -346,11 +345,10 @@ class SubagentRunner:
             listener()
 
     def build_agent_tools(self) -> tuple[BuiltInTool, ...]:
-        about_list, tool = "The agents you delegated to: state and cost.", partial(BuiltInTool, is_rare=True)
         return (
-            tool("message_agent", "Tell a running agent of yours something.", _MESSAGE, self._run_message_agent),
-            tool("list_agents", about_list, built_in_tool.object_schema(), self._run_list_agents),
-            tool("stop_agent", "Stop a running agent of yours.", _STOP, self._run_stop_agent),
+            declare_tool("message_agent", self._run_message_agent),
+            declare_tool("list_agents", self._run_list_agents),
+            declare_tool("stop_agent", self._run_stop_agent),
         )
 
     async def _run_message_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -379,12 +377,6 @@ class SubagentRunner:
                 remedy="To see your agents, use list_agents.",
             )
         return found
-
-
-_MESSAGE = built_in_tool.object_schema(
-    "agent", "text", agent=built_in_tool.text_schema("Its id"), text=built_in_tool.text_schema("What it should know")
-)
-_STOP = built_in_tool.object_schema("agent", agent=built_in_tool.text_schema("Its id"))
 
 
 def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:

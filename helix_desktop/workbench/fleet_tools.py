@@ -7,35 +7,20 @@ from functools import partial
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, NewFleetTask
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    text_schema,
-    whole_number_schema,
-)
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
 MOST_SECONDS = 600  # One call waits at most this long for tasks.
 LOOK_SECONDS = 0.5
 LONGEST_SHOWN = 300  # This many characters of an answer are shown beside its hash.
-_TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1_000}
-_ADD = object_schema("tasks", tasks=_TEXTS, agent=text_schema("An agent of this workspace, by name"))
-_READ = object_schema("tasks", tasks=_TEXTS, seconds=whole_number_schema(f"Wait so long, at most {MOST_SECONDS}"))
 
 
 def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple[BuiltInTool, ...]:
     """Return the tools. No request contains them; the model finds them with find_tools."""
-    about_add = "Give tasks to the workers of this workspace, on any computer. Returns their IDs. The same text from the same conversation is one task, so a call may be repeated."  # fmt: skip
-    about_read = "Wait for tasks given to workers, by their IDs. Returns the state of each, and the hash of its answer."
     return (
-        BuiltInTool("add_fleet_tasks", about_add, _ADD, partial(_add_tasks_of_agent, workspace), is_rare=True),
-        BuiltInTool(
-            "read_fleet_tasks", about_read, _READ, partial(_read_tasks_of_agent, workspace, claims), is_rare=True
-        ),
+        declare_tool("add_fleet_tasks", partial(_add_tasks_of_agent, workspace)),
+        declare_tool("read_fleet_tasks", partial(_read_tasks_of_agent, workspace, claims)),
     )
 
 

@@ -6,23 +6,14 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_setup import StandingNote
 from helix_desktop.errors import ActionRefused, InvalidInput, RefusedByUser
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    text_schema,
-)
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
 
 PRESENT_PLAN = "present_plan"
 ON = {"ask": PermissionMode.ASK, "edits": PermissionMode.ALLOW_EDITS}
-_ABOUT = "In plan mode: show the user your plan. They may change it and approve it, or ask you to keep planning."
-_SCHEMA = object_schema(
-    "plan", plan=text_schema("The whole plan in Markdown: what you will change, where, and how you will check it")
-)
+
+
 _MODE = (
     "[Plan mode. Nothing may be changed now: files cannot be edited, commands run where they cannot write, and only those "
     f"tools of servers run that the user marked as reading. Look around, then call call_tool with {PRESENT_PLAN} and a "
@@ -44,7 +35,7 @@ class PlanMode:
 
     def plan_tools(self, depth: int) -> tuple[BuiltInTool, ...]:
         """Return the tool that shows a plan. Sub-agents have none: they report to their parent."""
-        return (BuiltInTool(PRESENT_PLAN, _ABOUT, _SCHEMA, self._present_plan, is_rare=True),) if depth == 0 else ()
+        return (declare_tool(PRESENT_PLAN, self._present_plan),) if depth == 0 else ()
 
     async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         plan = args.text_argument("plan").strip()

@@ -32,7 +32,7 @@ from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_p
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import repository_copying as copying
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, object_schema
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
@@ -206,9 +206,7 @@ class RepositoryCopies:
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
     def build_apply_tool(self) -> BuiltInTool:
-        about = "Bring what a sub-agent changed in its copy into your folders."
-        schema = object_schema("agent")
-        return BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
+        return declare_tool(APPLY, self._apply_agent_copy)
 
     async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Ask in every mode. Exactly the steps that the question shows are taken, or none."""

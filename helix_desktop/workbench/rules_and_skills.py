@@ -24,8 +24,6 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from helix_desktop.workbench import system_prompt_and_settings
 
 USE_SKILL = "use_skill"
-_ABOUT_SKILL = "Read a skill's instructions. They then hold word for word."
-_SKILL_SCHEMA = built_in_tool.object_schema("name", name=built_in_tool.text_schema("The skill's name"))
 MOST_TOUCHED = 5_000
 
 
@@ -107,7 +105,7 @@ class WorkspaceRulesAndSkills:
         return rules, notes
 
     def skill_tools(self) -> tuple[built_in_tool.BuiltInTool, ...]:
-        return (built_in_tool.BuiltInTool(USE_SKILL, _ABOUT_SKILL, _SKILL_SCHEMA, self._run_use_skill, is_rare=True),)
+        return (built_in_tool.declare_tool(USE_SKILL, self._run_use_skill),)
 
     async def _run_use_skill(
         self, args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources

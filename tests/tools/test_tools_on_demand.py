@@ -18,8 +18,6 @@ from helix_desktop.tools.built_in_tool import (
     ToolArguments,
     ToolOutput,
     ToolResources,
-    object_schema,
-    text_schema,
 )
 from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.toolbox import Toolbox
@@ -63,7 +61,11 @@ async def _rare(args: ToolArguments, _: ToolResources) -> ToolOutput:
 RARE = BuiltInTool(
     "water_plants",
     "Waters the plants on the balcony",
-    object_schema("words", words=text_schema("What to say")),
+    {
+        "type": "object",
+        "properties": {"words": {"type": "string", "description": "What to say"}},
+        "required": ["words"],
+    },
     _rare,
     is_rare=True,
 )
