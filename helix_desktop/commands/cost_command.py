@@ -72,13 +72,15 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
         origin = next((started.origin for started in starts if started.origin.kind), Origin())
         connected = next((started.agent for started in starts if started.agent), "")
         agent = connected or NAMES.get(origin.kind, origin.kind) or OWN
-        replies = [(one.seq, (one.time, one.fact)) for one in facts if isinstance(one.fact, ModelReplied)]
-        own, names = [reply for _, reply in replies], names_of_session([one.fact for one in facts])
-        if any(isinstance(one.fact, Received) for one in facts):
-            of_gateway.append((names, own))
-        theirs = [reply for other, those in of_gateway if origin.kind and other & names for reply in those]
-        copies = {replies[at][0] for at in find_replies_at_gateway(own, theirs)}
+        names = names_of_session([one.fact for one in facts])
         requests = await read_original_and_explain_requests(facts, shipped_prices, workspace.journal.read_facts)
+        answers = [(one.seq, one.time, facts[one.seq - 1].fact) for one in requests]
+        replies = {seq: (time, fact) for seq, time, fact in answers if isinstance(fact, ModelReplied)}
+        if any(isinstance(one.fact, Received) for one in facts):
+            of_gateway.append((names, [*replies.values()]))
+        theirs = [reply for other, those in of_gateway if origin.kind and other & names for reply in those]
+        copied = find_replies_at_gateway([*replies.values()], theirs)
+        copies = {seq for at, seq in enumerate(replies) if at in copied}
         found += ((agent, request) for request in requests if request.seq not in copies)
     return found
 

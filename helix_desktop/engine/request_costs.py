@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     ModelRole,
     ModelSet,
     Recorded,
+    Rewound,
     Spent,
     ToolsOffered,
     Usage,
@@ -328,14 +329,21 @@ def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
     return next((one for one in reversed(facts) if getattr(one.fact, "forked_from", "")), None)
 
 
+def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
+    """Return the replies that an import has appended again, since it had read them before their end."""
+    said = [one for one in facts if isinstance(one.fact, ModelReplied | Rewound)]
+    triples = zip(said, said[1:], said[2:], strict=False)
+    return {one.seq for one, between, again in triples if one.time == again.time and isinstance(between.fact, Rewound)}
+
+
 def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
-    state, views = ConversationState(), dict[int, View]()
+    state, views, in_part = ConversationState(), dict[int, View](), _replies_imported_in_part(reader.facts)
     wanted = {newest_fact_seen_by(one) for one in reader.facts if isinstance(one.fact, ModelReplied)}
     for recorded in reader.facts:
         state.advance_state(recorded)
         if recorded.seq in wanted:
             views[recorded.seq] = state.get_view()
-        if recorded.seq <= after:
+        if recorded.seq <= after or recorded.seq in in_part:
             continue
         if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
             view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).get_view()

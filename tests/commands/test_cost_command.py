@@ -355,3 +355,14 @@ def test_a_request_that_the_agent_s_own_history_has_too_is_counted_once(
     paid_later = (1_000 * PRICE["input"] + 10 * PRICE["output"]) / 1e6
     assert sums["models"][0]["cost"] == pytest.approx(sum(trial.paid) + paid_later)
     assert [one["agent"] for one in sums["agents"]] == ["Claude Code"]
+
+
+def test_a_reply_that_was_read_while_it_was_written_is_paid_once(tmp_path: Path, helix: Helix) -> None:
+    """Claude Code writes a line for each part of a reply, and the recorder reads the file in between."""
+    helix("workspace", "new", "Work", "--folder", str(tmp_path))
+    session = written.claude_session()
+    for count in (2, 3, 4, 5, 6, 7, 8):
+        path = written.lines(tmp_path / "s.jsonl", session[:count])
+        assert helix("conversation", "import", str(path), "-w", "Work")[0] == 0
+    sums = json.loads(helix("cost", "-w", "Work", "--json")[1])
+    assert [one["tokens"] for one in sums["agents"]] == [300], "three requests of 100"

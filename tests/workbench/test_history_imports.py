@@ -713,6 +713,21 @@ async def test_what_went_through_the_gateway_later_is_archived_once_and_stays_li
     assert not await is_archived_after_import(8)
 
 
+async def test_a_reply_that_was_read_while_it_was_written_is_paid_once(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines, path = written.claude_session(), tmp_path / "s.jsonl"
+    for count in (2, 3, 4, 5, 6, 7, 8):
+        written.lines(path, lines[:count])
+        await brought(workspace, path)
+    (row,) = await workspace.journal.list_conversations()
+    facts = await workspace.journal.read_facts(row.id)
+    replies = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, ModelReplied)]
+    assert len(replies) == 3 < sum(isinstance(one.fact, ModelReplied) for one in facts)
+    paid = build_state(facts).record.ledger.dollars_until(row.last_seq)
+    assert paid == pytest.approx(sum(reply.usage.cost for reply in replies))
+
+
 async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWorkspace, tmp_path: Path) -> None:
     path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:2])
     strange = [b'{"type":  "of-tomorrow", "x": 1}', b"no json \xff", b'{"type": "user", "message": {"content": 3}}']

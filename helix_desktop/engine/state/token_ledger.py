@@ -126,6 +126,8 @@ class TokenLedger:
     # By the number of an import: its whole cost if none of its steps states its own, or else 0.
     unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
+    _last_paid: tuple[float, float] = (0.0, 0.0)  # The time and the cost of the last reply.
+    _was_rewound: bool = False  # Since the last reply.
 
     def billing_factor(self, model: str, seq: int) -> float:
         """Return a model's billed tokens per counted one at `seq`: the median of reports and the expected."""
@@ -148,6 +150,8 @@ class TokenLedger:
                 self._baseline.window = window
             case facts.Spent(usage=usage):
                 self._append_running_sums(recorded.seq, usage, sent=usage.input)
+            case facts.Rewound():
+                self._was_rewound = True
             case facts.ConversationStarted(forked_from=origin) if origin:
                 self.copied = [(1, recorded.seq)]
             case facts.BroughtIn(first=first, undone=False, cost=cost):
@@ -254,6 +258,10 @@ class TokenLedger:
         written = usage.output or sum(part.tokens for part in reply.parts)
         known = {**usual, "output": written} if usage.input > 0 else {"without": usual["without"]}
         self._append_running_sums(recorded.seq, usage, steps=1, sent=sent, **known)
+        # An import that was there before a reply's end rewinds to it and appends the whole reply.
+        if self._was_rewound and self._last_paid[0] == recorded.time:
+            self.paid[-1] -= self._last_paid[1]
+        self._last_paid, self._was_rewound = (recorded.time, usage.cost), False
 
     def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)
