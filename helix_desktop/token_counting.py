@@ -9,6 +9,7 @@ import binascii
 import functools
 import hashlib
 import itertools
+import json
 import logging
 import sys
 import threading
@@ -43,46 +44,12 @@ class TokenVocabulary:
     special: Mapping[str, int]
 
 
-_O200K_WORDS = (
-    # A single group: without it, tiktoken would try these alternatives one after the other.
-    r"(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-    r"\p{N}{1,3}",
-    r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-    r"\s*[\r\n]+)",
-    r"\s+(?!\S)",
-    r"\s+",
-)
-_CL100K_WORDS = (
-    r"'(?i:[sdmt]|ll|ve|re)",
-    r"[^\r\n\p{L}\p{N}]?+\p{L}++",
-    r"\p{N}{1,3}+",
-    r" ?[^\s\p{L}\p{N}]++[\r\n]*+",
-    r"\s++$",
-    r"\s*[\r\n]",
-    r"\s+(?!\S)",
-    r"\s",
-)
-VOCABULARIES: Mapping[str, TokenVocabulary] = {
-    "o200k_base": TokenVocabulary(
-        "o200k_base",
-        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-        "|".join(_O200K_WORDS),
-        {"<|endoftext|>": 199_999, "<|endofprompt|>": 200_018},
-    ),
-    "cl100k_base": TokenVocabulary(
-        "cl100k_base",
-        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-        "|".join(_CL100K_WORDS),
-        {
-            "<|endoftext|>": 100_257,
-            "<|fim_prefix|>": 100_258,
-            "<|fim_middle|>": 100_259,
-            "<|fim_suffix|>": 100_260,
-            "<|endofprompt|>": 100_276,
-        },
-    ),
-}
+def _read_vocabularies() -> Iterator[TokenVocabulary]:
+    for name, fields in json.loads((resources_folder() / "encodings" / "vocabularies.json").read_text("utf-8")).items():
+        yield TokenVocabulary(name, fields["sha256"], "|".join(fields["words"]), fields["special"])
+
+
+VOCABULARIES = {vocabulary.name: vocabulary for vocabulary in _read_vocabularies()}
 
 
 def get_encoding(name: str, folder: Path | None = None) -> tiktoken.Encoding:

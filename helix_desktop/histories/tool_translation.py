@@ -6,59 +6,21 @@ A call is only translated if all arguments have counterparts, so nothing is misr
 import json
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
-from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
 from helix_desktop.json_values import parse_json_or_none
+from helix_desktop.resources import read_table
 
 CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI, PI = "claude-code", "codex", "opencode", "gemini-cli", "pi"
-_ACTS: Mapping[str, str] = {
-    **dict.fromkeys(
-        (ToolName.RUN_COMMAND, "Bash", "bash", "exec_command", "shell", "shell_command", "run_shell_command"), "command"
-    ),
-    **dict.fromkeys((ToolName.READ_FILE, "Read", "read"), "read"),
-    **dict.fromkeys((ToolName.WRITE_FILE, "Write", "write"), "write"),
-    **dict.fromkeys((ToolName.EDIT_FILE, "Edit", "edit", "replace"), "edit"),
-}
-_ARGUMENTS: Mapping[str, str] = {
-    **dict.fromkeys(("command", "cmd"), "command"),
-    **dict.fromkeys(("path", "file_path", "filePath", "absolute_path"), "path"),
-    **dict.fromkeys(("old_text", "old_string", "oldString", "oldText"), "old"),
-    **dict.fromkeys(("new_text", "new_string", "newString", "newText"), "new"),
-    "content": "content",
-    "workdir": "folder",
-}
+_TABLE = read_table("agent_tools")
+_ACTS = {name: act for act, names in _TABLE["acts"].items() for name in names.split()}
+_ARGUMENTS = {name: meaning for meaning, names in _TABLE["arguments"].items() for name in names.split()}
 _WITHOUT_EFFECT = frozenset({"description", "timeout", "timeout_ms", "timeout_seconds", "yield_time_ms", "max_output_tokens"})  # fmt: skip
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+?)(?:\\n|\n|$)")
 _NEEDED = {"command": {"command"}, "read": {"path"}, "write": {"path", "content"}, "edit": {"path", "old", "new"}}
-_TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    CLAUDE_CODE: {
-        "command": ("Bash", {"command": "command"}),
-        "read": ("Read", {"path": "file_path"}),
-        "write": ("Write", {"path": "file_path", "content": "content"}),
-        "edit": ("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
-    },
-    CODEX: {"command": ("exec_command", {"command": "cmd"})},
-    OPENCODE: {
-        "command": ("bash", {"command": "command"}),
-        "read": ("read", {"path": "filePath"}),
-        "write": ("write", {"path": "filePath", "content": "content"}),
-        "edit": ("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
-    },
-    GEMINI_CLI: {
-        "command": ("run_shell_command", {"command": "command"}),
-        "read": ("read_file", {"path": "file_path"}),
-        "write": ("write_file", {"path": "file_path", "content": "content"}),
-    },
-    PI: {
-        "command": ("bash", {"command": "command"}),
-        "read": ("read", {"path": "path"}),
-        "write": ("write", {"path": "path", "content": "content"}),
-    },
-}
+_TARGETS = _TABLE["tools"]  # By agent and act: the name of the tool, and what it calls each argument.
 # These agents store added context as messages, so it is written back. Others add it anew.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
@@ -74,9 +36,8 @@ def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
         if act != "command":
             return None
         arguments["command"] = f"cd {shlex.quote(arguments.pop('folder'))} && {arguments['command']}"
-    name, names = tool
-    written = {names[key]: value for key, value in arguments.items()}
-    return replace(call, name=name, arguments=json.dumps(written, ensure_ascii=False))
+    written = {tool[key]: value for key, value in arguments.items()}
+    return replace(call, name=tool["name"], arguments=json.dumps(written, ensure_ascii=False))
 
 
 def edited_files_of_call(call: ToolCall) -> list[str]:

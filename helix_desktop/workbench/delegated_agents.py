@@ -24,31 +24,18 @@ from helix_desktop.engine.ports import CallContext, PermissionAnswer, Permission
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, FactAppended
 from helix_desktop.engine.session_setup import TaskSpawner, TurnLimits
-from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.agent_files import agents_callable_by, tools_of_agent
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.resources import read_table
 from helix_desktop.tools import delegate_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
-_CLAUDE: Mapping[str, tuple[str, ...]] = {
-    "Read": (ToolName.READ_FILE,),
-    "Write": (ToolName.WRITE_FILE,),
-    "Edit": (ToolName.EDIT_FILE,),
-    "MultiEdit": (ToolName.EDIT_FILE,),
-    "Bash": (ToolName.RUN_COMMAND, ToolName.LIST_COMMANDS, ToolName.READ_COMMAND_OUTPUT, ToolName.STOP_COMMAND),
-    "Glob": (ToolName.GLOB_FILES, ToolName.LIST_FILES),
-    "Grep": (ToolName.SEARCH_FILES,),
-    "LS": (ToolName.LIST_FILES,),
-    "WebFetch": (ToolName.FETCH_URL,),
-    "Task": (ToolName.DELEGATE,),
-    "Agent": (ToolName.DELEGATE,),
-    "TodoWrite": (ToolName.SET_TODO,),
-}
+_CLAUDE_TOOLS = {name: tuple(ours.split()) for name, ours in read_table("agent_tools")["claude_code"].items()}
 IN_BACKGROUND = "works in the background"
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
@@ -384,7 +371,7 @@ def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for said in tools_of_agent(item):
         name = said.partition("(")[0]
-        for own in _CLAUDE.get(name, (name,)):
+        for own in _CLAUDE_TOOLS.get(name, (name,)):
             found[own] = None
         if name.startswith("mcp__"):
             found[name.removeprefix("mcp__") if "__" in name[5:] else f"{name[5:]}__*"] = None
