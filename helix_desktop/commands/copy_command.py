@@ -21,6 +21,7 @@ COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the firs
 BRINGING_BACK: Options = {
     **COPY,
     "--by merge|rebase|apply|discard": "merge: merge the copy's commits into your branch; rebase: add them on top of your branch; apply: add the copy's changes as uncommitted changes, which can be undone; discard: store the changes in the cache and delete the copy (default: merge)",
+    "--conflicts leave|yours|copy|markers": "for apply: what happens to files that were changed on both sides: leave them for later, keep yours, use the copy's, or add both with conflict markers (default: leave)",
     "--message, -m TEXT": "for merge and rebase: commit the copy's uncommitted changes with this message first",
     **workspace_access.YES,
 }
@@ -64,7 +65,7 @@ async def _bring_back_into_folder(bench: Workbench, arguments: Namespace, consol
         found = await bench.copies.read_copy_status(copy)
         await print_result(arguments, console, _describe_copy(bench, copy, found), _format_copy_line(copy, found))
         return workspace_access.ASKING
-    said = await bench.copies.bring_back(copy, arguments.by, arguments.message)
+    said = await bench.copies.bring_back(copy, arguments.by, arguments.message, arguments.conflicts)
     return await print_result(arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said)
 
 

@@ -13,17 +13,16 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.copy_bring_back import CopyBringBack
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
-from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
-MOST_FILES_SHOWN = 10
 SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 
@@ -139,39 +138,17 @@ class ConversationActions:
 
     def ask_how_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways to merge the copy that a conversation works in."""
-        if not row.copy:
+        if row.copy:
+            self._copy_bring_back(bench, row).ask_for_way()
+        else:
             self.notices.show_notice(tr("This conversation does not have its own copy of the repository."))
-            return
 
-        async def name_of_copy() -> str:  # A fork or a sub-agent may share the copy of another conversation.
-            return (await bench.open_session(row.id)).conversation.state.own_copy
-
-        async def read_files_in_other_copies() -> Sequence[str]:
-            found = (await bench.copies.read_status_of_copies()).get(await name_of_copy())
-            return [*found.overlaps] if found is not None else ()
-
-        def bring_back(way: str) -> None:
-            async def bring_back_copy() -> Sequence[str]:
-                copy = await asyncio.to_thread(bench.copies.find_copy, await name_of_copy())
-                return await bench.copies.bring_back(copy, way, row.title) if copy is not None else ()
-
-            self.doing.run_in_background(bring_back_copy(), then=notice_brought_back)
-
+    def _copy_bring_back(self, bench: Workbench, row: ConversationListRow) -> CopyBringBack:
         def notice_brought_back(said: Sequence[str]) -> None:
             self.changed()
             self.notices.show_notice("\n".join(map(translate_sentences, said)))
 
-        def ask_to_discard() -> None:
-            text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
-            ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
-
-        def ask_way(both: Sequence[str]) -> None:
-            ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as uncommitted changes")}
-            acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
-            title, text = tr("Bring back the copy of {branch}", branch=row.copy), explain_bring_back_ways(both)
-            ask_to_choose_one(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
-
-        self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)
+        return CopyBringBack(self.window, self.doing, bench, row, notice_brought_back)
 
     def ask_where_to_and_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
         """Asks where to save, and writes the file in a thread."""
@@ -271,17 +248,6 @@ async def _count_compactions(bench: Workbench, row: ConversationListRow) -> int:
 
     facts = (await bench.open_session(row.id)).conversation.state.facts
     return len(await asyncio.to_thread(session_from_facts.list_active_compactions, list(facts)))
-
-
-def explain_bring_back_ways(both: Sequence[str]) -> str:
-    """Explains the ways to merge a copy. `both`: its files that other copies have changed, too."""
-    text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
-    if not both:
-        return text
-    names = "\n".join(make_safe_text(name) for name in both[:MOST_FILES_SHOWN])
-    more = tr("and {n} more", n=format_number(len(both) - MOST_FILES_SHOWN)) if len(both) > MOST_FILES_SHOWN else ""
-    said = tr("These files were also changed in other copies:")
-    return "\n".join(filter(None, (f"{text}\n\n{said}", names, more)))
 
 
 def _unique_fork_title(title: str, taken: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.conversation_sharing import SharingStatus
     from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
     from helix_desktop.workbench.open_workbench import Workbench
+    from helix_desktop.workbench.repository_copies import FolderCopy
 else:
 
     def __getattr__(name: str) -> type:
@@ -36,7 +37,7 @@ else:
 
 __all__ = [
     "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
-    "FileUndoResult", "ForeignConversation", "HomeOpening", "KnownWorkspace", "McpConnectionStatus",
+    "FileUndoResult", "FolderCopy", "ForeignConversation", "HomeOpening", "KnownWorkspace", "McpConnectionStatus",
     "ProjectItem", "ProjectItems", "RequestCost", "ServerConfig", "Session", "SharingStatus",
     "StoredWorkspace", "Workbench", "Workbenches",
 ]  # fmt: skip

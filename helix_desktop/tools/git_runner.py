@@ -50,8 +50,11 @@ def run_git(
     stdin: bytes = b"",
     environment: Mapping[str, str] = {},
     remedy: str = "Nothing was committed.",
+    highest_code: int = 0,
 ) -> bytes:
-    """`environment`: further variables. `remedy`: what to say after git's error message."""
+    """`environment`: further variables. `remedy`: what to say after git's error message. `highest_code`: the
+    highest exit code that means no error.
+    """
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
     settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
@@ -61,7 +64,7 @@ def run_git(
     given_settings = [word for each in settings for word in ("-c", each)]
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
     done = _run_git_process(words, stdin, variables)
-    if done.returncode:
+    if not 0 <= done.returncode <= highest_code:
         said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
         if "tell me who you are" in said:
             _read_user_git_settings.cache_clear()  # The next try has to see the name that is given now.

@@ -9,12 +9,14 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
@@ -416,8 +418,25 @@ def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, 
     source.run("update-ref", f"refs/helix/{name}", commit)
 
 
-def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_check: bool = False) -> None:
-    """Move the user's branch forward if HEAD is still what was merged, or only check that it can be."""
+def copy_source_after_merge(copy: GitCheckout, made: CopySource) -> CopySource:
+    """Return what the copy differs from once its commits are in the user's branch."""
+    carried = {name: _size_and_time(copy.folder / name) for name in map(os.fsdecode, copy.uncommitted_paths())}
+    return replace(made, base=copy.head, carried=carried)
+
+
+def move_branch_forward(
+    source: GitCheckout,
+    commit: str,
+    name: str,
+    find_versions: Callable[[str], Sequence[TreeItem | None]],
+    *,
+    only_check: bool = False,
+) -> None:
+    """Move the user's branch forward if HEAD is still what was merged, or only check that it can be.
+
+    `find_versions`: the versions of a file that the copy began with or that were brought back from it. The commit
+    replaces them though the user has not committed them.
+    """
     with suppress(ActionRefused):  # It also fails for files that are no obstacle.
         source.run("update-index", "-q", "--refresh")
     words = ("read-tree", "-n", "-u", "-m", "HEAD") if only_check else ("merge", "--ff-only", "--quiet")
@@ -427,6 +446,9 @@ def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_che
     # A file that is in the folder as in the commit is no obstacle, but git must be told so.
     same = _find_files_as_in_commit(source, changed, commit)
     source.stage_files(same)
+    entries = {entry.partition(b"\t")[2]: entry for entry in source.git_names("ls-tree", "-r", "-z", commit)}
+    replaced = _find_files_of_versions(source, (set(changed) & set(entries)) - set(same), find_versions)
+    source.run("update-index", "-z", "--index-info", given=b"\0".join(entries[name] for name in replaced))
     before = source.git_line("write-tree")
     try:
         source.run(*words, commit, remedy=remedy)
@@ -436,13 +458,33 @@ def move_branch_forward(source: GitCheckout, commit: str, name: str, *, only_che
         raise
     if only_check:
         source.run("read-tree", staged)
+    elif replaced:
+        source.run("checkout-index", "--index", "--force", "-z", "--stdin", given=b"\0".join(replaced))
 
 
-def merge_versions(ours: bytes, base: bytes, theirs: bytes) -> bytes:
-    """Merge three versions of a file as git does. Raises ActionRefused for a conflict."""
+def _find_files_of_versions(
+    at: GitCheckout, names: Iterable[bytes], find_versions: Callable[[str], Sequence[TreeItem | None]]
+) -> list[bytes]:
+    """Return those of these files that are not staged and are in the folder as in one of their versions."""
+    found, staged = [], set(at.git_names("diff-index", "--cached", "--name-only", "-z", "HEAD"))
+    for name in sorted(set(names) - staged):
+        path, entry = os.fsdecode(name), _stat_entry(at.folder / os.fsdecode(name))
+        files = [item for item in find_versions(path) if item is not None and item.kind is PathKind.FILE]
+        if files and entry is not None and stat.S_ISREG(entry[0].st_mode):
+            held = Digest.of_content((at.folder / path).read_bytes()).raw
+            mode = entry[0].st_mode
+            if any(held == item.content and not (mode ^ item.mode) & 0o100 for item in files):
+                found.append(name)
+    return found
+
+
+def merge_versions(ours: bytes, base: bytes, theirs: bytes, *, with_markers: bool = False) -> bytes:
+    """Merge three versions of a file as git does. Without markers, ActionRefused for a conflict."""
     if theirs == base:
         return ours
     with tempfile.TemporaryDirectory(prefix="helix-") as name:
         for each, content in (("ours", ours), ("base", base), ("theirs", theirs)):
             Path(name, each).write_bytes(content)
-        return run_git(Path(name), "merge-file", "--stdout", "--quiet", "ours", "base", "theirs")
+        words = ["-L", "your folder", "-L", "before", "-L", "the copy", "ours", "base", "theirs"]
+        highest_code = 127 if with_markers else 0  # The number of conflicts.
+        return run_git(Path(name), "merge-file", "--stdout", "--quiet", *words, highest_code=highest_code)

@@ -9,14 +9,23 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem, compare_trees
+from helix_desktop.engine.changes.folder_state import (
+    PathChange,
+    PathKind,
+    Tree,
+    TreeItem,
+    compare_trees,
+    pack_item,
+    unpack_item,
+)
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.digest import Digest
@@ -44,6 +53,7 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
+MOST_VERSIONS = 4  # This many versions of a file that were brought back are remembered.
 MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
 _NOT_TOUCHED = "Your own folder was not changed."
 _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN: "hard link to {}"}
@@ -52,7 +62,8 @@ _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN:
 @dataclass(frozen=True, slots=True)
 class FolderCopy:
     """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`:
-    the copy that it was made from, if any; `start`: the checkpoint of its first state.
+    the copy that it was made from, if any; `start`: the checkpoint of its first state;
+    `brought`: the versions of files that were brought back later, oldest first, in hexadecimal.
     """
 
     id: str
@@ -62,6 +73,7 @@ class FolderCopy:
     repositories: Sequence[CopySource] = ()
     parent: str = ""
     start: str = ""
+    brought: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_whole: bool = False
     problem: str = ""
 
@@ -85,6 +97,35 @@ class CopyStatus:
     problem: str = ""
     changed: tuple[str, ...] = ()
     overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtVersions:
+    """The versions of a copy's files that the user's folders have got: with the copy, and whenever it was brought back."""
+
+    start: Tree
+    brought: Mapping[str, Sequence[str]]
+
+    def versions_of(self, path: str) -> list[TreeItem | None]:
+        """Return them, the newest last."""
+        return [self.start.get(path), *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ()))]
+
+    def latest_versions(self) -> dict[str, TreeItem]:
+        known = {**self.start, **{path: self.versions_of(path)[-1] for path in self.brought}}
+        return {path: item for path, item in known.items() if item is not None}
+
+
+class BringBackPlan(NamedTuple):
+    """`changes`: what differs in the copy; `conflicts`: those that no step takes, as the user changed the file, too."""
+
+    checkpoints: Checkpoints
+    changes: Sequence[PathChange]
+    steps: Sequence[RestoreStep]
+    conflicts: Sequence[PathChange]
+
+    @property
+    def conflicting_names(self) -> list[str]:
+        return [printable_path(self.checkpoints.displayed_path(change.path)) for change in self.conflicts]
 
 
 OpenCopyTools = Callable[[FolderCopy], Awaitable[WorkspaceTools]]
@@ -215,19 +256,19 @@ class RepositoryCopies:
         session = self._bench.sessions.find_open_session(use.context.conversation)
         if copy is None or row is None or session is None or row.parent != session.id:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
-        checkpoints, steps = await self._plan_changes(copy)
-        if steps:
-            shown = "\n".join(_describe_step(checkpoints.roots, step) for step in steps)
+        plan = await self._plan_changes(copy)
+        if plan.steps:
+            shown = "\n".join(_describe_step(plan.checkpoints.roots, step) for step in plan.steps)
             title = "Apply a sub-agent's changes"
             why = "it changes all the listed files at once"
             action = ToolAction(APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True)
             await use.permit(action)
-            if (await self._plan_changes(copy))[1] != steps:
+            if (await self._plan_changes(copy)).steps != plan.steps:
                 raise ActionRefused(
                     "The copy or your own files were changed while the question was shown.",
                     remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
                 )
-        said = await self._restore_planned_steps(checkpoints, steps, session)
+        said = await self._carry_out_plan(copy, plan, session)
         return ToolOutput(" ".join(said), source=row.title)
 
     async def read_status_of_copies(self) -> dict[str, CopyStatus]:
@@ -260,38 +301,65 @@ class RepositoryCopies:
         """Return the user's files that differ in a copy, according to the last list."""
         return self._changed.get(name, ())
 
-    async def _changes_in_copy(self, copy: FolderCopy) -> list[PathChange]:
-        """Return what differs from the copy's first state, without files that git ignores."""
+    async def _brought_and_present_versions(self, copy: FolderCopy) -> tuple[Checkpoints, BroughtVersions, Tree]:
+        """Return the copy's checkpoints, what the user's folders have of it, and its files as they are now."""
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
-        before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
+        start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
+        return checkpoints, BroughtVersions(start, copy.brought), checkpoints.folders.known_items()
+
+    async def _changes_in_copy(self, copy: FolderCopy) -> tuple[BroughtVersions, list[PathChange]]:
+        """Return what differs from what was brought back last, without files that git ignores."""
+        checkpoints, versions, now = await self._brought_and_present_versions(copy)
         listed = await asyncio.to_thread(_list_names_by_root, copy)
-        now = checkpoints.folders.known_items()
         if uncovered := await asyncio.to_thread(_find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed):
             raise ActionRefused(
                 f"Checkpoints leave out {printable_path(uncovered)}.",
                 remedy=f"{_NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
-        changes = compare_trees(before, now)
+        changes = compare_trees(versions.latest_versions(), now)
         wanted = {change for change in changes if _is_brought_back(change, listed)}
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
-        return [change for change in changes if change in wanted or (change.path in above and change.before is None)]
+        return versions, [each for each in changes if each in wanted or (each.path in above and each.before is None)]
 
     # --- Bringing a copy's changes back to the user's folders
 
-    async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
-        """Apply, merge, rebase or discard it (`way`). Returns sentences. If refused, the user's files are unchanged."""
+    async def bring_back(
+        self, copy: FolderCopy, way: str, message: str = "", conflicts: str = "leave"
+    ) -> tuple[str, ...]:
+        """Apply, merge, rebase or discard it (`way`). Returns sentences. If refused, the user's files are unchanged.
+
+        `conflicts`: which version of files that both changed is applied: "yours", "copy" or "markers". With "leave",
+        the other files are applied, and then it is refused.
+        """
         self._check_nobody_works_in(copy)
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
         if way == "apply":
-            return await self._restore_planned_steps(*await self._plan_changes(copy), None)
+            return await self._carry_out_plan(copy, await self._plan_changes(copy, conflicts), None)
         if way == "discard":
             return await self._discard_copy(copy)
-        return await asyncio.to_thread(_merge_branches, copy, message, rebase=way == "rebase")
+        return await self._merge_copy(copy, message, rebase=way == "rebase")
+
+    async def find_conflicts(self, copy: FolderCopy) -> Sequence[str]:
+        """Return the files that cannot be applied, because the user has changed them as well."""
+        return (await self._plan_changes(copy)).conflicting_names
+
+    async def _merge_copy(self, copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+        versions = None
+        with suppress(ActionRefused):  # A copy without checkpoints is merged as well.
+            _, versions, _ = await self._brought_and_present_versions(copy)
+        said = await asyncio.to_thread(_merge_branches, copy, message, versions, rebase=rebase)
+        changes = list[PathChange]()
+        if versions is not None:
+            _, _, now = await self._brought_and_present_versions(copy)
+            merged = [f"{at}/" for at, (_, inside) in enumerate(copy.roots) if copy.repositories[_number(inside)].base]
+            changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
+        await asyncio.to_thread(_remember_brought_back, copy, changes, is_merged=True)
+        return said
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:
         if any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id):
@@ -303,10 +371,10 @@ class RepositoryCopies:
                 "A command is still running in this copy.", remedy="Stop the command first, or wait until it has ended."
             )
 
-    async def _plan_changes(self, copy: FolderCopy) -> tuple[Checkpoints, list[RestoreStep]]:
-        """Return what to write to the folders that the copy was made from. Conflicts are refused."""
+    async def _plan_changes(self, copy: FolderCopy, conflicts: str = "leave") -> BringBackPlan:
+        """Return what to write to the folders that the copy was made from."""
         self._check_nobody_works_in(copy)
-        changes = await self._changes_in_copy(copy)
+        versions, changes = await self._changes_in_copy(copy)
         kit = await self.get_or_open_tools(copy.parent)
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
         if checkpoints is None or places != [root for root, _ in copy.roots]:
@@ -317,20 +385,26 @@ class RepositoryCopies:
             )
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
-        steps, conflicts = await _plan_merge(checkpoints, changes)
-        if conflicts:
-            raise ActionRefused(
-                f"These files were changed both in your folder and in the copy: {', '.join(conflicts[: copying.MOST_NAMED])}.",
-                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in your folder and in the copy.",
-            )
-        return checkpoints, steps
+        paths = {change.path for change in changes}
+        # What was brought back before is so again if the user has undone it.
+        now = (await self._brought_and_present_versions(copy))[2]
+        changes += [PathChange(path, None, now.get(path)) for path in copy.brought if path not in paths]
+        return await _plan_merge(checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts)
 
-    async def _restore_planned_steps(
-        self, checkpoints: Checkpoints, steps: Sequence[RestoreStep], session: Session | None
-    ) -> tuple[str, ...]:
+    async def _carry_out_plan(self, copy: FolderCopy, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
-        if not steps:
-            return ("There are no changes to bring back.",)
+        said = await self._restore_planned_steps(plan, session) if plan.steps else ()
+        taken = [change for change in plan.changes if change not in plan.conflicts]
+        await asyncio.to_thread(_remember_brought_back, copy, taken)
+        if names := plan.conflicting_names:
+            raise ActionRefused(
+                f"These files were changed both in your folder and in the copy: {', '.join(names[: copying.MOST_NAMED])}.",
+                remedy="All other changes were brought back. Choose which version of these files you want: in the window with “Bring back…”, on the command line with `--conflicts`.",
+            )
+        return said or ("There are no changes to bring back.",)
+
+    async def _restore_planned_steps(self, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
+        checkpoints, steps = plan.checkpoints, plan.steps
         done = await change_restoring.restore_paths(checkpoints, steps)
         said = "Changes from a copy"
         facts: list[Fact] = [replace(done.fact, by="command")] if done.fact is not None else []
@@ -366,7 +440,7 @@ class RepositoryCopies:
 
     async def _store_bundles_of_copy(self, copy: FolderCopy) -> list[str]:
         """Store a bundle of each repository with what is only in the copy, committed or not."""
-        if any(not made.base for made in copy.repositories) and await self._changes_in_copy(copy):
+        if any(not made.base for made in copy.repositories) and (await self._changes_in_copy(copy))[1]:
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
         said = []
         for source, checkout, made in _find_checkouts(copy):
@@ -430,6 +504,24 @@ def _copy_without_git(root: Path, target: Path) -> CopySource:
 def _save_copy_description(copy: FolderCopy) -> None:
     said = {name: value for name, value in asdict(copy).items() if name not in ("id", "folder", "problem")}
     atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
+
+
+def _number(inside: str) -> int:
+    """Return the number of the repository that contains a root of a copy."""
+    return int(inside.partition("/")[0])
+
+
+def _remember_brought_back(copy: FolderCopy, changes: Iterable[PathChange], *, is_merged: bool = False) -> None:
+    """Note in a copy's description what the user's folders have of it now, and from which commit git compares."""
+    brought = dict(copy.brought)
+    for path, _, after in changes:
+        version = pack_item(after).hex()
+        brought[path] = [*(each for each in brought.get(path, ()) if each != version), version][-MOST_VERSIONS:]
+    repositories = copy.repositories
+    if is_merged:
+        merged = {made.source: copying.copy_source_after_merge(at, made) for _, at, made in _find_checkouts(copy)}
+        repositories = [merged.get(made.source, made) for made in repositories]
+    _save_copy_description(replace(copy, brought=brought, repositories=repositories))
 
 
 def _read_copy_description(folder: Path) -> FolderCopy:
@@ -528,8 +620,19 @@ def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] 
 # --- Joining the copy's branches with the user's
 
 
-def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+def _merge_branches(
+    copy: FolderCopy, message: str, versions: BroughtVersions | None, *, rebase: bool
+) -> tuple[str, ...]:
     """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
+
+    def find_versions(checkout: GitCheckout, name: str) -> Sequence[TreeItem | None]:
+        for number, (_, inside) in enumerate(copy.roots):
+            below = inside.rstrip(".").partition("/")[2]
+            start = f"{below}/" if below else ""
+            if versions is not None and str(_number(inside)) == checkout.folder.name and name.startswith(start):
+                return versions.versions_of(f"{number}/{name.removeprefix(start)}")
+        return ()
+
     joined = []
     for source, checkout, made in _find_checkouts(copy):
         if source is None:
@@ -545,34 +648,41 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
     joined = [each for each in joined if each[2]]
     for source, checkout, commit in joined:
         copying.bring_commit_to_source(source, checkout, commit, copy.id)
-    for source, _, commit in joined[1:]:  # The first is moved at once or not at all.
-        copying.move_branch_forward(source, commit, copy.id, only_check=True)
+    for source, checkout, commit in joined[1:]:  # The first is moved at once or not at all.
+        copying.move_branch_forward(source, commit, copy.id, partial(find_versions, checkout), only_check=True)
     said, undoing = list[str](), list[str]()
-    for source, _, commit in joined:
+    for source, checkout, commit in joined:
         undoing.append(f"To go back, run `git reset --keep {source.head[:9]}` in {source.folder}.")
         try:
-            copying.move_branch_forward(source, commit, copy.id)
+            copying.move_branch_forward(source, commit, copy.id, partial(find_versions, checkout))
         except ActionRefused as error:
             raise ActionRefused(" ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy) from error
         said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
     return tuple(said) or ("There are no changes to bring back.",)
 
 
-async def _plan_merge(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:
-    """Return the steps that add these changes to the user's files, and the paths with conflicts."""
+async def _plan_merge(
+    checkpoints: Checkpoints, changes: Sequence[PathChange], versions: BroughtVersions, choice: str
+) -> BringBackPlan:
+    """Return the steps that add these changes to the user's files. `choice`: what is done about conflicts."""
     steps, conflicts = [], []
     for change in changes:
         now = checkpoints.folders.last_item_at(change.path)
         if _is_same_version(now, change.after):
             continue
         is_file = change.after is not None and change.after.kind is PathKind.FILE
-        if _is_same_version(now, change.before, with_mode=is_file):
+        known = versions.versions_of(change.path)
+        if any(_is_same_version(now, each, with_mode=is_file) for each in known):
             steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
-        elif (merged := await _merge_versions(checkpoints, change, now)) is not None:
+        elif _is_same_version(known[-1], change.after):
+            continue  # Only the user has changed it since it was brought back.
+        elif (merged := await _merge_versions(checkpoints, change, now, with_markers=choice == "markers")) is not None:
             steps.append(RestoreStep(change.path, now, merged))
-        elif change.before is None or change.before.kind is not PathKind.FOLDER:
-            conflicts.append(printable_path(checkpoints.displayed_path(change.path)))
-    return steps, conflicts
+        elif choice == "copy":
+            steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
+        elif choice != "yours" and (change.before is None or change.before.kind is not PathKind.FOLDER):
+            conflicts.append(change)
+    return BringBackPlan(checkpoints, changes, steps, conflicts)
 
 
 def _describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
@@ -603,14 +713,20 @@ def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem |
     return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111)
 
 
-async def _merge_versions(checkpoints: Checkpoints, change: PathChange, now: TreeItem | None) -> TreeItem | None:
-    """Merge the user's version with the copy's as git does. None if both changed the same lines."""
+async def _merge_versions(
+    checkpoints: Checkpoints, change: PathChange, now: TreeItem | None, *, with_markers: bool
+) -> TreeItem | None:
+    """Merge the user's version with the copy's as git does. None if both changed the same lines, unless `with_markers`."""
     before, after = change.before, change.after
-    if now is None or before is None or after is None or not now.kind is before.kind is after.kind is PathKind.FILE:
+    if now is None or after is None or not now.kind is after.kind is PathKind.FILE:
         return None
-    versions = [await checkpoints.read_item_content(item) for item in (now, before, after)]
+    if before is None or before.kind is not PathKind.FILE:
+        if not with_markers:
+            return None
+        before = after._replace(content=b"", size=0)
+    versions = [await checkpoints.read_item_content(item) if item.size else b"" for item in (now, before, after)]
     try:
-        merged = await asyncio.to_thread(copying.merge_versions, *versions)
+        merged = await asyncio.to_thread(copying.merge_versions, *versions, with_markers=with_markers)
     except ActionRefused:
         return None
     item = await change_restoring.store_merged_version(checkpoints, merged, now)

@@ -38,6 +38,14 @@ def test_a_copy_from_its_beginning_to_its_end(helix: Helix, project: Path) -> No
     assert (code, out.startswith("Files changed: 1.")) == (0, True)
     assert (project / "new").read_text() == "by the agent\n"
     assert (project / "a").read_text() == "two\n"
+    (Path(copy["folder"]) / "0" / "a").write_text("three\n")
+    (project / "a").write_text("mine\n")
+    code, _, said = helix("copy", "bring-back", "-w", "Work", name, "--by", "apply")
+    assert (code, (project / "a").read_text()) == (1, "mine\n")
+    assert "in the copy: a." in said
+    assert "`--conflicts`" in said
+    code, _, _ = helix("copy", "bring-back", "-w", "Work", name, "--by", "apply", "--conflicts", "copy")
+    assert (code, (project / "a").read_text()) == (0, "three\n")
     code, out, said = helix("copy", "bring-back", "-w", "Work", name, "--by", "discard")
     assert (code, said, Path(copy["folder"]).exists()) == (1, NOT_CONFIRMED, True)
     code, out, _ = helix("copy", "bring-back", "-w", "Work", name, "--by", "discard", "--yes")

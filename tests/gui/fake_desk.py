@@ -500,6 +500,7 @@ class FakeCopies(StandIn):
     def __init__(self) -> None:
         self.brought_back: list[tuple[str, str, str]] = []
         self.in_other_copies: dict[str, Sequence[str]] = {}
+        self.conflicts: Sequence[str] = ()
 
     def find_copy(self, name: str) -> FolderCopy | None:
         return FolderCopy(name, Path(name), is_whole=True)
@@ -507,8 +508,13 @@ class FakeCopies(StandIn):
     async def read_status_of_copies(self) -> Mapping[str, CopyStatus]:
         return {name: CopyStatus(overlaps=dict.fromkeys(each, "x")) for name, each in self.in_other_copies.items()}
 
-    async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
-        self.brought_back.append((copy.id, way, message))
+    async def find_conflicts(self, copy: FolderCopy) -> Sequence[str]:
+        return self.conflicts
+
+    async def bring_back(
+        self, copy: FolderCopy, way: str, message: str = "", conflicts: str = "leave"
+    ) -> tuple[str, ...]:
+        self.brought_back.append((copy.id, f"{way} {conflicts}".removesuffix(" leave"), message))
         return ("The copy was deleted.",) if way == "discard" else ("There are no changes to bring back.",)
 
 

@@ -396,6 +396,14 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
         window.window_actions["bring-back"].trigger()
         press(window, words)
         assert bench.copies.brought_back[-1] == (row.id, way, row.title)
+    bench.copies.conflicts = ["README.md"]
+    for words, choice in (("Keep mine", "yours"), ("Use the copy's", "copy"), ("Add conflict markers", "markers")):
+        window.window_actions["bring-back"].trigger()
+        press(window, "Apply as uncommitted changes")
+        assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nREADME.md")
+        press(window, words)
+        assert bench.copies.brought_back[-1] == (row.id, f"apply {choice}", row.title)
+    bench.copies.brought_back.append((row.id, "apply", row.title))
     window.window_actions["bring-back"].trigger()
     press(window, "Discard…")
     assert bench.copies.brought_back[-1][1] == "apply"

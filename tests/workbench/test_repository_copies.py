@@ -123,15 +123,52 @@ async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(desks: Desks
     assert (project / "a").read_text() == before
 
 
-async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path) -> None:
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ("", "mine\n"),
+        ("yours", "mine\n"),
+        ("copy", "theirs\n"),
+        ("markers", "<<<<<<< your folder\nmine\n=======\ntheirs\n>>>>>>> the copy\n"),
+    ],
+)
+async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path, choice: str, text: str) -> None:
+    """What only the agent changed is taken, and for the rest the user chooses."""
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
+    for name in ("a", "b", "both new"):
+        (copy.folder / "0" / name).write_text("theirs\n")
+    for name in ("a", "both new"):
+        (project / name).write_text("mine\n")
+    assert await bench.copies.find_conflicts(copy) == ["a", "both new"]
+    if choice:
+        await bench.copies.bring_back(copy, "apply", conflicts=choice)
+    else:
+        with pytest.raises(ActionRefused, match=r"in the copy: a, both new\. All other changes were brought back"):
+            await bench.copies.bring_back(copy, "apply")
+    found = [(project / name).read_text() for name in ("a", "both new", "b")]
+    assert found == [text, text, "theirs\n"]
+    left = await bench.copies.find_conflicts(_again(bench, copy))
+    assert left == ([] if choice else ["a", "both new"]), "a choice holds"
+    (project / "b").write_text("mine\n")
+    for name in ("a", "both new"):
+        (project / name).write_text("mine and theirs\n")
+    if choice:
+        assert await bench.copies.bring_back(_again(bench, copy), "apply") == ("There are no changes to bring back.",)
+    assert [(project / name).read_text() for name in ("a", "b")] == ["mine and theirs\n", "mine\n"]
+
+
+async def test_what_cannot_be_merged_with_markers_stays_a_conflict(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "picture").write_bytes(b"\0one")
+    copy = await copy_in(bench, with_changes=True)
+    (copy.folder / "0" / "picture").write_bytes(b"\0theirs")
+    (project / "picture").write_bytes(b"\0mine")
     (copy.folder / "0" / "a").write_text("theirs\n")
-    (copy.folder / "0" / "b").write_text("theirs\n")
-    (project / "a").write_text("mine\n")
-    with pytest.raises(ActionRefused, match="in the copy: a"):
-        await bench.copies.bring_back(copy, "apply")
-    assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "b\n")
+    (project / "a").unlink()
+    with pytest.raises(ActionRefused, match=r"in the copy: a, picture\."):
+        await bench.copies.bring_back(copy, "apply", conflicts="markers")
+    assert ((project / "picture").read_bytes(), (project / "a").exists()) == (b"\0mine", False)
 
 
 @pytest.mark.parametrize("way", ["merge", "rebase"])
@@ -1001,3 +1038,70 @@ async def test_a_commit_with_files_that_the_user_has_as_well_is_merged(desks: De
     await bench.copies.bring_back(copy, "merge")
     assert git(project, "status", "--porcelain", "-uall").split() == ["??", "__pycache__/a.pyc"]
     assert (project / "b").read_text() == "theirs\n"
+
+
+@pytest.mark.parametrize("second", ["merge", "rebase", "apply"])
+@pytest.mark.parametrize("first", ["merge", "rebase", "apply"])
+@pytest.mark.parametrize("with_changes", [False, True])
+async def test_what_was_brought_back_before_is_no_conflict(
+    desks: Desks, project: Path, first: str, second: str, *, with_changes: bool
+) -> None:
+    if with_changes:
+        (project / "a").write_text("not committed\n")
+    desk = desks()
+    bench = await desk.create_workspace("W", project)
+    copy = await copy_in(bench, with_changes=with_changes)
+    work = copy.folder / "0"
+    for number, way in enumerate((first, second, second)):
+        (work / "a").write_text(f"version {number}\n")
+        (work / f"new {number}").write_text("new\n")
+        (work / f"new {number - 1}").unlink(missing_ok=True)
+        await bench.copies.bring_back(_again(bench, copy), way, "theirs")
+        assert (project / "a").read_text() == f"version {number}\n"
+        # No commit says that a file is gone which was only applied.
+        kept = {"new 0"} if first == "apply" != second and number else set()
+        assert {path.name for path in project.glob("new*")} - kept == {f"new {number}"}
+        assert not (await bench.copies.read_copy_status(_again(bench, copy))).changed or way == "apply"
+        await desk.aclose()
+        desk = desks()
+        bench = await desk.open_workspace(bench.id)
+    if second != "apply":
+        assert git(project, "status", "--porcelain") == ('?? "new 0"\n' if first == "apply" else "")
+    assert await bench.copies.bring_back(_again(bench, copy), second) == ("There are no changes to bring back.",)
+
+
+def _again(bench: Workbench, copy: FolderCopy) -> FolderCopy:
+    found = bench.copies.find_copy(copy.id)
+    assert found is not None
+    return found
+
+
+async def test_what_was_applied_and_undone_can_be_applied_again(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    (copy.folder / "0" / "new").write_text("new\n")
+    for _ in range(2):
+        said = await bench.copies.bring_back(_again(bench, copy), "apply")
+        assert ((project / "a").read_text(), (project / "new").read_text()) == ("theirs\n", "new\n")
+        conversation = said[0].split()[-1].rstrip(".")
+        (turn,) = await bench.file_changes.turns_with_changes(conversation)
+        files = await bench.file_changes.changes_with_folders(turn.sources)
+        await bench.file_changes.undo_file_changes(files, conversation=conversation)
+        assert ((project / "a").read_text(), (project / "new").exists()) == ("one\n", False)
+
+
+async def test_what_the_user_changed_after_it_was_brought_back_stays(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    (copy.folder / "0" / "b").write_text("theirs\n")
+    await bench.copies.bring_back(_again(bench, copy), "apply")
+    (project / "a").write_text("mine\n")
+    (project / "b").write_text("mine\ntheirs\n")
+    (copy.folder / "0" / "b").write_text("theirs\nmore\n")
+    await bench.copies.bring_back(_again(bench, copy), "apply")
+    assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "mine\ntheirs\nmore\n")
+    with pytest.raises(ActionRefused, match="would be overwritten by merge"):
+        await bench.copies.bring_back(_again(bench, copy), "merge", "theirs")
+    assert (project / "a").read_text() == "mine\n"
