@@ -16,7 +16,7 @@ class Digest:
     def __init__(self, raw: bytes) -> None:  # The dataclass's own takes twice as long, and there are many digests.
         if len(raw) != SIZE:
             raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(raw)}")
-        object.__setattr__(self, "raw", raw)
+        _set_raw(self, raw)
 
     @classmethod
     def of_content(cls, content: bytes) -> "Digest":
@@ -40,3 +40,6 @@ class Digest:
 
     def __str__(self) -> str:
         return self.hex
+
+
+_set_raw = vars(Digest)["raw"].__set__  # Takes two thirds of the time of `object.__setattr__`.

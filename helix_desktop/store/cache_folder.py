@@ -102,7 +102,7 @@ class CacheFolder:
         value = self.encode_chunk(content, thorough=thorough)
         lines = count_text_lines(content, about)
         record = CacheRecord(number, number, digest, len(content), len(value), lines, time, about)
-        return self.stage_record(record, [(cache_records.key_of_chunk(number, 0), value)])
+        return self.stage_record(record, ((cache_records.key_of_chunk(number, 0), value),))
 
     def adopt_checkpoint_entry(self, known: StagedEntry, about: EntryOrigin, lines: int) -> StagedEntry:
         """Make content that only checkpoints had a normal entry, as something else now stores it."""

@@ -121,17 +121,13 @@ def pack_record(record: CacheRecord) -> bytes:
         VERSION, record.state, record.digest.raw, record.blob, record.size, record.kept, record.lines, record.time,
         len(tool), len(source), len(media), len(record.chunks),
     ) + tool + source + media + b"".join(record.chunks)  # fmt: skip
-    return _checksum_of_record(record.number, payload) + payload
-
-
-def _checksum_of_record(number: int, payload: bytes) -> bytes:
-    return hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK]
+    return hashlib.sha256(_U64.pack(record.number) + payload).digest()[:_CHECK] + payload
 
 
 def unpack_record(number: int, value: bytes) -> CacheRecord:
     """Decode a record. Raises ValueError if it is not what was written."""
     payload = value[_CHECK:]
-    if _checksum_of_record(number, payload) != value[:_CHECK]:
+    if hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK] != value[:_CHECK]:
         raise ValueError("the record does not match its check")
     fields = _FIXED.unpack_from(payload)
     _, state, digest, blob, size, kept, lines, time, tool, source, media, chunks = fields

@@ -45,6 +45,7 @@ from tests.peers.prefix_billing import PrefixCache
 Json = Any
 APART = 3  # main requests between two changes
 LIFE = 300.0
+RECORDED = 1.0  # seconds without a new fact, after which all earlier replies are recorded
 OUTPUT = 10  # tokens that the stand-in reports for every reply
 PLAIN = {"read from the cache", "first time", "new content", "reply", "not cacheable"}
 SCHEMAS = ("input_schema", "parameters", "parametersJsonSchema")
@@ -180,9 +181,11 @@ class Trial:
         self._last_input = 0
         self._lock = threading.Lock()
         self._asked = 0
+        self._noted = time.monotonic()  # when the journal last asked for the time
         self._messages: list[Json] = []
 
     def now(self) -> float:
+        self._noted = time.monotonic()
         return time.time() + self.later
 
     # --- in front of the gateway
@@ -203,6 +206,8 @@ class Trial:
             for cause in begins:
                 self.changes.begin(cause, self.done)
                 if cause == "time":
+                    while time.monotonic() - self._noted < RECORDED:  # Their times are those before the pause.
+                        time.sleep(0.05)
                     self.later += 700
                 elif cause == "loss":
                     self.caches.clear()
