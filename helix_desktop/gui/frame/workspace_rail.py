@@ -1,7 +1,8 @@
-"""The rail of workspaces: an initial on a coloured square, and a dot for its state."""
+"""The rail of workspaces: initials on a coloured square, and a dot for its state."""
 
 from collections.abc import Sequence
 from functools import partial
+from os.path import commonprefix
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
@@ -24,14 +25,27 @@ SQUARE, GAP = 36, 10
 _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
 
 
+def choose_initials(names: Sequence[str]) -> list[str]:
+    """Returns each name's initial. Where others share it, the first letter or digit after their common beginning follows."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name[:1].upper(), []).append(name)
+    rest = {one: max(1, len(commonprefix(alike))) for one, alike in groups.items()}  # noqa: RUF071 -- by characters
+    initials = [name[:1].upper() for name in names]
+    return [one + next(filter(str.isalnum, name[rest[one] :]), "") for one, name in zip(initials, names, strict=True)]
+
+
 class WorkspaceButton(QAbstractButton):
     """A workspace on the rail. `dragged` carries its top during a drag, which `dropped` ends."""
 
     dragged = Signal(int)
     dropped = Signal()
 
-    def __init__(self, theme: Theme, row: KnownWorkspace, number: int, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, row: KnownWorkspace, number: int, initials: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent, checkable=True)
+        self.initials = initials
         self._theme = theme
         colour = row.settings.colour
         self._colour = QColor(colour if QColor.isValidColorName(colour) else "#4a5fa5")
@@ -88,7 +102,7 @@ class WorkspaceButton(QAbstractButton):
         painter.drawRoundedRect(square, 10, 10)
         painter.setPen(QColor(readable_text_colour(self._colour.name())))
         painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
-        painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self._title[:1].upper())
+        painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.initials)
         if self.isChecked():
             left = WIDTH - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
             self._theme.fill_surface(painter, QRectF(left, 8, 3, 20), "text", 1.5)
@@ -138,10 +152,10 @@ class WorkspaceRail(QWidget):
         self._rows: Sequence[KnownWorkspace] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
         self._inside = widgets.build_surface(self, "plain")
+        self._inside.setMinimumWidth(WIDTH)  # The squares stay in the middle, also beside a scroll bar.
         self._column = build_column(owner=self._inside, margins=0, spacing=GAP)
         self.area = widgets.build_scroll_area(self._inside, self)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.area.setMaximumHeight(0)  # Without workspaces, this keeps the “+” button at the top.
         self._layout = build_column((self.area, 1), owner=self, margins=(0, 12, 0, 12), spacing=GAP)
         self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
@@ -161,7 +175,9 @@ class WorkspaceRail(QWidget):
     def _build_workspace_buttons(self, rows: Sequence[KnownWorkspace]) -> None:
         self._rows = list(rows)
         clear_layout(self._column)
-        self._buttons = [WorkspaceButton(self._theme, row, n, self._inside) for n, row in enumerate(rows, 1)]
+        initials = choose_initials([row.name for row in rows])
+        numbered = enumerate(zip(rows, initials, strict=True), 1)
+        self._buttons = [WorkspaceButton(self._theme, row, n, letters, self._inside) for n, (row, letters) in numbered]
         for button in self._buttons:
             self._column.addWidget(button)
             button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
@@ -183,7 +199,7 @@ class WorkspaceRail(QWidget):
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:
             if button.isChecked():
-                self.area.ensureWidgetVisible(button, 0, SQUARE)
+                self.area.ensureVisible(0, button.y() + SQUARE // 2, 0, SQUARE * 3 // 2)
 
     def move_workspace(self, workspace: str, steps: int) -> None:
         order = [button.workspace for button in self._buttons]
@@ -201,7 +217,7 @@ class WorkspaceRail(QWidget):
         """Lets a square follow the mouse above the others, and scrolls the list along."""
         button.raise_()
         button.move(0, min(max(top, 0), self._inside.height() - SQUARE))
-        self.area.ensureWidgetVisible(button, 0, SQUARE // 2)
+        self.area.ensureVisible(0, button.y() + SQUARE // 2, 0, SQUARE)
 
     def _move_workspace_to_dropped_place(self, button: WorkspaceButton) -> None:
         at = self._buttons.index(button)

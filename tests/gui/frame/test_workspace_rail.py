@@ -11,7 +11,7 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.gui.frame.workspace_rail import WorkspaceButton, WorkspaceRail
+from helix_desktop.gui.frame.workspace_rail import SQUARE, WIDTH, WorkspaceButton, WorkspaceRail, choose_initials
 from helix_desktop.gui.theme import Theme
 from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig
@@ -47,6 +47,19 @@ def test_the_state_is_a_word_as_well_as_a_dot(theme: Theme) -> None:
     assert square.accessibleName() == "Workspace storage-engine, waiting for you"
     assert square.toolTip().endswith("waiting for you")
     assert square.grab().toImage() != before
+
+
+@pytest.mark.parametrize(
+    ("names", "initials"),
+    [
+        (["storage-engine", "parser", "infra"], ["S", "P", "I"]),
+        (["proj", "proj2", "proj3"], ["P", "P2", "P3"]),
+        (["nofolder", "nogit", "withgit"], ["Nf", "Ng", "W"]),
+        (["a", "A", "same", "same", "", "work (old)", "work"], ["A", "A", "S", "S", "", "Wo", "W"]),
+    ],
+)
+def test_workspaces_with_one_initial_can_be_told_apart(names: list[str], initials: list[str]) -> None:
+    assert choose_initials(names) == initials
 
 
 def test_everything_has_a_name_for_a_screen_reader(theme: Theme) -> None:
@@ -96,6 +109,20 @@ def test_any_number_of_workspaces_keeps_its_squares_apart_and_the_tools_in_sight
     assert not tools[0].intersects(tools[1])
     if number == 3:
         assert tools[0].top() - (placed[-1] + 36) < 30  # right below the last square
+
+
+def test_that_there_are_more_below_is_seen_and_the_bar_covers_no_dot(rail: WorkspaceRail) -> None:
+    bar = rail.area.verticalScrollBar()
+    rail.show_workspace_buttons(many(3), "w0")
+    QApplication.processEvents()
+    assert not bar.isVisible()
+    rail.show_workspace_buttons(many(47), "w0")
+    QApplication.processEvents()
+    assert bar.isVisible()
+    assert rail.area.viewport().width() >= (WIDTH + SQUARE) // 2 - 2 + 7
+    rail.mark_open_workspace("w46")
+    QApplication.processEvents()
+    assert rail._inside.x() == 0, "nothing moves to the side"
 
 
 def test_the_open_one_is_scrolled_into_sight_and_the_wheel_brings_the_others(rail: WorkspaceRail) -> None:
