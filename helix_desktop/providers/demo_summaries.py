@@ -178,7 +178,8 @@ def write_compaction(request: Request) -> str:
     if not matching:
         return f"{head} No line contains the words that were asked for."
     shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
-    return f"{head} {len(matching):,} of them have words of what was asked for; the first are:\n{shown}"
+    rest = f", the first {MOST_EXCERPT} of them" if len(matching) > MOST_EXCERPT else ""
+    return f"{head} Lines with words of what was asked for: {len(matching):,}{rest}:\n{shown}"
 
 
 def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:

@@ -271,7 +271,7 @@ async def test_a_compaction_finds_the_lines_that_were_asked_for() -> None:
     assert "No line contains the words" in nothing
     part = "<material>\na\n[… 9,000 characters of all 6,000 lines left out; in them:]\n[lines 7-7 of 6,000]\nzebra\n</material>"
     cut = words(await reply_to(user(part, "needed from it: the zebra"), purpose=Purpose.COMPACTION))
-    assert cut.startswith("6,000 lines, from `a` to `zebra`. 1 of them")
+    assert cut.startswith("6,000 lines, from `a` to `zebra`. Lines with words of what was asked for: 1:")
 
 
 async def test_observations_are_lines_and_a_title_is_short() -> None:

@@ -30,6 +30,7 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ToolCal
 from helix_desktop.gui.transcript.chat_actions import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, ToolCallLine, build_entry_chip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
@@ -268,7 +269,7 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
     if event.fold_kind is FoldKind.EXCERPT:
         for fold in event.current_folds[:20]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
-            yield from build_boxes_from_markdown(ink, width, f"```\n{fold.text}\n```")
+            yield build_note_box(ink, width, make_safe_text(fold.text), font=ink.mono, colour="text")
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
