@@ -337,6 +337,8 @@ class InterruptHandler(QtCore.QObject):
 
     def _on_interrupt_signal(self, close: Callable[[], object]) -> None:
         if set(self._read.recv(64)) & set(ENDS):
+            # Keys that were pressed before still wait. Once the window is hidden, Qt would drop them.
+            QtCore.QCoreApplication.processEvents(QtCore.QEventLoop.ProcessEventsFlag.ExcludeSocketNotifiers)
             close()
 
 
