@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import format_number, format_percent, tr
+from helix_desktop.gui.translation import format_number, format_percent, tr, translate_name
 
 MeterParts = Sequence[tuple[ContextKind, int]]
 
@@ -108,13 +108,7 @@ def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False)
 
 def context_kind_name(kind: ContextKind) -> str:
     """The name beside the colour of a kind."""
-    return {
-        ContextKind.SYSTEM: tr("System and tools"),
-        ContextKind.HANDOVER: tr("Handover"),
-        ContextKind.OBSERVATIONS: tr("Observations"),
-        ContextKind.CONVERSATION: tr("Conversation"),
-        ContextKind.OUTPUT: tr("Tool outputs"),
-    }[kind]
+    return translate_name("kind of context", kind)
 
 
 def format_token_count(tokens: float) -> str:

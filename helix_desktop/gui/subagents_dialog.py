@@ -12,7 +12,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars, format_durat
 from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 # While the dialog is open, the rows are updated in PARTS parts, one part after each interval.
@@ -103,14 +103,13 @@ class SubagentsDialog(TransientDialog):
 
 
 def _agent_row_cells(row: SubagentRow) -> list[str]:
-    states = {
-        "working": tr("working"),
-        "asking": tr("waiting for you"),
-        "waiting": tr("waiting"),
-        "done": tr("done"),
-        "failed": tr("failed"),
-        "stopped": tr("stopped"),
-    }
     meter = f"{format_token_count(row.used)} / {format_token_count(row.window)}"
     name, task = make_safe_text(row.name), make_safe_text(row.task)
-    return [name, task, states.get(row.state, row.state), meter, format_dollars(row.cost), format_duration(row.seconds)]
+    return [
+        name,
+        task,
+        translate_name("state of an agent", row.state),
+        meter,
+        format_dollars(row.cost),
+        format_duration(row.seconds),
+    ]

@@ -3,11 +3,13 @@
 Every text for people goes through `tr`, in English, with `{name}` for inserted values. A language is
 one JSON file in `resources/translations` that maps English texts to translations.
 tests/gui/test_translation.py finds every `tr("…")` of the package and checks that each catalogue is
-complete and keeps the names in braces.
+complete and keeps the names in braces. What the values of an enum are called is in
+`resources/shown_names.json`.
 """
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
@@ -23,6 +25,18 @@ def tr(text: str, **values: object) -> str:
     """Returns the text in the user's language. Values are inserted after translating."""
     translated = _translations.get(text, text)
     return translated.format(**values) if values else translated
+
+
+@cache
+def read_shown_names() -> Mapping[str, Mapping[str, str]]:
+    """Returns what the values of a table are called in English. The key of an enum's member is its value."""
+    return dict(json.loads((resources.resources_folder() / "shown_names.json").read_text("utf-8")))
+
+
+def translate_name(table: str, value: str, *, otherwise: str = "", **inserted: object) -> str:
+    """Returns what a value is called in the user's language, or `otherwise` if the table does not have it."""
+    name = read_shown_names()[table].get(value)
+    return otherwise if name is None else tr(name, **inserted)
 
 
 def format_count(number: int, one: str, many: str) -> str:

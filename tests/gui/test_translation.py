@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 import json
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,14 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop import program_settings
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.facts import FoldKind
+from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui import translation
+from helix_desktop.gui.cache.content_shapes import ContentShape
+from helix_desktop.gui.cache.entries_model import EntryColumn
 from helix_desktop.gui.settings.workspace_settings_pages import TURN_LIMITS
+from helix_desktop.gui.transcript.tool_call_lines import CallStatus
 from helix_desktop.gui.translation import format_count, tr, translation_catalogue_path
 from helix_desktop.gui.window_actions import read_declared_actions
 from helix_desktop.program_settings import LANGUAGES
@@ -58,6 +64,8 @@ def declared() -> Iterator[tuple[str, str]]:
     yield from ((text, f"opening {one.name}") for one in OPENINGS for text in (one.title, one.what_it_gives_away))
     for action in read_declared_actions():
         yield from ((text, f"action {action.id}") for text in (action.title, action.group))
+    for table, names in translation.read_shown_names().items():
+        yield from ((name, f"{table} {value}") for value, name in names.items())
     for mode in (
         "Read only",
         "Plan: change nothing until I approve a plan",
@@ -89,6 +97,18 @@ def test_a_catalogue_is_complete_and_holds_nothing_else(language: str, everythin
 def test_what_is_put_in_stays(language: str) -> None:
     known = json.loads(translation_catalogue_path(language).read_text("utf-8"))
     assert {text: other for text, other in known.items() if names_in(text) != names_in(other)} == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "members"),
+    [
+        ("kind of context", ContextKind), ("kind of fold", FoldKind), ("state of a conversation", ConversationActivity),
+        ("content shape", ContentShape), ("preset", context_policy.PRESETS), ("state of a call", set(CallStatus) - {CallStatus.REFUSED}),
+        ("cache column", [column.name.lower() for column in EntryColumn]),
+    ],
+)  # fmt: skip
+def test_every_member_has_a_name(table: str, members: Iterable[str]) -> None:
+    assert set(translation.read_shown_names()[table]) == {str(member) for member in members}
 
 
 def test_texts_are_translated_and_filled() -> None:

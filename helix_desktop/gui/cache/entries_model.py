@@ -16,7 +16,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_time_ago
 from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_number, translate_name
 from helix_desktop.gui.workbench_types import StoredWorkspace
 
 ROWS_PER_PAGE = 128
@@ -40,16 +40,7 @@ NUMERIC_COLUMNS = frozenset({EntryColumn.SIZE, EntryColumn.TOKENS, EntryColumn.U
 
 
 def column_title(column: EntryColumn) -> str:
-    return {
-        EntryColumn.HASH: tr("SHA-256"),
-        EntryColumn.TOOL: tr("Tool"),
-        EntryColumn.SOURCE: tr("Source"),
-        EntryColumn.SIZE: tr("Size"),
-        EntryColumn.TOKENS: tr("Tokens"),
-        EntryColumn.USES: tr("Uses"),
-        EntryColumn.TIME: tr("Stored"),
-        EntryColumn.RECALLED: tr("Last recalled"),
-    }[column]
+    return translate_name("cache column", column.name.lower())
 
 
 @dataclass(frozen=True, slots=True)

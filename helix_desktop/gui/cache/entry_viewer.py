@@ -20,7 +20,7 @@ from helix_desktop.gui.shared.widgets import build_push_button, build_tool_butto
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import RecallEntry, ShowInChat
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _SHOWN_USES = 30
@@ -183,12 +183,7 @@ class EntryViewer(QWidget):
 
     def _fill_shape_menu(self, shapes: Sequence[ContentShape]) -> None:
         menu = _cleared_menu_of(self._shape_button)
-        names = {
-            ContentShape.TEXT: tr("Text"),
-            ContentShape.JSON: tr("JSON tree"),
-            ContentShape.IMAGE: tr("Image"),
-            ContentShape.HEX: tr("Hex"),
-        }
+        names = {shape: translate_name("content shape", shape) for shape in ContentShape}
         for shape in shapes:
             menu.addAction(names[shape], partial(self._show_content_in_shape, shape, names[shape]))
         self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
@@ -217,12 +212,12 @@ class EntryViewer(QWidget):
         self._uses_button.setText(words)
         self._uses_button.setVisible(True)
         menu = _cleared_menu_of(self._uses_button)
-        names = {
-            "output": tr("output"), "attachment": tr("attachment"), "image": tr("image"), "change": tr("change"),
-            "fold": tr("fold"), "recall": tr("recall"), "import": tr("import"),
-        }  # fmt: skip
         for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
-            words = tr("{how}, {when}", how=names.get(use.how, use.how), when=format_date_and_time(use.time))
+            words = tr(
+                "{how}, {when}",
+                how=translate_name("use of an entry", use.how, otherwise=use.how),
+                when=format_date_and_time(use.time),
+            )
             place = ShowInChat(use.conversation, use.seq)
             menu.addAction(words, partial(self.intent_wanted.emit, place))
         self._uses_button.setEnabled(bool(uses))

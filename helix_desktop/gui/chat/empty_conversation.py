@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 WIDTH = 460
 
@@ -64,12 +64,7 @@ class EmptyConversationPanel(QWidget):
         """Explains the permission mode. In a workspace without a folder, suggestions about a project are hidden."""
         self._has_folder = has_folder
         asks = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
-        here = {
-            "read only": tr("The agent reads files here. It cannot change files or run commands."),
-            "plan": tr("The agent reads files here. Nothing is changed until you approve a plan."),
-            "allow edits": tr("The agent reads and edits files here. You are asked before it runs a command."),
-            "allow all": tr("The agent reads and edits files here and runs commands. You are not asked first."),
-        }.get(mode, asks)
+        here = translate_name("what an agent may do", mode, otherwise=asks)
         nowhere = tr("This workspace has no folder. Ask anything, attach files, or choose a folder in the settings.")
         self._words.setText(here if has_folder else nowhere)
         self._fit_words_to_width(self._words.width())

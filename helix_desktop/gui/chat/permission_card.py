@@ -25,7 +25,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences, translat
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
 def describe_scope(scope: str) -> str:
-    return {
-        "once": tr("Allow once"),
-        "conversation": tr("Allow in this conversation"),
-        "always": tr("Always allow"),
-        "ask": tr("Approve and ask before changes"),
-        "edits": tr("Approve, allow edits"),
-    }.get(scope, scope)
+    return translate_name("permission scope", scope, otherwise=scope)
 
 
 def is_asked_by_server(question: PermissionQuestion) -> bool:

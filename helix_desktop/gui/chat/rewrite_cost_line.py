@@ -6,14 +6,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.context_usage import PendingRewrite
-from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import CauseCost, RequestCost, Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
@@ -105,12 +104,5 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
 
 def _describe_reason(one: CauseCost) -> str:
     detail = one.cause.detail
-    words = {
-        CauseKind.TIME: tr("the provider's cache had expired after a pause of {pause}", pause=detail),
-        CauseKind.TOOLS: tr("the tools have changed ({names})", names=detail),
-        CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
-        CauseKind.ORDER: tr("the same tools were sent in a different order"),
-        CauseKind.MODEL: tr("the model or its thinking time was changed"),
-        CauseKind.EDIT: tr("earlier messages were changed, or you returned to one of them"),
-    }
-    return words.get(one.cause.kind, tr("the provider dropped the text from its cache, although nothing had changed"))
+    otherwise = tr("the provider dropped the text from its cache, although nothing had changed")
+    return translate_name("cause of a cost", one.cause.kind, otherwise=otherwise, pause=detail, names=detail)

@@ -10,7 +10,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.exact_text_view import ExactTextView
 from helix_desktop.gui.shared.widgets import TransientDialog, build_line_edit, build_plain_label
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import ProjectItem
 
 
@@ -24,7 +24,7 @@ class TrustDialog(TransientDialog):
         trust: Callable[[Sequence[ProjectItem]], object],
         parent: QWidget,
     ) -> None:
-        kind = item_kind_names().get(items[0].kind, "")
+        kind = translate_name("kind of item", items[0].kind)
         title, width = (kind, 680) if len(items) == 1 else (tr("New in this folder"), 920)
         super().__init__(title, parent, width, 520)
         self._theme, self._items = theme, items
@@ -45,7 +45,9 @@ class TrustDialog(TransientDialog):
         across = build_row(build_column(self.filter, self._list), (self._right, 1), spacing=16)
         build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=20)
         for item in items:
-            self._list.addItem(f"{item_kind_names().get(item.kind, item.kind)}: {mark_on_one_line(item.name)}")
+            self._list.addItem(
+                f"{translate_name('kind of item', item.kind, otherwise=item.kind)}: {mark_on_one_line(item.name)}"
+            )
         self._list.currentRowChanged.connect(self._show_trust_item)
         self._list.setCurrentRow(0)
 
@@ -100,26 +102,6 @@ class TrustDialog(TransientDialog):
         return buttons
 
 
-def item_kind_plurals() -> dict[str, str]:
-    return {
-        "rules": tr("Rules for agents"),
-        "skill": tr("Skills"),
-        "command": tr("Slash commands"),
-        "hook": tr("Hooks"),
-        "agent": tr("Agents"),
-    }
-
-
-def item_kind_names() -> dict[str, str]:
-    return {
-        "rules": tr("Rules for agents"),
-        "skill": tr("Skill"),
-        "command": tr("Slash command"),
-        "hook": tr("Hook"),
-        "agent": tr("Agent"),
-    }
-
-
 def describe_untrusted_items(items: Sequence[ProjectItem]) -> str:
     item = items[0]
     if len(items) > 1:
@@ -127,28 +109,8 @@ def describe_untrusted_items(items: Sequence[ProjectItem]) -> str:
             "This folder contains {n} items for agents. These items are used only after you trust them.",
             n=format_number(len(items)),
         )
-    words = {
-        "rules": tr("The rules in {name} are used only after you trust them.", name=item.name),
-        "skill": tr("The skill {name} in this folder is used only after you trust it.", name=item.name),
-        "command": tr("The slash command /{name} in this folder can be used only after you trust it.", name=item.name),
-        "hook": tr("The hook {name} in this folder runs only after you trust it.", name=item.name),
-        "agent": tr("The agent {name} in this folder is used only after you trust it.", name=item.name),
-    }
-    return words.get(item.kind, item.name)
+    return translate_name("untrusted item", item.kind, otherwise=item.name, name=item.name)
 
 
 def _explain_item_effect(item: ProjectItem) -> str:
-    words = {
-        "rules": tr("If you trust this file, its text is sent to the model with every request until the file changes."),
-        "skill": tr(
-            "If you trust this skill, the agent may read the skill's instructions when they are useful. You are still asked before any of the skill's scripts run."
-        ),
-        "command": tr(
-            "If you trust this text, you can send it as a slash command. You are still asked before any shell commands in the text run."
-        ),
-        "hook": tr("If you trust this hook, its program runs in the sandbox when the event named above happens."),
-        "agent": tr(
-            "If you trust these instructions, other agents can delegate work to an agent that follows them. You are still asked before that agent's tools run."
-        ),
-    }
-    return words.get(item.kind, "")
+    return translate_name("effect of trust", item.kind)

@@ -15,7 +15,7 @@ from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
@@ -147,17 +147,20 @@ def describe_task_reason(state: str, task: Figures) -> tuple[str, str]:
 
 
 def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
-    states = {
-        "waiting": tr("waiting"), "running": tr("running"), "needs_you": tr("needs you"), "done": tr("done"),
-        "failed": tr("failed"), "cancelled": tr("cancelled"),
-    }  # fmt: skip
     where = task["worker"].rpartition(" ")[0]  # Removes the process number from the end of the name.
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
     again = state == "running" and task["claims"] > 1 and not task["asked"]  # A permitted task goes on as before.
     now = describe_task_reason(state, task)[0] or (tr("attempt {n}", n=task["claims"]) if again else "")
     text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
-    words = [states[state], text, one["name"], task["agent"] or tr("agent"), where or NOTHING, now]
+    words = [
+        translate_name("state of a task", state),
+        text,
+        one["name"],
+        task["agent"] or tr("agent"),
+        where or NOTHING,
+        now,
+    ]
     cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
     return [*map(make_safe_text, words), format_time_ago(task["added"], time.time()), cost]
 

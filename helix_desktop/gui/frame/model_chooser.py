@@ -6,7 +6,6 @@ from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionViewItem, QWidget
 
-from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.frame.search_popup import SearchPopup
@@ -17,7 +16,7 @@ from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPain
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.window_state_file import WindowStateFile
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
@@ -72,11 +71,7 @@ def model_abilities(model: ModelChoice) -> list[str]:
 def format_model_window(model: ModelChoice) -> str:
     if not model.window:
         return ""
-    how = {
-        WindowSizeSource.LEARNED: tr("learned"),
-        WindowSizeSource.USER: tr("set by you"),
-        WindowSizeSource.ASSUMED: tr("assumed"),
-    }.get(model.sure)
+    how = translate_name("source of a window size", model.sure)
     return f"{format_token_count(model.window)} · {how}" if how else format_token_count(model.window)
 
 

@@ -9,7 +9,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value, build_field_row
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, ProgramSetting, ProgramSettings
 
 
@@ -58,11 +58,4 @@ class ProgramSettingsPage(SettingsPage):
 
 
 def describe_setting_choice(choice: str) -> str:
-    known = {
-        "system": tr("System"),
-        "light": tr("Light"),
-        "dark": tr("Dark"),
-        "enter": tr("Enter"),
-        "ctrl+enter": tr("Ctrl+Enter"),
-    }
-    return LANGUAGES.get(choice) or known.get(choice) or choice
+    return LANGUAGES.get(choice) or translate_name("choice of a setting", choice, otherwise=choice)

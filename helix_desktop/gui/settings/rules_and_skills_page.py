@@ -9,13 +9,13 @@ from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
+from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.widgets import build_line_edit, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_number, read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import ProjectItem, ProjectItems, Workbench
 
 MAX_ITEMS_WITHOUT_FILTER = 8  # A longer list gets a filter field.
@@ -57,7 +57,8 @@ class RulesAndSkillsPage(SettingsPage):
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         self._cards = []
         self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
-        for kind, words in item_kind_plurals().items():
+        for kind, name in read_shown_names()["kinds of items"].items():
+            words = tr(name)
             own = sorted((item for item in found if item.kind == kind), key=_item_sort_key)
             texts = [f"{words} {item.name} {item.about}".casefold() for item in own]
             shown = [(self._build_item_label(words, "heading"), "\n".join(texts))] if own else []
@@ -73,7 +74,9 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
-        state = self._build_item_label(item_state_titles().get(item.state_description, item.state_description), "small")
+        state = self._build_item_label(
+            translate_name("state of an item", item.state_description, otherwise=item.state_description), "small"
+        )
         read = build_push_button(tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link")
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
@@ -109,13 +112,3 @@ def _item_sort_key(item: ProjectItem) -> tuple[bool, list[tuple[int, str]]]:
     """Sorts items that need the user's decision first, then by name, with 2 before 10."""
     pieces = re.split(r"(\d+)", item.name.casefold())
     return item.state_description == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
-
-
-def item_state_titles() -> dict[str, str]:
-    return {
-        "in use": tr("In use"),
-        "off": tr("Off"),
-        "cannot be used": tr("Cannot be used"),
-        "new: not trusted yet": tr("New: not trusted yet"),
-        "changed: not trusted yet": tr("Changed: not trusted yet"),
-    }

@@ -12,7 +12,7 @@ from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
@@ -191,19 +191,4 @@ class TurnLimitsPage(WorkspaceSettingsPage):
 
 
 def describe_threshold_value(value: Any) -> str:
-    known = {
-        "off": tr("Off"),
-        "ask": tr("Ask the agent"),
-        "ahead": tr("Let the agent say in advance which content it still needs"),
-        "auto": tr("Keep an excerpt"),
-        "steps": tr("After a set number of steps"),
-        "panic": tr("Only when the next request wouldn't fit"),
-        "share": tr("When a set share of the context window is used"),
-        "pays": tr("When it saves money"),
-        "cheapest": tr("Whichever is cheaper"),
-        "main": tr("The main model"),
-        "fast": tr("The fast model"),
-        True: tr("On"),
-        False: tr("Off"),
-    }
-    return known[value] if isinstance(value, str | bool) and value in known else str(value)
+    return translate_name("value of a threshold", str(value).lower(), otherwise=str(value))

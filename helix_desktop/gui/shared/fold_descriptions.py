@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Recorded, Span, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 
 KIND: dict[FoldKind, ContextKind] = {
     FoldKind.MARKER: ContextKind.OUTPUT,
@@ -46,14 +46,7 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
 
 
 def describe_fold_kind(kind: FoldKind) -> str:
-    return {
-        FoldKind.MARKER: tr("markers"),
-        FoldKind.EXCERPT: tr("excerpts"),
-        FoldKind.OBSERVATIONS: tr("observations"),
-        FoldKind.REFLECTION: tr("reflection"),
-        FoldKind.HANDOVER: tr("handover"),
-        FoldKind.TRUNCATION: tr("truncation"),
-    }.get(kind, kind.value)
+    return translate_name("kind of fold", kind)
 
 
 def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:

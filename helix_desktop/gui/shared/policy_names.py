@@ -3,20 +3,13 @@
 from helix_desktop.engine.context_policy import PRESETS, Policy
 from helix_desktop.engine.context_usage import WindowMeter, tokens_at_which_handover_must_start
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.gui.translation import format_percent, tr
+from helix_desktop.gui.translation import format_percent, tr, translate_name
 
 FoldThreshold = tuple[str, ContextKind, float]  # What happens, the kind of the result, and the share of the window.
 
 
 def list_policy_choices() -> list[tuple[str, str]]:
-    words = {
-        "helix": tr("Helix preset"),
-        "observational": tr("Observational preset"),
-        "layered": tr("Layered preset"),
-        "keeps_most": tr("Preset for large context windows"),
-        "none": tr("No folding"),
-    }
-    return [(name, words.get(name, name)) for name in PRESETS]
+    return [(name, translate_name("preset", name)) for name in PRESETS]
 
 
 def list_fold_thresholds(chosen: Policy, meter: WindowMeter) -> list[FoldThreshold]:

@@ -2,7 +2,7 @@
 
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_time_of_day
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import SharingStatus
 
 
@@ -12,12 +12,7 @@ def describe_sharing_briefly(standing: SharingStatus) -> str:
         return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
     if standing.state == "waiting":
         return format_count(standing.waiting, "Shared: {n} change to send", "Shared: {n} changes to send")
-    words = {
-        "starting": tr("Shared: connecting…"),
-        "in step": tr("Shared: in sync"),
-        "refused": tr("Shared: needs your attention"),
-    }
-    return words.get(standing.state, "")
+    return translate_name("sharing", standing.state)
 
 
 def describe_sharing_fully(standing: SharingStatus) -> str:

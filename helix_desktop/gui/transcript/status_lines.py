@@ -6,7 +6,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 
 
 def describe_fact_if_needed(fact: facts.Fact) -> str:
@@ -73,20 +73,9 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
 
 
 def _describe_cut_reply(stop: facts.Stop) -> str:
-    words = {
-        facts.Stop.LENGTH: tr("The reply reached the model's length limit."),
-        facts.Stop.FILTERED: tr("The provider withheld the rest of the reply."),
-        facts.Stop.CUT: tr("The reply was cut off here. The part that arrived is saved."),
-    }
-    return words.get(stop, "")
+    return translate_name("cut reply", stop)
 
 
 def _describe_end_of_turn(fact: facts.TurnEnded) -> str:
-    words = {
-        facts.TurnEnd.STOPPED: tr("Stopped."),
-        facts.TurnEnd.FAILED: tr("The turn failed."),
-        facts.TurnEnd.STEP_LIMIT: tr("The step limit was reached."),
-        facts.TurnEnd.SPENDING_LIMIT: tr("The cost limit was reached."),
-        facts.TurnEnd.REPEATING: tr("The agent was repeating itself."),
-    }
-    return join_sentences(words[fact.reason], translate_sentences(fact.why)) if fact.reason in words else ""
+    words = translate_name("end of a turn", fact.reason)
+    return join_sentences(words, translate_sentences(fact.why)) if words else ""

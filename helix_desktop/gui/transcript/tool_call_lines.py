@@ -22,7 +22,7 @@ from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenChanges, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.transcript_item import ToolCallState, TranscriptItem, TranscriptItemKind
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 _LONGEST = 300
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
@@ -64,15 +64,8 @@ class ToolCallLine:
 
     @property
     def spoken_line(self) -> str:
-        states = {
-            CallStatus.DONE: tr("done"),
-            CallStatus.RUNNING: tr("running"),
-            CallStatus.WAITING: tr("waiting for you"),
-            CallStatus.FAILED: tr("failed"),
-            CallStatus.REFUSED: self.outcome,
-            CallStatus.CACHED: tr("cached"),
-        }
-        return ", ".join([self.words, states[self.status], *(chip.text for chip in self.chips)])
+        state = translate_name("state of a call", self.status, otherwise=self.outcome)
+        return ", ".join([self.words, state, *(chip.text for chip in self.chips)])
 
 
 def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
