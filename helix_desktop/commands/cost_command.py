@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Received
+from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Origin, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.session_from_facts import TimedReply, find_replies_at_gateway, names_of_session
@@ -65,7 +65,8 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
     """Return all requests and their agents. Those that the gateway and an agent's history have count once."""
     found: list[tuple[str, RequestCost]] = []
     of_gateway: list[tuple[set[str], list[TimedReply]]] = []  # With the names of the session.
-    imported = {one.conversation for one in await workspace.journal.facts_about_imports()}
+    brought = await workspace.journal.facts_about_imports()
+    imported = {one.conversation for one in brought if isinstance(one.fact, BroughtIn) and one.fact.run}
     for row in sorted(await workspace.journal.list_conversations(), key=lambda row: row.id in imported):
         facts = await workspace.journal.read_facts(row.id)
         starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]

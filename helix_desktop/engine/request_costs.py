@@ -332,8 +332,9 @@ def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
 def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
     """Return the replies that an import has appended again, since it had read them before their end."""
     said = [one for one in facts if isinstance(one.fact, ModelReplied | Rewound)]
-    triples = zip(said, said[1:], said[2:], strict=False)
-    return {one.seq for one, between, again in triples if one.time == again.time and isinstance(between.fact, Rewound)}
+    threes = zip(said, said[1:], said[2:], strict=False)
+    rewound = ((one, later) for one, between, later in threes if isinstance(between.fact, Rewound))
+    return {one.seq for one, later in rewound if one.time == later.time}
 
 
 def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:

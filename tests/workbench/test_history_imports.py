@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.commands import cost_command
 from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -21,6 +22,7 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
     ModelReplied,
+    Origin,
     Received,
     Rewound,
     Span,
@@ -30,6 +32,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     TurnEnd,
     TurnEnded,
+    Usage,
     UserSaid,
 )
 from helix_desktop.engine.session import Session
@@ -711,6 +714,24 @@ async def test_what_went_through_the_gateway_later_is_archived_once_and_stays_li
     again = ModelReplied((Text("Again."),), "m", Stop.END)
     await workspace.journal.append_imported_facts("connected", [(second + 3, again)])
     assert not await is_archived_after_import(8)
+
+
+async def test_requests_are_paid_once_though_the_gateway_took_over_what_came_before_it(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """The gateway notes messages that it did not see as brought in, so its conversation counted as an import."""
+    lines, usage = written.claude_session(), Usage(input=100, output=20)
+    second = datetime.fromisoformat(lines[5]["timestamp"]).timestamp()
+    received = Received(("hash",), (1,), lines[0]["sessionId"])
+    begun = ConversationStarted(agent="Claude Code"), UserSaid((Text("list the files"),)), received
+    before = BroughtIn(Origin(), "", 2)
+    done = ModelReplied((Text("Done."),), "claude-sonnet-4-5", Stop.END, usage)
+    connected = [(second, fact) for fact in (*begun, before, done)]
+    await workspace.journal.append_imported_facts("connected", connected)
+    await brought(workspace, written.lines(tmp_path / "s.jsonl", lines))
+    assert [row.id for row in await workspace.journal.list_conversations()][1:] == ["connected"]
+    paid = await cost_command._read_requests_of_agents(workspace)
+    assert [request.tokens for _, request in paid] == [100, 100, 100]
 
 
 async def test_a_reply_that_was_read_while_it_was_written_is_paid_once(
