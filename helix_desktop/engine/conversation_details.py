@@ -25,7 +25,6 @@ from helix_desktop.fast_dataclass import dataclass
 NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"  # The heading of a list in a handover.
 LONGEST_SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
 BRIEF_MESSAGE = 600  # In messages of the user with more characters, each sentence is searched for demands.
-LONGEST_NOD = 15  # A message with fewer characters and no rule only agrees, as in "yes, do that".
 ERROR_LINE = 2_000
 COMMAND = 2_000
 FAILED_COMMAND, PROOF_COMMAND = 100, 150  # Characters kept of a command that failed, or that proves something.
@@ -40,9 +39,10 @@ MOST_NUMBERED_WORDS = 40  # The most words of a text that differ only in digits.
 SEARCHED_PIECE = 1 << 16
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
-REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
+REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier", "unseen")
 # Details of these kinds contain no spaces, so those of one message share a line of the stored list.
-WORDS = ("url", "read", "path", "identifier")
+WORDS = ("url", "read", "path", "identifier", "unseen")
+UNSEEN = "unseen"  # A name in an output of which the model only saw an excerpt. These have an entry of their own.
 KINDS = (*CRITICAL, *REFERENCE)
 
 # An address may follow any character, even the "n" of an escaped line break (\nhttps://).
@@ -86,6 +86,8 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
+_GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
+_NOD = re.compile(rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE)  # A whole message that only agrees.
 _RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
@@ -100,6 +102,7 @@ class DetailSource:
     ok: bool = True
     names: tuple[str, ...] = ()  # The names of attached or produced files.
     changes: tuple[FileChanged, ...] = ()
+    excerpt: str = ""  # What the model saw of the text, if it never saw all of it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +252,7 @@ class DetailCollector:
             self._add_detail_line("decision", f"{self._asked} — {answer}", source.seq)
         if len(text) > BRIEF_MESSAGE:
             self._collect_demands(source)
-        elif demands or not (confirmed or len(text) < LONGEST_NOD or _RECORDED.fullmatch(text)):
+        elif demands or not (confirmed or _NOD.fullmatch(text) or _RECORDED.fullmatch(text)):
             self._add_detail_line("rule", text, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
@@ -352,19 +355,25 @@ class DetailCollector:
 
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""
+        if source.excerpt:
+            self._collect_names(source.excerpt, source.seq)
+        self._collect_names(source.text, source.seq, UNSEEN if source.excerpt else "")
+
+    def _collect_names(self, whole: str, seq: int, kind: str = "") -> None:
+        """Collect a text's addresses, paths and identifiers, all as one kind if it is given."""
         self._shapes.clear()
-        for text in split_into_pieces_at_line_ends(source.text):
+        for text in split_into_pieces_at_line_ends(whole):
             words = dict.fromkeys(text.split())
             for url in dict.fromkeys(url for word in words if "://" in word for url in _URL.findall(word)):
-                self._add_detail_line("url", url, source.seq, LONGEST_REFERENCE)
+                self._add_detail_line(kind or "url", url, seq, LONGEST_REFERENCE)
             named = (word for word in words if "/" in word or "." in word or "\\" in word)
             paths = dict.fromkeys(path for word in named for path in _PATH.findall(word))
             for path in paths:
-                self._add_detail_line("path", path, source.seq, LONGEST_REFERENCE)
+                self._add_detail_line(kind or "path", path, seq, LONGEST_REFERENCE)
             numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
             for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
                 if name not in paths and self._count_shape_and_return_whether_rare(name):
-                    self._add_detail_line("identifier", name, source.seq)
+                    self._add_detail_line(kind or "identifier", name, seq)
 
     def _count_shape_and_return_whether_rare(self, word: str) -> bool:
         shape = _DIGITS.sub("0", word)

@@ -19,7 +19,15 @@ from helix_desktop.engine import conversation_details, facts, request_building, 
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, DetailCollector, DetailSource, sort_details
+from helix_desktop.engine.conversation_details import (
+    KINDS,
+    UNSEEN,
+    WORDS,
+    Detail,
+    DetailCollector,
+    DetailSource,
+    sort_details,
+)
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
@@ -34,7 +42,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituatio
 from helix_desktop.engine.summary_claims import SourceTexts, find_unsupported_claims
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
+from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
 MOST_DOCUMENT_TOKENS = 6_000  # A document that replaces history never has more tokens than this.
@@ -141,9 +149,8 @@ class FoldDocumentWriter:
     models: Models
     contents: ViewContents
     heard_at: float = math.inf  # The event loop's time when a model was asked or last sent something.
-    _piece_done_at: float = (
-        -math.inf
-    )  # When the last piece of a document was written. Each one has the whole time limit.
+    # When the last piece of a document was written. Each one has the whole time limit.
+    _piece_done_at: float = -math.inf
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
         """Return the fold of the first attempt that works. Raises NoDocumentWritten if none does."""
@@ -152,9 +159,9 @@ class FoldDocumentWriter:
         started, spent = self.clock.current_time(), list[facts.Spent]()
         if too_little := self.reason_not_to_fold(reading):
             raise NoDocumentWritten(too_little)
-        found, entry, known = await self._gather_details(reading)
+        found, entries, known = await self._gather_details(reading)
         number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
-        making = DocumentPlan(reading.plan, fold, number, found, entry, critical, limit)
+        making = DocumentPlan(reading.plan, fold, number, found, entries[0], critical, limit, entries[1:])
         failures, asking = [], ModelInquiry(spent.append, self._set_time_of_model_activity)
         for rung in self._writing_attempts(reading):
             try:
@@ -209,9 +216,9 @@ class FoldDocumentWriter:
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), LEAST_DOCUMENT_TOKENS)
-        found, entry, _ = await self._gather_details(reading)
+        found, entries, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
-        making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
+        making = DocumentPlan(reading.plan, fold, 0, found, entries[0], critical, limit, entries[1:])
         sections = truncation.fill_truncation_sections(reading.todo)
         made = await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
@@ -222,8 +229,8 @@ class FoldDocumentWriter:
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME_TOKENS
         return min(progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS))
 
-    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, SourceTexts]:
-        """Return the details a document may name, inherited and new, the entry of all, and everything that a document
+    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], tuple[Digest, ...], SourceTexts]:
+        """Return the details a document may name, inherited and new, the entries of all, and everything that a document
         may say: the texts of a long history are never all in memory as they are.
         """
         before: list[Detail] = []
@@ -244,9 +251,15 @@ class FoldDocumentWriter:
             stored = list(details_of_stored_entries(reading.branch, some))
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
             known = await asyncio.to_thread(known.with_sources, sources)
-        found, text = await asyncio.to_thread(_merge_details_and_format_entry, before, collecting, reading.todo)
-        kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
-        return found, kept.digest, known
+        found, unseen = await asyncio.to_thread(_merge_and_split_details, before, collecting, reading.todo)
+        index = [await self._store_details_entry(unseen)] if unseen else []
+        main = await self._store_details_entry(found, *index)
+        return [each for each in found if each.is_critical or each.kind == "stored"], (main, *index), known
+
+    async def _store_details_entry(self, found: Sequence[Detail], *index: Digest) -> Digest:
+        text = await asyncio.to_thread(format_details_entry, found, *index)
+        stored = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
+        return stored.digest
 
     def _read_passages(self, reading: DocumentMaterial) -> AsyncIterator[SpanText]:
         items = reading.branch.items_in_span(reading.plan.span)
@@ -268,11 +281,11 @@ class FoldDocumentWriter:
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
-        try:
-            text = (await self.cache.read_content(fold.entries[0])).decode("utf-8", "replace")
-        except (NotFound, CacheCorrupt):
+        read = await self.cache.read_contents(fold.entries)
+        if fold.entries[0] not in read:
             return None
-        return await asyncio.to_thread(parse_details_entry, text)
+        texts = (read[entry].decode("utf-8", "replace") for entry in fold.entries if entry in read)
+        return [detail for text in texts for detail in await asyncio.to_thread(parse_details_entry, text)]
 
     def _build_document_fold(
         self, reading: DocumentMaterial, making: DocumentPlan, made: FoldDocument, model: str, seconds: float
@@ -286,7 +299,7 @@ class FoldDocumentWriter:
             tokens=made.tokens,
             tokens_before=reading.shown,
             batch=making.fold,
-            entries=(making.entry,),
+            entries=(making.entry, *making.index),
             details=made.kept,
             number=making.number if plan.kind is facts.FoldKind.HANDOVER else 0,
             model=model,
@@ -422,12 +435,14 @@ def _collect_with_pauses(
         collecting.add_detail(detail)
 
 
-def _merge_details_and_format_entry(
+def _merge_and_split_details(
     before: Sequence[Detail], collecting: DetailCollector, todo: Sequence[tuple[str, str]]
-) -> tuple[list[Detail], str]:
-    """Merge all details and format the entry with them. Slow, so to be run in a thread."""
+) -> tuple[list[Detail], list[Detail]]:
+    """Merge all details. Return apart from them the names that the model never saw. Slow, so to be run in a thread."""
     found = conversation_details.merge_details_and_replace_todos(before, collecting.finish_collecting(), todo)
-    return [each for each in found if each.is_critical or each.kind == "stored"], format_details_entry(found)
+    known = {each.text for each in found if each.kind != UNSEEN}
+    unseen = [each for each in found if each.kind == UNSEEN and each.text not in known]
+    return [each for each in found if each.kind != UNSEEN], unseen
 
 
 class _InterpreterPauses:
@@ -503,8 +518,8 @@ def _split_passage(passage: SpanText, most_tokens: int) -> Iterator[SpanText]:
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
-def format_details_entry(found: Iterable[Detail]) -> str:
-    """Format details as lines, critical ones first and the index last, and note what is left out."""
+def format_details_entry(found: Iterable[Detail], index: Digest | None = None) -> str:
+    """Format details as lines, critical ones first and names last, and note what is left out or in another entry."""
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _format_lines_with_detail_counts(sort_details(found)):
         size += len(line) + 1
@@ -514,6 +529,8 @@ def format_details_entry(found: Iterable[Detail]) -> str:
             left_out += count
     if left_out:
         lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
+    if index is not None:
+        lines[0] += f'; names in outputs that were seen as excerpts: recall_cached_content("{index.hex}")'
     return "\n".join(lines) + "\n"
 
 

@@ -137,7 +137,8 @@ async def read_short_outputs(messages: Iterable[facts.Recorded], cache: ContentC
 def _source_of_output(branch: ConversationBranch, seq: int, fact: facts.ToolReturned, text: str) -> DetailSource:
     call = call_answered_by(branch, seq)
     ok = fact.ok and not fact.exit_code
-    return DetailSource(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
+    tool, excerpt = call.name if call else "", branch.excerpt_shown_instead(seq)
+    return DetailSource(seq, "output", text, tool, ok, changes=fact.changes, excerpt=excerpt)
 
 
 async def _source_of_user_message(

@@ -430,7 +430,16 @@ def test_a_short_message_is_a_demand_and_a_nod_is_none() -> None:
     assert of_kind(collect_details([asked, user("Yes, but never touch main.py", 2)]), "rule") == [
         "Yes, but never touch main.py"
     ]
-    assert of_kind(collect_details([user("go on"), user("[Request interrupted by user]", 2)]), "rule") == []
+    nods = ["go on", "[Request interrupted by user]", "Yes!", "ok, do it", "thanks a lot", "继续", "…"]
+    assert of_kind(collect_details([user(said, at) for at, said in enumerate(nods, 1)]), "rule") == []
+
+
+@pytest.mark.parametrize(
+    "said", ["show the log", "hello again", "run it", "Zeig das Log", "把日志显示出来", "Correct the header"]
+)
+def test_short_messages_of_the_user_stand_in_the_document(said: str) -> None:
+    """A handover listed two of four messages: what had less than 15 characters was taken for a nod."""
+    assert of_kind(collect_details([user(said)]), "rule") == [said]
 
 
 def call(seq: int, tool: str, **given: str) -> DetailSource:

@@ -218,6 +218,26 @@ async def test_a_model_that_raises_is_a_rung_that_failed(error: Exception) -> No
     assert kept.folds()[0].model == "fast"
 
 
+async def test_names_of_an_output_that_the_model_saw_as_an_excerpt_are_no_details() -> None:
+    """A fold of 4.7K tokens had an entry of 111 KB: every request id of a log, of which the model saw ten lines."""
+    kept = await keeping(window=32_000, handover_writer="fast")
+    await kept.say("the task")
+    log = "\n".join(f"GET /orders/{number} id=req{number:06x}zz" for number in range(100, 3_000))
+    await kept.step(log, tool="run_command")
+    await kept.step("the file /srv/seen_whole.txt", tool="run_command")
+    await worked(kept, 12, 300)
+    assert kept.folds(FoldKind.EXCERPT)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    first, index = kept.folds(FoldKind.HANDOVER)[0].entries
+    entry = (await kept.cache.read_content(first)).decode()
+    assert "/orders/1500" not in entry
+    assert "/orders/1500" in (await kept.cache.read_content(index)).decode(), "nothing is lost"
+    assert index.hex in entry
+    assert "/orders/100" in entry, "the excerpt shows the first lines"
+    assert "/srv/seen_whole.txt" in entry
+    assert len(entry) < 8_000
+
+
 async def test_the_entry_holds_every_detail_and_a_later_handover_inherits_it() -> None:
     kept = await with_history()
     await kept.step("Traceback\nValueError: the first error of /opt/one.py")

@@ -85,10 +85,10 @@ def shown_by_meter(chat: ChatPage) -> Seen:
     head, *kinds = chat.composer.context_button.toolTip().splitlines()
     yield "used of window", head.partition(" tokens")[0]
     yield "how full", head.partition(", ")[2]
-    yield from (tuple(line.split(": ")) for line in kinds)  # type: ignore[misc]  # a pair
+    yield from (tuple(line.rsplit(": ", 1)) for line in kinds)  # type: ignore[misc]  # a pair
     fill, _, cost = chat.composer._figures.text().partition(" · ")
     yield "how full", fill.removeprefix("≈ ")
-    yield from in_cents(cost)
+    yield from in_cents(cost.removesuffix(" +"))
 
 
 def in_cents(cost: str) -> Seen:

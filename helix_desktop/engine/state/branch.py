@@ -165,6 +165,13 @@ class ConversationBranch(LiveFolds):
                 return True
         return False
 
+    def excerpt_shown_instead(self, seq: int) -> str:
+        """Return the excerpt of an output if the model was never shown the whole, or an empty string."""
+        steps = bisect_left(self.steps, seq)
+        folds = (self.folds[name] for name in self.by_part.get(facts.PartRef(seq), ()))
+        excerpts = (fold for fold in folds if fold.kind is facts.FoldKind.EXCERPT)
+        return next((fold.text for fold in excerpts if self.fold_born[fold.fold] <= steps), "")
+
     # --- Adding, checking and removing folds
 
     def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> Effect | None:

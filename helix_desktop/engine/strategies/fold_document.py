@@ -41,6 +41,7 @@ class DocumentPlan:
     entry: Digest
     critical: int
     limit: int
+    index: tuple[Digest, ...] = ()  # The entry of names that the model never saw, if there are any.
 
 
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
