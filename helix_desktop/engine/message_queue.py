@@ -12,6 +12,7 @@ from helix_desktop.engine.conversation import Conversation, resolve_relative_cov
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, TokenCounter
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage, SessionServices, TurnCallbacks
+from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstarted_calls
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ActionRefused, HelixError
 
@@ -75,6 +76,7 @@ class TurnRunner:
         self.contents = ViewContents(services.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
+        self.calls_to_repeat = False  # True if the next turn first runs the calls that a stop kept from beginning.
         self.task: asyncio.Task[None] | None = None
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
@@ -134,6 +136,9 @@ class TurnRunner:
         try:
             async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
+                repeated = self.calls_to_repeat and facts_that_take_back_unstarted_calls(self._conversation.state)
+                self.calls_to_repeat = False
+                await self._conversation.append_facts(*repeated or ())
                 steering = self._queue.pop_steering_messages, self._queue.requeue_messages
                 talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
                 if self._services.run_foreign_turn is not None:
@@ -141,7 +146,7 @@ class TurnRunner:
                 self._talking = turn_loop.TurnLoop(
                     self._conversation, self._services, self._folding, self.contents, talk
                 )
-                return await self._talking.run_turn()
+                return await self._talking.run_turn(runs_waiting_calls=bool(repeated))
         except HelixError as error:
             return turn_loop.turn_end_of_error(error)
         except Exception:

@@ -85,9 +85,10 @@ class Session:
         self.queue.add_message([facts.Text(text)], steer=True, by=by)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
-    def resume_turn(self) -> None:
-        """Continue a turn that was interrupted or reached a limit."""
+    def resume_turn(self, *, repeats_unstarted_calls: bool = False) -> None:
+        """Continue a turn that was interrupted or reached a limit, if wanted with the calls that did not begin."""
         self._refuse_while_held("continue")
+        self.turns.calls_to_repeat = repeats_unstarted_calls
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:

@@ -11,7 +11,19 @@ from typing import NamedTuple
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import Decided, Fact, Stop, Stored, TodoSet, ToolCall, ToolReturned
+from helix_desktop.engine.facts import (
+    Decided,
+    Fact,
+    ModelReplied,
+    Recorded,
+    Rewound,
+    Stop,
+    Stored,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.message_blocks import is_json_object
 from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
@@ -19,6 +31,7 @@ from helix_desktop.engine.session_events import CallStage, CallStageChanged, Too
 from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.fast_dataclass import dataclass
 
@@ -203,6 +216,20 @@ class ToolCallRunner:
         most, count = Counter(self._lately).most_common(1)[0]
         since = Counter(itertools.islice(self._lately, self._lately.index(most), None))
         return most[0], count if min(since.values()) > 1 else 0
+
+
+def facts_that_take_back_unstarted_calls(state: ConversationState) -> list[Fact]:
+    """Return the facts after which the calls that a stop kept from beginning wait again, or nothing if there are none."""
+    results: list[Recorded] = []
+    for one in reversed(state.facts_on_path()):
+        if isinstance(one.fact, ModelReplied | UserSaid):
+            break
+        if isinstance(one.fact, ToolReturned):
+            results.insert(0, one)
+    heads = {one.seq: one.fact.head for one in results if isinstance(one.fact, ToolReturned)}
+    first = next((seq for seq, head in heads.items() if head == NOT_BEGUN), 0)
+    kept = [one.fact for one in results if one.seq > first and heads[one.seq] != NOT_BEGUN]
+    return [Rewound(first - 1), *kept] if first else []
 
 
 def _user_refused_any(results: Sequence[CallResult]) -> bool:

@@ -107,11 +107,15 @@ class TurnLoop:
         self._paid_before = len(conversation.state.spent)
         self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
 
-    async def run_turn(self) -> facts.TurnEnded:
-        """Run steps until the turn ends. Record and return its end."""
+    async def run_turn(self, *, runs_waiting_calls: bool = False) -> facts.TurnEnded:
+        """Run steps until the turn ends. Record and return its end. `runs_waiting_calls`: those of the last reply first."""
         # No turn begins once a spending limit is reached.
         end = turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)
         try:
+            if runs_waiting_calls and end is None:
+                self._talk.running(ConversationActivity.TOOLS)
+                waiting = tuple(pending.call for pending in self._conversation.state.branch.running_calls)
+                await self._calls.run_reply_calls(Reply(waiting, facts.Stop.CALLS))
             while end is None:
                 self._talk.running(ConversationActivity.THINKING)
                 await record_changed_settings(self._services, self._conversation)

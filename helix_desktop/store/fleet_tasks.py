@@ -308,7 +308,7 @@ class FleetTaskList:
         """Forget a text in tasks and results. Return how many changed, and the tasks that workers still have."""
         changed, busy = 0, list[str]()
         for one in await self.list_fleet_tasks(limit=_ALL_TASKS):
-            order = replace(one.order, text=blank(one.order.text))
+            order = replace(one.order, text=blank(one.order.text), allowed=tuple(map(blank, one.order.allowed)))
             why, answer, asked = map(blank, (one.result.why, one.result.answer, one.result.asked))
             came = replace(one.result, why=why, answer=answer, asked=asked)
             if (order, came) == (one.order, one.result):

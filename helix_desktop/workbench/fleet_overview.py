@@ -11,6 +11,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskOrder, FleetTaskState, NewFleetTask, task_as_json
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.unattended_permissions import UserAnswer
 
 MOST_SHOWN = 100  # The maximum number of tasks that are shown for each state of each workspace.
 FOLLOW_SECONDS = 1.0  # The overview looks for changes this often.
@@ -105,6 +106,10 @@ class FleetOverview:
 
         if not await self.run_on_task_list(workspace, retry):
             await self.do_tasks_here(workspace)
+
+    async def answer_task(self, workspace: str, task: str, why: str, *, allowed: bool, words: str = "") -> None:
+        """Answer the question that a task waits for. `why`: the text that the user has read."""
+        await self.retry_task(workspace, task, [UserAnswer(allowed, words).as_permission(why)])
 
     async def do_tasks_here(self, workspace: str) -> None:
         bench = await self._open_workspace(workspace)

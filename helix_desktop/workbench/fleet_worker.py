@@ -23,6 +23,7 @@ from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
+from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstarted_calls
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
@@ -46,6 +47,7 @@ PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
+DENIED = "[The user has read what you wanted to do with {asked}, and denied it. {words}]"
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
@@ -280,15 +282,21 @@ class FleetWorker:
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
         """Run a turn. Returns False if it could not begin: a hook refused it, or another machine has the lease."""
-        before = session.conversation.state.seq
-        allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
+        before, shown = session.conversation.state.seq, claimed.task.result
+        permissions = claimed.task.order.allowed if self.tasks_may_allow else ()
+        allowed = self._allowed | {*permissions}
+        answer = unattended_permissions.find_user_answer(permissions, shown.why)
+        answers = [] if answer is None else [answer]  # It is for one question.
 
         def answer_or_note_overload(event: Event) -> None:
             if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay) and event.delta.is_overload:
                 self._owned.spawn_task(self._pause_provider(claimed, event.delta.seconds), name="pause a provider")
             if not isinstance(event, QuestionAsked):
                 return
-            if unattended_permissions.is_allowed_unattended(event.question, allowed):
+            why = unattended_permissions.describe_missing_permission(event.question)
+            if answers and why == shown.why:
+                session.answer_question(event.number, answers.pop())
+            elif unattended_permissions.is_allowed_unattended(event.question, allowed):
                 session.answer_question(event.number, PermissionAnswer(allowed=True))
             else:
                 claimed.question = event.question
@@ -297,10 +305,12 @@ class FleetWorker:
         unsubscribe = session.subscribe_to_events(answer_or_note_overload)
         try:
             if any(isinstance(one.fact, UserSaid) and not one.fact.by for one in session.all_facts):
-                if claimed.task.result.asked:
-                    session.send_on_behalf("task", PERMITTED.format(asked=claimed.task.result.asked))
+                if not shown.asked or facts_that_take_back_unstarted_calls(session.conversation.state):
+                    session.resume_turn(repeats_unstarted_calls=bool(shown.asked))
+                elif answer is not None and not answer.allowed:
+                    session.send_on_behalf("answer", DENIED.format(asked=shown.asked, words=answer.words))
                 else:
-                    session.resume_turn()
+                    session.send_on_behalf("task", PERMITTED.format(asked=shown.asked))
             else:
                 text = (Text(claimed.task.order.text),)
                 session.send_message(await self._bench.slash_commands.expand_command_message(session, text))

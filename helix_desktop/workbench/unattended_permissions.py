@@ -2,10 +2,33 @@
 
 from collections.abc import Collection
 
-from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.tool_names import EDITS, ToolName
+from helix_desktop.fast_dataclass import dataclass
 
 LONGEST_PREVIEW = 2_000  # This many characters of what a task would do are kept.
+
+
+@dataclass(frozen=True, slots=True)
+class UserAnswer:
+    """The user's answer to the question that a task waits for. It is given to the task as a permission."""
+
+    allowed: bool
+    words: str = ""
+
+    def as_permission(self, why: str) -> str:
+        """`why`: the text that the user has read. The answer is for this text alone."""
+        return f"{'once' if self.allowed else 'denied'}:{Digest.of_content(why.encode()).hex}:{self.words}"
+
+
+def find_user_answer(permissions: Collection[str], why: str) -> PermissionAnswer | None:
+    """Return the user's last answer to the question with this text."""
+    digest = Digest.of_content(why.encode()).hex
+    for kind, asked, words in reversed([one.split(":", 2) for one in permissions if one.count(":") >= 2]):
+        if kind in ("once", "denied") and asked == digest:
+            return PermissionAnswer(kind == "once", words=words)
+    return None
 
 
 def name_to_allow(question: PermissionQuestion) -> str:
@@ -15,7 +38,8 @@ def name_to_allow(question: PermissionQuestion) -> str:
 def describe_missing_permission(question: PermissionQuestion) -> str:
     """Say why a task waits and, below that, exactly what it would do with the permission."""
     left = len(question.preview) - LONGEST_PREVIEW
-    more = f"\n… (+{left:,} characters)" if left > 0 else ""
+    digest = Digest.of_content(question.preview.encode("utf-8", "replace")).hex
+    more = f"\n… (+{left:,} characters, SHA-256 {digest})" if left > 0 else ""
     why = f"The task needs your permission: {question.title}."
     return f"{why}\n\n{question.preview[:LONGEST_PREVIEW]}{more}".strip()
 

@@ -7,9 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from helix_desktop.engine.facts import ToolReturned
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.store.fleet_task_files import NAME, open_fleet_task_list
 from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
 from helix_desktop.workbench.fleet_overview import FleetOverview
+from helix_desktop.workbench.unattended_permissions import UserAnswer
 from tests.peers.chat_server import reply
 from tests.workbench.conftest import Desks
 from tests.workbench.test_fleet_worker import CALL, place
@@ -44,6 +49,55 @@ async def test_a_task_given_here_is_done_here_and_asks_for_what_it_needs(desks: 
         (found,) = await seen(fleet, lambda found: bool(found[0]["done"]))
         assert (found["done"][0]["answer"], found["done"][0]["allow"]) == ("It is made.", ("write_file",))
         assert (folder / "made.txt").read_text() == "made"
+
+
+@pytest.mark.parametrize(
+    ("answer", "made", "head"),
+    [
+        (UserAnswer(allowed=True), "made", "Created made.txt (1 line)."),
+        (UserAnswer(allowed=False), "", "The user denied this call, so it was not run."),
+        (UserAnswer(allowed=False, words="Use a.txt."), "", "The user denied this call, so it was not run. The user said: Use a.txt."),
+    ],
+)  # fmt: skip
+async def test_the_very_call_that_was_shown_is_allowed_once_or_denied(
+    desks: Desks, folder: Path, answer: UserAnswer, made: str, head: str
+) -> None:
+    """The model is not asked to make it again, and what it does next needs permission of its own."""
+    desk = desks()
+    other = reply(calls=[("write_file", {"path": "other.txt", "content": "not seen"})])
+    async with place(lambda: desk, folder, CALL, other, reply("It is made.")) as (bench, _, _):
+        await desk.fleet.add_task(bench.id, "make it", ())
+        (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
+        (task,) = found["needs_you"]
+        await desk.fleet.retry_task(bench.id, task["id"], [answer.as_permission(task["why"])])
+        (found,) = await seen(desk.fleet, lambda found: "other.txt" in str(found[0]["needs_you"]))
+        assert ((folder / "made.txt").read_text() if made else "") == made
+        assert not (folder / "other.txt").exists()
+        session = await bench.open_session(task["id"])
+        results = [one.fact for one in session.conversation.state.facts_on_path() if isinstance(one.fact, ToolReturned)]
+        assert [one.head for one in results] == [head, NOT_BEGUN]
+
+
+async def test_a_call_that_would_do_something_else_now_is_shown_again(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    edit = reply(calls=[("write_file", {"path": "made.txt", "content": "new"})])
+    (folder / "made.txt").write_text("old")
+    read = reply(calls=[("read_file", {"path": "made.txt"})])
+    async with place(lambda: desk, folder, read, edit, reply("It is made.")) as (bench, _, _):
+        await desk.fleet.add_task(bench.id, "make it", ())
+        (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
+        (task,) = found["needs_you"]
+        (bench.main_folder / "made.txt").chmod(0o755)
+        other = UserAnswer(allowed=True).as_permission(task["why"] + " and more")
+        await desk.fleet.retry_task(bench.id, task["id"], [other])
+        (found,) = await seen(
+            desk.fleet, lambda found: bool(found[0]["needs_you"]) and found[0]["needs_you"][0]["claims"] == 2
+        )
+        assert (folder / "made.txt").read_text() == "old"
+        again = UserAnswer(allowed=True).as_permission(found["needs_you"][0]["why"])
+        await desk.fleet.retry_task(bench.id, task["id"], [again])
+        await seen(desk.fleet, lambda found: bool(found[0]["done"]))
+        assert (folder / "made.txt").read_text() == "new"
 
 
 async def test_a_closed_workspace_is_read_and_changed_without_being_opened(desks: Desks, folder: Path) -> None:

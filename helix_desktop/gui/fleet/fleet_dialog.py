@@ -13,6 +13,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
+from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import widgets
@@ -23,6 +24,7 @@ from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
+from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.schedules import ScheduleChange, WorkSchedule, build_schedule, parse_days, read_schedules
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
@@ -101,10 +103,12 @@ class FleetDialog(TransientDialog):
         self._exact.setFont(self._theme.monospaced_font())  # This font never joins several characters into one sign.
         self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
-        self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
-        self._allow = build_push_button("", card, look="primary")
-        self._allow.clicked.connect(lambda: self._retry_chosen_task(self._chosen_task()[2]["asked"]))
-        head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, wraps=True)
+        self._retry = build_push_button(tr("Run again"), card)
+        self._retry.clicked.connect(
+            lambda: self._retry_task(self._chosen_task()[1]["workspace"], self._chosen_task()[2])
+        )
+        self._answers = TaskAnswerButtons(self._answer_task, self._retry_task, card)
+        head = build_row((self._title, 1), self._open, self._stop, self._retry, *self._answers.buttons, wraps=True)
         build_column(head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8)
         return card
 
@@ -132,7 +136,7 @@ class FleetDialog(TransientDialog):
         return self._tasks.get(self._task_list.chosen_row(), ("", {}, {}))
 
     def _show_chosen_task(self) -> None:
-        state, _, task = self._chosen_task()
+        state, one, task = self._chosen_task()
         self._card.setVisible(bool(task))
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
         why, exact = fleet_rows.describe_task_reason(state, task) if task else ("", "")
@@ -143,8 +147,7 @@ class FleetDialog(TransientDialog):
         self._open.setEnabled(bool(task.get("conversation")))
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))
         self._retry.setVisible(state in ("failed", "cancelled"))
-        self._allow.setVisible(state == "needs_you")
-        self._allow.setText(tr("Allow all {tool} calls in this task", tool=make_safe_text(task.get("asked", ""))))
+        self._answers.show_question(one.get("workspace", ""), task if state == "needs_you" else {})
 
     def _open_chosen_conversation(self) -> None:
         _, one, task = self._chosen_task()
@@ -157,10 +160,15 @@ class FleetDialog(TransientDialog):
         work = self._fleet.run_on_task_list(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
         self._run_fleet_work(work)
 
-    def _retry_chosen_task(self, *allowed: str) -> None:
-        """Retries the task. `allowed` is what it may do from now on."""
-        _, one, task = self._chosen_task()
-        self._run_fleet_work(self._fleet.retry_task(one["workspace"], task["id"], allowed))
+    def _retry_task(self, workspace: str, task: Figures) -> None:
+        """Retries a task, which may use what it has asked for from now on."""
+        allowed = [task["asked"]] if task["asked"] and task["state"] == "needs-you" else []
+        self._run_fleet_work(self._fleet.retry_task(workspace, task["id"], allowed))
+
+    def _answer_task(self, workspace: str, task: Figures, *, allowed: bool, words: str = "") -> None:
+        """Answers the question that a task shows: this very call runs, or is denied."""
+        answer = self._fleet.answer_task(workspace, task["id"], task["why"], allowed=allowed, words=words)
+        self._run_fleet_work(answer)
 
     def _stop_or_start_all(self) -> None:
         is_stopped = self._is_fleet_stopped()
@@ -269,12 +277,7 @@ class FleetDialog(TransientDialog):
             self._show_trouble(translate_sentences(refused))
             self._read_and_show_schedules()
 
-        self._run_fleet_work(self._change_schedules(change), show_saved)
-
-    async def _change_schedules(self, change: ScheduleChange) -> str:
-        from helix_desktop.resident import schedule_changes
-
-        return await schedule_changes.change_schedules(self._places, change)
+        self._run_fleet_work(_change_schedules(self._places, change), show_saved)
 
     def _let_chosen_worker_finish_and_exit(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
@@ -294,3 +297,9 @@ class FleetDialog(TransientDialog):
     def _show_trouble(self, text: str) -> None:
         self._trouble.setText(text)
         self._trouble.setVisible(bool(text))
+
+
+async def _change_schedules(places: ProgramFolders, change: ScheduleChange) -> str:
+    from helix_desktop.resident import schedule_changes
+
+    return await schedule_changes.change_schedules(places, change)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontInfo
-from PySide6.QtWidgets import QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QInputDialog, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import program_folders
 from helix_desktop.engine.list_rows import ConversationListRow as Row
@@ -65,6 +65,9 @@ class Fleet(StandIn):
 
     async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
         self.asked.append(("add", workspace, text, tuple(allowed)))
+
+    async def answer_task(self, workspace: str, task: str, why: str, *, allowed: bool, words: str = "") -> None:
+        self.asked.append(("answer", workspace, task, why, allowed, words))
 
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
         self.asked.append(("retry", workspace, task, tuple(allowed)))
@@ -219,6 +222,24 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
     assert not dialog._exact.isVisible()
     (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
     assert row.text(5) == "The task needs your permission: Run a command."
+
+
+def test_the_call_that_is_shown_is_allowed_once_or_denied(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    choose(dialog, "Task 3")
+    for words in ("Allow once", "Deny", "What to do instead"):
+        press(dialog, words)
+    (asking,) = dialog.findChildren(QInputDialog)
+    asking.setTextValue("Use a.txt.")
+    asking.accept()
+    qt_works(1)
+    shown = "w1", f"{3:020x}", "Nobody could be asked."
+    answers = [one for one in fleet.asked if one[0] == "answer"]
+    assert answers == [("answer", *shown, *given) for given in ((True, ""), (False, ""), (False, "Use a.txt."))]
+    choose(dialog, "Task 6")
+    assert not any(button.isVisible() for button in dialog._answers.buttons)
 
 
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
