@@ -17,6 +17,7 @@ from helix_desktop.gateway import agent_settings
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import schedules
+from helix_desktop.resources import resources_folder
 
 UNIT = "helix-desktop-resident.service"
 AUTOSTART = "helix-desktop-resident.desktop"
@@ -48,13 +49,15 @@ def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) ->
     marked = "".join(f"{key}={value}\n" for key, value in mark.items())
     if Path("/run/systemd/system").is_dir():
         unit = config / "systemd" / "user" / UNIT
-        write_file_atomically(unit, _UNIT.format(command=quoted, mark=marked))
+        write_file_atomically(unit, _login_template(UNIT).format(command=quoted, mark=marked))
         wanted = unit.parent / _WANTS / UNIT
         wanted.parent.mkdir(parents=True, exist_ok=True)
         wanted.unlink(missing_ok=True)
         wanted.symlink_to(unit)
     else:
-        write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted) + marked)
+        write_file_atomically(
+            config / "autostart" / AUTOSTART, _login_template(AUTOSTART).format(command=quoted) + marked
+        )
 
 
 def disable_unneeded_login_start(where: ProgramFolders) -> None:
@@ -85,27 +88,13 @@ def _login_files() -> tuple[Path, ...]:
     return config / "systemd" / "user" / UNIT, config / "autostart" / AUTOSTART, _macos_launch_agent_file()
 
 
+def _login_template(name: str) -> str:
+    return (resources_folder() / "login" / name).read_text("utf-8")
+
+
 def _user_config_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
 def _macos_launch_agent_file() -> Path:
     return Path.home() / "Library" / "LaunchAgents" / LAUNCH_AGENT
-
-
-_UNIT = """[Unit]
-Description=Helix Desktop: the gateway's address for connected agents
-{mark}
-[Service]
-ExecStart={command}
-KillMode=mixed
-
-[Install]
-WantedBy=default.target
-"""
-_DESKTOP = """[Desktop Entry]
-Type=Application
-Name=Helix Desktop (gateway)
-Exec={command}
-NoDisplay=true
-"""
