@@ -1,5 +1,5 @@
-"""A workspace's policy. Each threshold is declared once in `resources/tables/policy.toml`, with defaults by preset, a
-range and a sentence.
+"""A workspace's policy. Each threshold is declared once in `resources/policy.json`, with its defaults, a range and a
+sentence. There, `layered` is the default, and another preset is named where its value differs.
 
 The settings page, `--set`, the checks and the help are all made from these
 declarations. What thresholds do is not known here; see `strategies/`.
@@ -8,17 +8,19 @@ declarations. What thresholds do is not known here; see `strategies/`.
 import dataclasses
 import difflib
 import functools
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from helix_desktop.engine.facts import PolicySet
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import read_table
+from helix_desktop.resources import resources_folder
 
 Value = float | int | str | bool
 BOOLEAN_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
-PRESETS: Mapping[str, str] = read_table("policy")["presets"]
+_TABLE = json.loads((resources_folder() / "policy.json").read_text("utf-8"))
+PRESETS: Mapping[str, str] = _TABLE["presets"]
 DEFAULT_PRESET = "layered"
 
 
@@ -123,7 +125,7 @@ class Policy:
 @functools.cache
 def declared_thresholds() -> Mapping[str, Threshold]:
     """Return every threshold by name, in the order of the settings page."""
-    return {name: _read_threshold(name, row) for name, row in read_table("policy")["thresholds"].items()}
+    return {name: _read_threshold(name, row) for name, row in _TABLE["thresholds"].items()}
 
 
 @functools.cache
