@@ -74,7 +74,7 @@ def _create_qt_application() -> QApplication:
     QApplication.setApplicationDisplayName(TITLE)
     QApplication.setApplicationVersion(__version__)
     QApplication.setDesktopFileName("helix-desktop")
-    application = QApplication(["helix-desktop"])
+    application = QApplication(["helix-desktop", "-style", "Fusion"])  # setStyle would create 570 members of enums.
     application.setQuitOnLastWindowClosed(False)
     return application
 

@@ -108,7 +108,6 @@ class WindowProgram:
         self._owner: running_instance.RequestListener | None = None
         self._ending = False
         self._state_file, self.top_window = top_window.state_file, top_window
-        application.setStyle("Fusion")
         application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
         self.theme = Theme()
         self._apply_look_settings()

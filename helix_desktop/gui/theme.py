@@ -195,9 +195,10 @@ def set_widget_look(widget: QWidget, look: str) -> None:
     if widget.property("look") == look:
         return
     widget.setProperty("look", look)
-    style = widget.style()
-    style.unpolish(widget)
-    style.polish(widget)
+    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):  # Otherwise Qt does it when it shows the widget.
+        style = widget.style()
+        style.unpolish(widget)
+        style.polish(widget)
 
 
 @cache

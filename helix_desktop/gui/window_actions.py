@@ -7,7 +7,6 @@ action without a handler is disabled.
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -44,14 +43,19 @@ def read_declared_actions() -> tuple[WindowAction, ...]:
 def declare_actions() -> tuple[WindowAction, ...]:
     """Returns all actions in the order of the menus, in the user's language."""
     return tuple(
-        replace(each, id=each.id.format(agent=agent), title=tr(each.title, agent=name), group=tr(each.group))
+        WindowAction(each.id.format(agent=agent), tr(each.title, agent=name), tr(each.group), each.shortcut, each.needs)
         for each in read_declared_actions()
-        for agent, name in (AGENTS_TO_CONTINUE_IN.items() if "{agent}" in each.id else [("", "")])
+        for agent, name in _agents_of_action(each)
     )
 
 
+def _agents_of_action(action: WindowAction) -> Iterable[tuple[str, str]]:
+    return AGENTS_TO_CONTINUE_IN.items() if "{agent}" in action.id else [("", "")]
+
+
 def _ids_of_actions_that_need(*needs: str) -> tuple[str, ...]:
-    return tuple(each.id for each in declare_actions() if each.needs in needs)
+    needed = (each for each in read_declared_actions() if each.needs in needs)
+    return tuple(each.id.format(agent=agent) for each in needed for agent, _ in _agents_of_action(each))
 
 
 WORKSPACE_ACTIONS = _ids_of_actions_that_need("workspace")

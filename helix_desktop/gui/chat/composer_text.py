@@ -52,7 +52,6 @@ class ComposerTextEdit(QPlainTextEdit):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(tr("Message"))
         self.document().setDocumentMargin(0)
-        self.viewport().setAutoFillBackground(False)
         self.textChanged.connect(self._leave_history_and_update_height)
         self.cursorPositionChanged.connect(self._request_or_close_completion)
         theme.changed.connect(self.updateGeometry)

@@ -5,9 +5,10 @@ Actions and conversations are in memory and shown at once; the results of the wo
 
 from collections.abc import Callable, Sequence
 
+from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.fast_dataclass import dataclass
@@ -78,7 +79,7 @@ class PaletteRowPainter(RowPainter):
         theme, px = self._theme, self._theme.zoomed_pixels
         find: PaletteItem = index.data(Qt.ItemDataRole.UserRole)
         rect = QRect(option.rect).adjusted(px(8), 0, -px(8), 0)
-        if option.state & QStyle.StateFlag.State_Selected:
+        if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             theme.fill_surface(painter, rect, "selected", 6)
         inner = rect.adjusted(px(10), 0, -px(10), 0)
         middle = inner.center().y()

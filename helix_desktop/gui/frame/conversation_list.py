@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum
 
+from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
-from PySide6.QtWidgets import QAbstractItemView, QApplication, QListView, QStyle, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QListView, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
@@ -216,9 +217,9 @@ class ConversationRowPainter(RowPainter):
             return
         running = ConversationActivity(index.data(ConversationListRole.RUNNING))
         card = rect.adjusted(px(8), 0, -px(8), 0)
-        if state & QStyle.StateFlag.State_Selected:
+        if state & QtWidgets.QStyle.StateFlag.State_Selected:
             theme.fill_surface(painter, card, "selected", 8)
-        elif state & QStyle.StateFlag.State_MouseOver:
+        elif state & QtWidgets.QStyle.StateFlag.State_MouseOver:
             theme.fill_surface(painter, card, "rail", 8)
         inner = card.adjusted(px(10), px(7), -px(10), -px(7))
         self._draw_conversation_title(painter, inner, line)
@@ -280,7 +281,7 @@ class ConversationRowPainter(RowPainter):
             left += width
 
     def _mirror_for_reading_direction(self, within: QRect, rect: QRect) -> QRect:
-        return QStyle.visualRect(self._view.layoutDirection(), within, rect)
+        return QtWidgets.QStyle.visualRect(self._view.layoutDirection(), within, rect)
 
 
 class ConversationList(QListView):

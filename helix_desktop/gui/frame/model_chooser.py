@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QPushButton, QStyleOptionViewItem, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
@@ -117,7 +118,7 @@ class ModelRowPainter(RowPainter):
             inner = rect.adjusted(side, px(8), -side, 0)
             self._draw_provider_heading(painter, inner, row.heading, first=index.row() == 0)
             return
-        if option.state & QStyle.StateFlag.State_Selected:
+        if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
         self._draw_model_row(painter, rect.adjusted(side, 0, -side, 0), row, row.model)
 

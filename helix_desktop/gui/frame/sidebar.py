@@ -144,7 +144,7 @@ class Sidebar(QWidget):
         self._trash.clicked.connect(lambda: self.show_conversations_in("trashed"))
         self._theme.changed.connect(self._apply_sidebar_sizes)
         self._clock = QTimer(self, interval=AGE_UPDATE_MS)
-        self._clock.timeout.connect(self.list.viewport().update)
+        self._clock.timeout.connect(lambda: self.list.viewport().update())
         self._clock.start()
 
     def show_workspace_title(self, name: str, folder: Path | None) -> None:

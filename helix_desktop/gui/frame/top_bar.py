@@ -92,7 +92,8 @@ class TopBar(QWidget):
             tab.updateGeometry()
         self._row.setSpacing(4 if room >= 0 else 0)
         self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
-        room -= sum(part.sizeHint().width() for part in (self._state, self.stop) if not part.isHidden())
+        shown = [part for part in (self._state, self.stop) if self._state.text() and not part.isHidden()]
+        room -= sum(part.sizeHint().width() for part in shown)
         self.copy.setVisible(
             bool(self.copy.text()) and room >= self.copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from PySide6 import QtWidgets  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTreeWidget, QWidget
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTreeWidget, QWidget
 
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
@@ -46,7 +47,7 @@ class RowPainter(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self.draw_row(painter, option, index)
-        if option.state & QStyle.StateFlag.State_HasFocus:
+        if option.state & QtWidgets.QStyle.StateFlag.State_HasFocus:
             draw_row_focus(painter, option, self._theme.zoomed_pixels(8))
         painter.restore()
 
@@ -84,7 +85,7 @@ class RowTree(QTreeWidget):
 
 def draw_row_focus(painter: QPainter, option: QStyleOptionViewItem, inset: float) -> None:
     """Draws a frame around the focused row, if the focus came from the keyboard."""
-    if option.state & QStyle.StateFlag.State_KeyboardFocusChange:
+    if option.state & QtWidgets.QStyle.StateFlag.State_KeyboardFocusChange:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(option.palette.accent(), 1))
         painter.drawRoundedRect(QRectF(option.rect).adjusted(inset + 0.5, 0.5, -inset - 0.5, -0.5), inset, inset)
