@@ -215,6 +215,16 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
     assert position(tracks, "a", "x", session="s") == position(tracks, "a", "x", session="t") == ""
 
 
+def test_when_a_conversation_is_removed_another_that_began_in_the_same_way_is_still_found() -> None:
+    tracks = ConversationMatcher()
+    for line in (line_of("one", "a", "b"), line_of("two", "a", "c")):
+        tracks.add_known_messages(line)
+    tracks.remove_known_messages("one")
+    assert position(tracks, "a", "c", "d", session="") == "two"
+    assert position(tracks, "a", "x", session="") == "two"
+    assert hashes("a", "b")[1] not in tracks._lines_by_hash, "nothing is kept of what was removed"
+
+
 async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
     line, order = KnownMessages("one", "", ""), list[str]()
     assert line.can_lock_now

@@ -551,6 +551,19 @@ def test_one_conversation_is_remembered_however_large_it_is(monkeypatch: pytest.
     assert third.message_units[0] is not first.message_units[0], "another took its place"
 
 
+def test_bodies_of_several_conversations_are_held_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for more, is_kept in ((0, True), (-1, False)):
+        monkeypatch.setattr(incremental_parsing, "MOST_HELD_BYTES", 2 * len(_body(3)) + more)
+        readings = BodyParser()
+        first = readings.parse_body("anthropic", _body(3), "s")
+        readings.parse_body("anthropic", _body(3), "other")
+        assert first is not None
+        monkeypatch.undo()
+        again = readings.parse_body("anthropic", _body(4), "s")
+        assert again is not None
+        assert (again.message_units[0] is first.message_units[0]) == is_kept
+
+
 @settings(max_examples=40, deadline=None)
 @given(content=st.binary(min_size=1, max_size=40), step=st.integers(1, 9), ends=st.tuples(st.integers(0, 40), st.integers(0, 40)))  # fmt: skip
 def test_a_packed_body_has_the_bytes_of_the_body(content: bytes, step: int, ends: tuple[int, int]) -> None:

@@ -119,6 +119,21 @@ async def test_what_somebody_else_changed_is_left_alone(net: Net) -> None:
     assert (net.folder / "d0" / "f0.txt").read_text() == "line 0\n" * 5
 
 
+async def test_the_folder_of_a_restored_file_is_synced(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(net.folder)
+    fact = await net.step(lambda: shell("echo agent > d0/f0.txt")(net.folder))
+    assert fact is not None
+    synced, sync = list[int](), os.fsync
+
+    def sync_and_note(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", sync_and_note)
+    await net.undo(fact)
+    assert (net.folder / "d0").stat().st_ino in synced
+
+
 async def test_an_undo_in_a_folder_that_was_deleted_says_so(net: Net, tmp_path: Path) -> None:
     fill(net.folder)
     await net.checkpoints.check_for_changes()

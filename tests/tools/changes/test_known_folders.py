@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.changes.folder_state import PathKind
-from helix_desktop.tools.changes import known_folders
+from helix_desktop.tools.changes import folder_walk, known_folders
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.tools.changes.folder_walk import COARSE
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from tests.tools.changes.conftest import Net
 
@@ -140,3 +141,15 @@ async def test_few_folders_are_looked_through_alone_and_many_with_all_others(
     folders.walk_folders(False)
     assert len(begun) == (count > known_folders.FEW_CHANGES)
     folders.watch.close()
+
+
+async def test_a_folder_with_distrusted_times_is_looked_through_although_nothing_was_reported(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_walk, "FINE", -COARSE)  # Otherwise, the times of a young file are in doubt anyway.
+    (net.folder / "a").write_text("one")
+    await net.checkpoints.ensure_first_check()
+    folders = net.checkpoints.folders
+    assert folders.walk_folders(False).folders == {}
+    folders.distrust_times(["0"], 0)
+    assert "0" in folders.walk_folders(False).folders
