@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop import concurrency
@@ -17,7 +17,13 @@ from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.all_workbenches import Workbenches
-from helix_desktop.workbench.history_imports import ImportResult, find_recorded_conversations, new_import_name
+from helix_desktop.workbench.history_imports import (
+    ImportResult,
+    find_recorded_conversations,
+    new_import_name,
+    stamp_of_history_file,
+    stamps_at_last_import,
+)
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_preparation import SessionPreparation
 
@@ -45,7 +51,13 @@ class HistoryImporter:
 
     async def find_history_groups(self) -> Sequence[FoundHistories]:
         places = history_finding.HistoryPlaces.of_this_user()
-        found = await asyncio.to_thread(lambda: list(history_finding.find_histories(places)))
+        stamps = stamps_at_last_import(await self._desk.read_import_facts())
+
+        def mark_if_imported(group: FoundHistories) -> FoundHistories:
+            known = stamps.get(str(group.path))
+            return replace(group, is_imported=known is not None and known == stamp_of_history_file(group.path))
+
+        found = await asyncio.to_thread(lambda: [*map(mark_if_imported, history_finding.find_histories(places))])
         return sorted(found, key=lambda group: -group.last)
 
     async def describe_history(self, group: FoundHistories) -> HistoryDetails:

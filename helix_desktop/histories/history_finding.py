@@ -34,7 +34,10 @@ _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 @dataclass(frozen=True, slots=True)
 class FoundHistories:
-    """Histories in one file. `folder`: the working folder as the file names it, or empty."""
+    """Histories in one file. `folder`: the working folder as the file names it, or empty.
+
+    `is_imported`: all of it is already here, and the file has not changed since.
+    """
 
     kind: str
     path: Path
@@ -43,6 +46,7 @@ class FoundHistories:
     size: int
     first: float
     last: float
+    is_imported: bool = False
 
     @property
     def program(self) -> str:

@@ -1,10 +1,11 @@
 """Searches a workspace that nobody has open by its own index, without writing or locking anything."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeVar
 
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.ports import ClosedSearchResult
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import full_text_search as open_search
@@ -39,6 +40,14 @@ def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> Closed
         titles = {row.id: row.title or row.begins for row in journal.conversation_rows() if row.id in wanted}
         behind = known.get("facts", 0) < journal.last_fact_id() or known.get("words", 0) < known.get("rows", 0)
         return ClosedSearchResult(hits, titles, behind)
+
+
+def read_import_facts(folder: Path) -> Sequence[Recorded]:
+    """Return all facts about imports, oldest first."""
+    if not (folder / "journal.sqlite3").is_file():
+        return ()
+    with closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True)) as journal:
+        return journal.read_import_facts()
 
 
 class _ClosedStores:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from helix_desktop import program_settings, running_instance
 from helix_desktop.console import Terminal
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.ports import Clock, ClosedSearchResult
 from helix_desktop.errors import HelixError, NotFound, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
@@ -116,6 +117,18 @@ class Workbenches:
                     remedy="Use the workspace in the window where it is open.",
                 )
             return await asyncio.to_thread(closed_workspace_search.search_closed_stores, known.folder, words)
+
+    async def read_import_facts(self) -> list[Recorded]:
+        """Return the facts about imports of all workspaces that can be read, oldest first."""
+        found: list[Recorded] = []
+        opened = {bench.id: bench for bench in self.opened_workbenches()}
+        for known in await asyncio.to_thread(self.list_workspaces):
+            with suppress(HelixError):
+                if bench := opened.get(known.id):
+                    found += await bench.workspace.journal.facts_about_imports()
+                else:
+                    found += await asyncio.to_thread(closed_workspace_search.read_import_facts, known.folder)
+        return sorted(found, key=lambda recorded: recorded.time)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
         """Create a workspace for a folder, or for none, with the models that were chosen last."""

@@ -106,7 +106,7 @@ class HistoryImport:
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         self._rows = [row for row in await self.workspace.journal.list_conversations() if not row.trashed]
-        sizes, ahead = [_stamp_of_history_file(file)[0] for file in files], 0
+        sizes, ahead = [stamp_of_history_file(file)[0] for file in files], 0
         done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
         prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
         thread, held = StoreThread("prepare sessions"), _group_unrelated(self._collect_complaints(prepared))
@@ -128,12 +128,10 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        known = set[facts.Fact]()  # A fork contains copies of these facts, but the session continues in the original.
-        for recorded in await self.workspace.journal.facts_about_imports():
-            if isinstance(fact := recorded.fact, facts.BroughtIn) and fact.run and fact not in known:
-                known.add(fact)
-                self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
-                self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
+        imports = await self.workspace.journal.facts_about_imports()
+        for recorded, fact in _imports_once(imports):
+            self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
+        self._stamps = stamps_at_last_import(imports)
 
     async def _archive_if_gateway_has_it(self, held: SessionToImport, brought: ImportedConversation) -> None:
         """Archive what the gateway also records, so that it is listed once, until it goes on without the gateway."""
@@ -174,7 +172,7 @@ class HistoryImport:
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
         changed = []
         for file in files:
-            stamp = _stamp_of_history_file(self.preparation.copy_of_file(file) or file)
+            stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
                 self.result.here |= here.get(str(file), set())
             else:
@@ -256,7 +254,24 @@ def _is_at_gateway(held: SessionToImport, at_gateway: Sequence[facts.Recorded]) 
     return bool(find_replies_at_gateway(newest, [*theirs]))
 
 
-def _stamp_of_history_file(file: Path) -> tuple[int, int]:
+def stamps_at_last_import(imports: Sequence[facts.Recorded]) -> dict[str, tuple[int, int]]:
+    """Return the size and time that each imported file had, by its path. `imports`: oldest first."""
+    return {
+        imported_path(recorded): (0, 0) if fact.undone else (fact.size, fact.modified)
+        for recorded, fact in _imports_once(imports)
+    }
+
+
+def _imports_once(imports: Sequence[facts.Recorded]) -> Iterator[tuple[facts.Recorded, facts.BroughtIn]]:
+    """Yield each import once. A fork contains copies of these facts, but the session continues in the original."""
+    known = set[facts.Fact]()
+    for recorded in imports:
+        if isinstance(fact := recorded.fact, facts.BroughtIn) and fact.run and fact not in known:
+            known.add(fact)
+            yield recorded, fact
+
+
+def stamp_of_history_file(file: Path) -> tuple[int, int]:
     """Return the size and time that show whether a file has changed, including files beside a database."""
     size = modified = 0
     for name in (

@@ -34,9 +34,16 @@ async def test_what_a_session_has_written_since_comes_with_the_next_import(
     histories = HistoryImporter(desk)
     groups = await histories.find_history_groups()
     first = await histories.import_history_groups(groups, lambda *_: None)
+    assert [group.is_imported for group in groups] == [False]
+    assert [group.is_imported for group in await histories.find_history_groups()] == [True]
+    for bench in desk.opened_workbenches():
+        await desk.close_workspace(bench.id)
+    assert [group.is_imported for group in await histories.find_history_groups()] == [True]
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(value) + "\n" for value in values[6:])
-    grown = await histories.import_history_groups(await histories.find_history_groups(), lambda *_: None)
+    groups = await histories.find_history_groups()
+    assert [group.is_imported for group in groups] == [False], "it has new messages"
+    grown = await histories.import_history_groups(groups, lambda *_: None)
     assert (first.new_count, grown.new_count, grown.grown_count) == (1, 0, 1)
     await desk.aclose()
 

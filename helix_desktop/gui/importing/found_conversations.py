@@ -38,7 +38,7 @@ class FoundConversationTree(RowTree):
         self.itemChanged.connect(lambda _item, column: self.choice_changed.emit() if column == _TITLE else None)
 
     def show_groups(self, groups: Sequence[FoundHistories]) -> None:
-        """Shows all groups checked, the newest project first."""
+        """Shows the groups, the newest project first. Those that are not here yet are checked."""
         self.blockSignals(True)
         self.clear()
         self.rows.clear()
@@ -49,7 +49,6 @@ class FoundConversationTree(RowTree):
                 project = projects[group.folder, group.program] = self._add_project(group)
             self._add_conversation(project, group)
         for project in projects.values():
-            project.setCheckState(_TITLE, Qt.CheckState.Checked)
             project.setExpanded(len(groups) <= 30 or len(projects) == 1)
             held = sum(row.data(_TITLE, _GROUP).conversations for row in _rows_of(project))
             project.setText(_LENGTH, format_count(held, "{n} conversation", "{n} conversations"))
@@ -77,9 +76,10 @@ class FoundConversationTree(RowTree):
         title = many if group.conversations > 1 else tr("Loading…")
         row = QTreeWidgetItem(project, [title, format_date(group.last), format_byte_size(group.size)])
         row.setFlags(row.flags() | Qt.ItemFlag.ItemIsUserCheckable)
-        row.setCheckState(_TITLE, Qt.CheckState.Checked)
+        row.setCheckState(_TITLE, Qt.CheckState.Unchecked if group.is_imported else Qt.CheckState.Checked)
         row.setTextAlignment(_COST, Qt.AlignmentFlag.AlignRight)
         row.setData(_TITLE, _GROUP, group)
+        self._mark_if_imported(row)
         self.rows[str(group.path), group.folder] = row
 
     def show_details(self, group: FoundHistories, details: HistoryDetails) -> None:
@@ -94,6 +94,7 @@ class FoundConversationTree(RowTree):
             project.setText(_DATE, format_date(last))
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
         row.setText(_COST, format_dollars(details.cost) if details.cost else "–")
+        self._mark_if_imported(row)
         if details.reason:
             self._show_reason(row, details.reason)
             row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
@@ -108,6 +109,10 @@ class FoundConversationTree(RowTree):
             else:
                 self._show_reason(row, complaint)
         return others
+
+    def _mark_if_imported(self, row: QTreeWidgetItem) -> None:
+        if row.data(_TITLE, _GROUP).is_imported:
+            self._show_reason(row, tr("already imported"))
 
     def _show_reason(self, row: QTreeWidgetItem, reason: str) -> None:
         group = row.data(_TITLE, _GROUP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QScrollArea
@@ -11,6 +12,7 @@ from helix_desktop.gui.importing.history_import_port import HistoryDetails, Impo
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.program_settings import RECORDER
 from tests.gui.fake_setup import FakeHistories
 from tests.turns import qt_works
@@ -187,3 +189,19 @@ def test_in_large_letters_the_empty_dialog_is_as_high_as_what_it_says(window: Ma
     assert area is not None
     assert dialog.height() > dialog.screen().availableGeometry().height() / 2
     assert not area.horizontalScrollBar().maximum()
+
+
+def test_what_is_here_already_is_marked_and_not_ticked(window: MainWindow) -> None:
+    """Opened again, the dialog ticked all seven conversations, though all were recorded here."""
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog.found.show_groups(
+        [
+            FoundHistories("codex", Path("/a.jsonl"), "/gone", 1, 20_000, 0.0, 2.0, is_imported=True),
+            FoundHistories("codex", Path("/b.jsonl"), "/gone", 1, 20_000, 0.0, 1.0),
+        ]
+    )
+    known, new = dialog.found.rows["/a.jsonl", "/gone"], dialog.found.rows["/b.jsonl", "/gone"]
+    assert [row.checkState(0) for row in (known, new)] == [Qt.CheckState.Unchecked, Qt.CheckState.Checked]
+    dialog.found.show_details(known.data(0, Qt.ItemDataRole.UserRole), HistoryDetails("A title", 3))
+    assert known.text(0) == "A title — already imported"
+    assert dialog.import_button.text() == "Import 1 conversation"
