@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
@@ -25,7 +26,7 @@ from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
-from helix_desktop.store.search_ranking import FoundPlace, rank_places
+from helix_desktop.store.search_ranking import FoundPlace, rank_places, show_line
 
 T = TypeVar("T")
 WEIGHED = 120  # At least this many matching facts and pieces of entries are ranked.
@@ -44,6 +45,7 @@ FROM json_each(?) AS asked CROSS JOIN pieces ON pieces.id = asked.value LEFT JOI
 WHERE (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
 AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
 """
+_NEWEST = "SELECT id FROM pieces ORDER BY id DESC LIMIT ?"
 _MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
 
 
@@ -63,13 +65,13 @@ def search_full_text(
     limit: int = 20,
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
-    """Return the places with every word of the query, and those with the most of them."""
+    """Return the places with every word of the query, and those with the most of them; the newest without words."""
     query, filters = split_query_into_words_and_filters(query)
+    chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
     if not (terms := search_words.query_terms(query)):
-        return ()
+        return () if filters == SearchFilters() else _find_newest(connection, source, filters, chosen, limit)
     words = without_stop_words(search_words.split_unspaced_terms(terms))
     most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
-    chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         matching = MatchingRows(connection, words, most, RANKED if any(chosen) else most)
         found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
@@ -77,6 +79,28 @@ def search_full_text(
         while len(places) < most and (rows := found.fetchmany(most)):
             places += _read_found_places(source, rows, matching, filters, query_words_and_user_if_first_person(query))
     return tuple(rank_places(places, matching.weigh_words())[:limit])
+
+
+def _find_newest(
+    connection: sqlite3.Connection, source: StoresAccess, filters: SearchFilters, chosen: tuple[object, ...], limit: int
+) -> tuple[SearchHit, ...]:
+    """Return the newest places that pass the filters of a query without words, among the newest rows."""
+    hits: dict[tuple[Digest | None, str, int], SearchHit] = {}
+    with sqlite_database.SqliteErrors(IndexDamaged, "index"):
+        newest = [row for (row,) in connection.execute(_NEWEST, (RANKED,))]
+        found = connection.execute(_FOUND, (json.dumps(newest), *chosen))
+        while len(hits) < limit and (rows := found.fetchmany(WEIGHED)):
+            for place in _read_found_places(source, rows, AnyRows(), filters, frozenset()):
+                hit = show_line(place, (), 0)
+                hits.setdefault((hit.digest, hit.conversation, hit.seq), hit)
+    return tuple(islice(hits.values(), limit))
+
+
+class AnyRows:
+    """Takes the place of `MatchingRows` for a query without words."""
+
+    def words_of_row(self, _row: int, _text: str) -> list[str]:
+        return [""]
 
 
 class MatchingRows:
@@ -140,7 +164,7 @@ class MatchingRows:
 def _read_found_places(
     source: StoresAccess,
     rows: Sequence[FoundRow],
-    matching: MatchingRows,
+    matching: MatchingRows | AnyRows,
     filters: SearchFilters,
     speakers: frozenset[str],
 ) -> Iterator[FoundPlace]:

@@ -99,7 +99,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
         best.setdefault((hit.digest, hit.conversation, hit.seq), at)
     exact = [len(text) == len(place.text) for place, text in zip(places, folded, strict=True)]
     new_first = _put_new_lines_first([*best.values()], ranks, [weights for weights, *_ in lines])
-    hits = {at: _show_line(places[at], words, lines[at][-1] if exact[at] else -1) for at in new_first}
+    hits = {at: show_line(places[at], words, lines[at][-1] if exact[at] else -1) for at in new_first}
     return [replace(hit, has_all_words=len(held[at]) == len(stems)) for at, hit in hits.items()]
 
 
@@ -244,7 +244,7 @@ def _fit_of_conversations(places: Sequence[FoundPlace], held: Sequence[Iterable[
     return {name: (1 + FITTING * fit / best) / (1 + FITTING) for name, fit in zip(counts, sums, strict=True)}
 
 
-def _show_line(place: FoundPlace, words: Iterable[str], at: int) -> SearchHit:
+def show_line(place: FoundPlace, words: Iterable[str], at: int) -> SearchHit:
     at = at if at >= 0 else search_words.find_first_term(place.text, [*words])
     line = place.hit.line + place.text.count("\n", 0, at)
     return replace(place.hit, snippet=search_words.cut_snippet(place.text, at), line=line)

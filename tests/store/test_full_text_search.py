@@ -324,6 +324,24 @@ async def test_filters_say_who_when_which_tool_and_which_file(workspace: StoredW
     assert await found("needle after:2020-01-01") == everything
 
 
+async def test_a_filter_alone_finds_the_newest_that_passes_it(workspace: StoredWorkspace) -> None:
+    """`file:fees.py` found nothing, although the agent had read and edited this file."""
+    for number in range(30):
+        await workspace.cache.store_content(f"output {number}".encode(), EntryOrigin("run_command", f"ls {number}"))
+    for number in range(3):
+        await workspace.cache.store_content(f"fees {number}".encode(), EntryOrigin("read_file", "src/fees.py"))
+    said = UserSaid((Text("look at src/fees.py", 4),))
+    await workspace.journal.append_to_journal("a", [ConversationStarted(), said, UserSaid((Text("thanks", 1),))])
+    await workspace.index.wait_until_indexed()
+    found = await workspace.index.search_index("file:fees.py")
+    assert [hit.snippet for hit in found if hit.digest] == ["fees 2", "fees 1", "fees 0"]
+    assert [hit.snippet for hit in found if not hit.digest] == ["look at src/fees.py"]
+    assert len(await workspace.index.search_index("tool:run_command", limit=20)) == 20
+    assert len(await workspace.index.search_index("tool:read_file", entries_only=True)) == 3
+    assert await workspace.index.search_index("tool:nothing") == ()
+    assert await workspace.index.search_index("") == ()
+
+
 async def test_what_an_agent_added_is_not_the_users(workspace: StoredWorkspace) -> None:
     """The defect: a reminder of Claude Code was found as words of the user, and weighed like them."""
     reminder = UserSaid((Text("<system-reminder>\nThe needle has changed.\n</system-reminder>"),))
