@@ -24,7 +24,7 @@ STEM_LETTERS = 5  # Words that share this many first letters count as forms of o
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 MOST_FIGURES_TOGETHER = 8  # With more figures in a sentence, one that was invented would soon be a sum of others.
-MOST_COMPARED_FIGURES = 40  # Of more known fractions than this, no differences are computed.
+MOST_COMPARED_FIGURES = 12  # Of more known fractions than this, no differences are computed.
 MOST_SUMMED_PRICES = 200  # With more prices of one label, any number would soon be a sum of some.
 # What share of an order's words consecutive sentences of a user must contain, or a line of any
 # source if nobody is said to have given it. More sentences would share words with most orders.
@@ -75,31 +75,55 @@ _NO_CLAIM = re.compile(
     rf"|^{re.escape(NEWEST_OUTPUTS)}$(?:\n- .*)*|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
     re.MULTILINE,
 )
+_PERSON = (
+    r"(?:users?|clients?|customer|caller|person|reporter|requester|author|owner|lead|supervisor"
+    r"|management|team|maintainers?|you|they|s?he|benutzer\w*|du|sie)"
+)
+# What only persons do, and what a program or a rule may do as well.
+_WILL = (
+    r"(?:ask(?:s|ed) (?:for|that|to|us|me)\b|want|insist|prefer|wish|(?:would )?rather|would (?:like|be (?:happy|fine))|declin|capp"
+    r"|forb[ia]d|approv|stress|emphasi|stipulat|veto|object|waiv|instruct|order(?:s|ed) |promis|urg(?:es|ed)|decid"
+    r"|rul(?:es|ed) |agre(?:es|ed)\b|signed off|made (?:it )?(?:a|clear|plain)|gave (?:leave|us|me)\b|put \w+ foot"
+    r"|won't (?:accept|have)|has no objection|left .{3,40} to (?:us|me)\b|reserv)"
+)
+_RULE = r"(?:request|demand|requir|limit|expect|permit|allow|refus|specif|impos|call(?:s|ed) for|set (?:a|the) |told |said (?:that|to|no)\b)"
+_OFTEN = r"(?:'d|'s|'ve| has| have| had)?(?: also| then| later| now| explicitly| already)? "
 _ATTRIBUTED = re.compile(
-    r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|caller|reporter|author|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
+    rf"(?<!\bas )(?<!\bas the )\b(?:{_PERSON}|it was)\b[^.]{{0,40}}?"
     r"\b(?:ask(?:s|ed)\b|want|request|insist|demand|requir|prefer|told|said (?:that|to|no)|wish|would (?:like|rather)|möchte|verlang)"
-    r"|\b(?:s?he|they|you)(?:'d| would)(?: also)? like\b|\bagreed\b|\b(?:was|were) (?:not )?to (?!blame\b)[a-z]"
-    r"|\b(?:per|as) (?:agreed|arranged|instruct|request|specified|stressed|the (?:user|client) )"
-    r"|\b(?:client|customer|user)s? (?:said|stressed)\b|\b(?:his|her|their|your|'s) (?:okay|ok|approval|consent)\b"
-    r"|\b(?:the|an?) (?:request|instruction|arrangement|condition|agreement) was\b"
-    r"|^\W*(?-i:[A-Z])\w+(?: also| then| now)? (?:ask(?:s|ed) (?:for|that|to)|want(?:s|ed)|insist(?:s|ed)|would like)\b",
+    rf"|\b(?:{_PERSON}|issue|ticket|brief){_OFTEN}(?:{_WILL}|{_RULE})"
+    rf"|^\W*(?!(?:the|this|that|it|its|one|each|all|no|a|everything)\b)(?-i:[A-Z])\w+{_OFTEN}{_WILL}"
+    r"|\bagreed\b|\b(?:was|were) (?:not )?to (?!blame\b)(?=[a-z])"
+    r"|\b(?:s?he|they|you)(?:'d| would)(?: also)? like\b"
+    r"|\b(?:per|as) (?:agreed|arranged|discussed|instruct|promised|request|specified|stipulated|stressed|the (?:user|client) )"
+    r"|\bas (?:s?he|they|you) (?:wish|want|ask|request|insist|prefer|said|put it)"
+    rf"|\baccording to (?:him|her|them|the (?:{_PERSON}|agreement))\b|\b(?:says|said|wrote|stressed) the (?!same)\w+"
+    r"|(?:'s|s'|\bhis|\bher|\btheir|\bby|\bunder|\bso the) (?:instructions?|requests?|wish|decision|condition|orders?|insistence"
+    r"|demand|veto|agreement|okay|ok|approval|consent)\b|\bs?he said\W*$"
+    r"|\b(?:is|are|was|were|been) (?:not )?(?:granted|approved|waived|stipulated|laid down|promised|authori[sz]ed|vetoed"
+    r"|forbidden|demanded|desired|decided|permitted|declared)\b"
+    r"|\b(?:settled|set|fixed|decided|clear|stated) (?:right )?(?:at|from) the (?:start|outset|beginning|end)\b"
+    r"|\b(?:condition|requirement|stipulation|veto) (?:of|laid|set|by|from)\b|\bwe(?: were|'ve been| have been)? (?:told|promised)\b"
+    r"|\b(?:instructed|ordered|told|urged|reminded|warned) (?:us|me|the \w+) (?:to|not|that|never)\b"
+    r"|\b(?:client|customer|user)s? (?:said|stressed)\b|\b(?:the|an?) (?:request|instruction|arrangement|condition|agreement) was\b",
     re.IGNORECASE,
 )
 _ORDERED = re.compile(
     _ATTRIBUTED.pattern + r"|^\W*no\b(?!.*\b(?:is|are|was|were|has|have|had|do|does|did|can|could|stands?|exists?)\b)"
     r"|^\W*(?:keep|leave .{3,40} alone|gewünscht|requested|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b"
-    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbid\w*|acceptable|ruled out"
-    r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never)|mandatory|supposed to|(?<!system )wants?|(?:is|are) (?:not )?wanted|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
+    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to (?:be|follow|stay|go|remain|come|have)|allowed|expected)|forbid\w*|acceptable|ruled out"
+    r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never|cost|go)|nothing may|need not"
+    r"|mandatory|compulsory|obligatory|supposed to|(?<!system )wants?|(?:is|are) (?:not )?wanted|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
     re.IGNORECASE,
 )
 _STATE = re.compile(
-    r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been|(?:what|nothing|still) (?:ha|need)s to|to be seen"
+    r"\b(?:yet|so far|whether|nor did|noch nicht|ha(?:s|ve|d)(?: \w+)? been(?! (?:approved|granted|waived|promised|forbidden))|(?:what|nothing|still) (?:ha|need)s to|to be seen"
     r"|so (?:it|the|this|that)\b[^.,;]{0,40} must (?:be|have)"
-    r"|(?:reason|goal|idea|task|plan|aim|step|fix|point) (?:is|was) to"
+    r"|(?:reason|goal|idea|task|plan|aim|step|fix|point|job|way|option|next)\b[^.,;]{0,20} (?:is|are|was) to"
     r"|should(?:n't| not)? (?:arrive|have|take|reach))\b",
     re.IGNORECASE,
 )
-_PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
+_PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which) |(?= so )")
 _LETTERS = re.compile(r"[^\W\d_]+|\d+")
 _COMMON = re.compile(  # Words that say little about what an order is about.
     r"(?:wh|every|any|some)\w*|no(?:body|thing|ne|r|t|w)?|th(?:an|at|en?|em|ey|eir|ere|ese|is|ose|ing|ough|rough|us)|(?:with|in|on)(?:in|out|to)?|"
@@ -109,11 +133,12 @@ _COMMON = re.compile(  # Words that say little about what an order is about.
     r"further|gone|got|had|has|have|having|her|here|him|his|how|however|instead|its|itself|just|kept|know|last|least|left|less|made|many|"
     r"n?either|(?:twen|thir|four|for|fif|six|seven|eigh|nine)(?:ty|teen)(?:-\w+)?|"
     r"may|more|most|much|must|near|never|new|next|off|often|once|ones?|only|others?|otherwise|our|out|over|own|rather|said|same|several|"
-    r"shall|she|should|since|soon|still|such|together|told|too|towards?|under|unless|until|upon|very|via|was|ways?|well|went|were|will|"
+    r"percent|shall|she|should|since|soon|still|such|together|told|too|towards?|under|unless|until|upon|very|via|was|ways?|well|went|were|will|"
     r"would|yes|yet|your?|d[aeio][emnrs]s?|eine?[mnrs]?|und|oder|nicht|keine?n?|nur|ist|sind|war|wird|werden|soll\w*|m[uü]ss\w*|d[aü]rf\w*|"
     r"immer|nie|auch|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|gewünscht|..?(?<!\d)"
 )
 _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
+_FIGURES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "ten": "10"}
 _MONTH = re.compile(  # The number of the group that matches is the number of the month.
     "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
@@ -122,7 +147,9 @@ _PLACES = {"ord": "chicago", "ewr": "newark", "iah": "houston", "mco": "orlando"
 _PLACES |= {"bna": "nashville", "las": "vegas", "dca": "washington", "iad": "washington"}
 # Words that a writer knows without a source.
 _GENERAL = {"english", "french", "german", "italian", "spanish", "chinese", "japanese", "json", "html"}
-_GENERAL |= {"http", "https", "todo", "readme", "yaml", "ascii", "posix", "unix"}
+_GENERAL |= {"http", "https", "todo", "readme", "yaml", "ascii", "posix", "unix", "linux", "windows", "python"}
+_GENERAL |= {"git", "github", "google", "eastern", "pacific", "central", "christmas", "easter", "monday", "tuesday"}
+_GENERAL |= {"wednesday", "thursday", "friday", "saturday", "sunday", "european", "american"}
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
 
@@ -287,7 +314,8 @@ class _KnownWords:
         prices = {price for column in self._columns.values() for price in column}
         near = known | _compute_from_figures_beside(beside)
         near |= {abs(price - each) for price in prices for each in beside}
-        tried = [near, *({each / by for each in near} for by in UNITS if unit and unit != "%")]
+        units = [by for by in UNITS if by % 1024 or "B" in unit] if unit and unit != "%" else []
+        tried = [near, *({each / by for each in near} for by in units)]
         if unit == "%":
             tried.append({100 * each / whole for each in known for whole in beside if whole})
         fractions = [each for each in known if each % 1] if digits > 1 else []
@@ -335,7 +363,10 @@ def _compute_from_figures_beside(beside: Sequence[float]) -> set[float]:
 
 
 def _states_order(text: str) -> bool:
-    return bool(_ORDERED.search(text) and not _STATE.search(text))
+    """Whether it is an order, or part of it one that is said to be somebody's."""
+    if _STATE.search(text):
+        return any(_ATTRIBUTED.search(part) and not _STATE.search(part) for part in _PARTS.split(text))
+    return bool(_ORDERED.search(text))
 
 
 def _find_names_in_sentence(sentence: str) -> Iterator[str]:
@@ -352,7 +383,7 @@ def _casefolded_words(text: str) -> set[str]:
 
 def _stems_of(text: str) -> set[str]:
     words = (word for word in _LETTERS.findall(text.casefold()) if not _COMMON.fullmatch(word))
-    return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM_LETTERS] for word in words}
+    return {_FIGURES.get(word, re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM_LETTERS]) for word in words}
 
 
 def _casefolded_base_name(file: str) -> str:

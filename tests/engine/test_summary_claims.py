@@ -332,3 +332,37 @@ def test_what_the_settings_and_the_messages_times_say_is_supported() -> None:
     assert asyncio.run(claims_of(honest)) == []
     invented = "On 23 August it ran 36 times."
     assert asyncio.run(claims_of(invented)) == [f"August, 23, 36 — {invented}"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "Silva capped the charge at three hundred francs.",
+        "A tolerance of ten percent was granted.",
+        "Condominiums count as well, according to the person asking.",
+        "Support for Oracle was waived: that was settled at the outset.",
+        "The new chapter has been approved and may go into print.",
+        "Agreed with the customer: insurance is to be added once the difference has been settled.",
+        "Screenshots were declared taboo.",
+        "The owner gave leave to drop Windows.",
+        "Documentation is to follow in a second request, as discussed.",
+        "He'd rather have two small patches than one big one.",
+    ],
+)
+def test_an_order_is_recognised_by_a_person_who_wills_or_by_an_agreement(order: str) -> None:
+    """The defect: of eighteen orders that a stranger had invented, eleven were not even taken for orders."""
+    said = [DetailSource(1, "user", "Look at the tower.")]
+    assert len(find_unsupported_claims(order, said)) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "The booking tool insisted on more dollars.",
+        "A likely remedy is to bring the old cache back.",
+        "He wanted a margin of two percent.",
+        "It flies on a Monday, by Eastern time.",
+    ],
+)
+def test_what_programs_insist_on_and_what_would_help_is_no_order(statement: str) -> None:
+    assert find_unsupported_claims(statement, [DetailSource(1, "user", "A margin of 2 % please.")]) == []
