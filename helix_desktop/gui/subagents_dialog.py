@@ -46,13 +46,15 @@ class SubagentsDialog(TransientDialog):
 
     def _build_button_row(self) -> QHBoxLayout:
         self._all = build_push_button(tr("Stop all"), self, self.stop_shown_agents, "danger")
-        return build_row(
-            1,
+        close = build_push_button(tr("Close"), self, self.accept, "primary")
+        for_selected = (
             build_push_button(tr("Open"), self, self._open_selected_agent),
             build_push_button(tr("Stop"), self, self._stop_selected_agent),
-            self._all,
-            build_push_button(tr("Close"), self, self.accept, "primary"),
         )
+        for button in for_selected:
+            button.setEnabled(False)
+            self._tree.currentItemChanged.connect(lambda now, _, one=button: one.setEnabled(now is not None))
+        return build_row(1, *for_selected, self._all, close)
 
     def update_agent_rows(self, parts: int = 1) -> None:
         """Updates some rows at each call, so that large trees stay cheap. Only changed cells are painted."""

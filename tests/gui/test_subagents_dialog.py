@@ -40,7 +40,10 @@ def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDe
     assert tree.topLevelItem(0) is top
     assert top.text(5) == "13 s"
     assert not top.isExpanded()
+    of_selected = [each for each in dialog.findChildren(QPushButton) if each.text() in ("Open", "Stop")]
+    assert not any(button.isEnabled() for button in of_selected)
     tree.setCurrentItem(below)
+    assert all(button.isEnabled() for button in of_selected)
     for text in ("Open", "Stop", "Stop all"):
         next(each for each in dialog.findChildren(QPushButton) if each.text() == text).click()
     assert opened == ["b"]
