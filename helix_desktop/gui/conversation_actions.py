@@ -13,14 +13,14 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.copy_bring_back import CopyBringBack
+from helix_desktop.gui.copy_bring_back import CopyBringBack, explain_copies_left, find_files_left_in_copies
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import Session, Workbench
+from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
@@ -103,27 +103,53 @@ class ConversationActions:
     def ask_to_empty_trash(self, bench: Workbench | None) -> None:
         if bench is None:
             return
+        rows = [row for row in bench.list_conversations() if row.trashed]
         text = format_count(
-            sum(row.trashed for row in bench.list_conversations()),
+            len(rows),
             "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.",
             "{n} conversations in the trash will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.",
         )
-        self._ask_to_delete_for_good(bench, tr("Empty trash"), text)
+        self._ask_to_delete_for_good(bench, tr("Empty trash"), text, rows)
 
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
         text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone. The agent's own files are kept, and the recorder will not save this conversation again.", title=row.title)  # fmt: skip
-        self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
+        self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, [row], (row.id,))
 
-    def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, ids: Sequence[str] = ()) -> None:
+    def _ask_to_delete_for_good(
+        self, bench: Workbench, title: str, text: str, rows: Sequence[ConversationListRow], ids: Sequence[str] = ()
+    ) -> None:
+        """Asks also what becomes of the copies of the repository in which these conversations work."""
+
         def notice_deleted(gone: EmptyTrashResult) -> None:
             self.gone(*gone.conversations)
             self.changed()
             words = format_count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
             self.notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
-        run, work = self.doing.run_in_background, bench.empty_conversation_trash
-        permanently = tr("Delete permanently")
-        ask_to_confirm(self.window, title, text, permanently, lambda: run(work(ids), then=notice_deleted))
+        def delete_with_copies(copies: Sequence[FolderCopy] = ()) -> None:
+            async def discard_copies_and_delete() -> EmptyTrashResult:
+                for copy in copies:
+                    await bench.copies.bring_back(copy, "discard")
+                return await bench.empty_conversation_trash(ids)
+
+            self.doing.run_in_background(discard_copies_and_delete(), then=notice_deleted)
+
+        def ask_about_copies(found: Sequence[tuple[FolderCopy, Sequence[str]]]) -> None:
+            if not found:
+                ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_with_copies)
+                return
+            ways: list[tuple[str, Callable[[], object]]] = [(tr("Keep the copy"), delete_with_copies)]
+            ways += [(tr("Discard the copy"), partial(delete_with_copies, [one for one, _ in found]))]
+            if len(rows) == 1:
+                ways.insert(0, (tr("Bring back…"), partial(self.ask_how_to_bring_back, bench, rows[0])))
+            names = [name for _, files in found for name in files]
+            ask_to_choose_one(self.window, title, f"{text}\n\n{explain_copies_left(len(found), names)}", "", ways)
+
+        copied = [row for row in rows if row.copy]
+        if copied:
+            self.doing.run_in_background(find_files_left_in_copies(bench, copied), then=ask_about_copies)
+        else:
+            ask_about_copies(())
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:
         """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a copy of the folders."""

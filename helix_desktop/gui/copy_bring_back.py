@@ -11,7 +11,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.question_dialogs import ask_to_choose_one, ask_to_confirm
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import FolderCopy, Workbench
 
 MOST_FILES_SHOWN = 10
@@ -30,52 +30,54 @@ class CopyBringBack:
     def ask_for_way(self) -> None:
         self.doing.run_in_background(self._find_files_in_other_copies(), then=self._show_ways)
 
-    async def find_copy(self) -> FolderCopy | None:
+    async def _find_copy_of_conversation(self) -> FolderCopy | None:
         """Finds the copy, which may be another conversation's if this is a fork or a sub-agent's."""
         session = await self.bench.open_session(self.row.id)
         return await asyncio.to_thread(self.bench.copies.find_copy, session.conversation.state.own_copy)
 
     async def _find_files_in_other_copies(self) -> Sequence[str]:
-        copy = await self.find_copy()
+        copy = await self._find_copy_of_conversation()
         found = (await self.bench.copies.read_status_of_copies()).get(copy.id) if copy is not None else None
         return [*found.overlaps] if found is not None else ()
 
     def _show_ways(self, both: Sequence[str]) -> None:
         ways: list[tuple[str, Callable[[], object]]] = [
-            (tr("Merge"), partial(self.bring_back, "merge")),
-            (tr("Rebase"), partial(self.bring_back, "rebase")),
+            (tr("Merge"), partial(self._bring_back_and_tell, "merge")),
+            (tr("Rebase"), partial(self._bring_back_and_tell, "rebase")),
             (tr("Apply as uncommitted changes"), self._apply_or_ask),
             (tr("Discard…"), self._ask_to_discard),
         ]
         title = tr("Bring back the copy of {branch}", branch=self.row.copy)
         ask_to_choose_one(self.window, title, explain_bring_back_ways(both), "", ways)
 
-    def bring_back(self, way: str, conflicts: str = "leave") -> None:
+    def _bring_back_and_tell(self, way: str, conflicts: str = "leave") -> None:
         async def bring_back_copy() -> Sequence[str]:
-            copy = await self.find_copy()
+            copy = await self._find_copy_of_conversation()
             return await self.bench.copies.bring_back(copy, way, self.row.title, conflicts) if copy is not None else ()
 
         self.doing.run_in_background(bring_back_copy(), then=self.done)
 
     def _apply_or_ask(self) -> None:
-        async def find_conflicts() -> Sequence[str]:
-            copy = await self.find_copy()
+        async def find_files_changed_on_both_sides() -> Sequence[str]:
+            copy = await self._find_copy_of_conversation()
             return await self.bench.copies.find_conflicts(copy) if copy is not None else ()
 
         def ask_which_version(conflicts: Sequence[str]) -> None:
             if not conflicts:
-                self.bring_back("apply")
+                self._bring_back_and_tell("apply")
                 return
             ways = {"yours": tr("Keep mine"), "copy": tr("Use the copy's"), "markers": tr("Add conflict markers")}
-            acts = [(words, partial(self.bring_back, "apply", way)) for way, words in ways.items()]
+            acts = [(words, partial(self._bring_back_and_tell, "apply", way)) for way, words in ways.items()]
             text = tr("These files were changed both in your folder and in the copy. Which version do you want? All other changes are applied as well, and you can undo this.")  # fmt: skip
             ask_to_choose_one(self.window, tr("Conflicts"), f"{text}\n\n{name_first_files(conflicts)}", "", acts)
 
-        self.doing.run_in_background(find_conflicts(), then=ask_which_version)
+        self.doing.run_in_background(find_files_changed_on_both_sides(), then=ask_which_version)
 
     def _ask_to_discard(self) -> None:
         text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
-        ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), partial(self.bring_back, "discard"))
+        ask_to_confirm(
+            self.window, tr("Discard the copy"), text, tr("Discard"), partial(self._bring_back_and_tell, "discard")
+        )
 
 
 def explain_bring_back_ways(both: Sequence[str]) -> str:
@@ -83,6 +85,24 @@ def explain_bring_back_ways(both: Sequence[str]) -> str:
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
     said = tr("These files were also changed in other copies:")
     return f"{text}\n\n{said}\n{name_first_files(both)}" if both else text
+
+
+async def find_files_left_in_copies(
+    bench: Workbench, rows: Sequence[ConversationListRow]
+) -> list[tuple[FolderCopy, Sequence[str]]]:
+    """Finds the copies that belong to these conversations, and their files that were not brought back."""
+    copies = [await asyncio.to_thread(bench.copies.find_copy, row.id) for row in rows]
+    return [(copy, await bench.copies.list_files_not_brought_back(copy)) for copy in copies if copy is not None]
+
+
+def explain_copies_left(copies: int, files: Sequence[str]) -> str:
+    """Explains what becomes of the copies of conversations that are deleted, and what is only there."""
+    text = format_count(
+        copies,
+        "A copy of the repository belongs to it. If you discard the copy, its changes are stored in the cache first. If you keep it, `helix-desktop copy list` shows it.",
+        "{n} copies of the repository belong to them. If you discard the copies, their changes are stored in the cache first. If you keep them, `helix-desktop copy list` shows them.",
+    )
+    return f"{text}\n\n{tr('Not brought back:')}\n{name_first_files(files)}" if files else text
 
 
 def name_first_files(paths: Sequence[str]) -> str:

@@ -344,6 +344,17 @@ class RepositoryCopies:
             return await self._discard_copy(copy)
         return await self._merge_copy(copy, message, rebase=way == "rebase")
 
+    async def list_files_not_brought_back(self, copy: FolderCopy) -> Sequence[str]:
+        """Return the files that are different in a copy from what was brought back last."""
+        if not copy.is_whole:
+            return ()
+        try:
+            changes = (await self._changes_in_copy(copy))[1]
+        except ActionRefused:  # Its checkpoints cannot say it, but git can.
+            return (await self.read_copy_status(copy)).changed
+        files = [one for one in changes if not {PathKind.FOLDER}.issuperset(each.kind for each in one[1:] if each)]
+        return [printable_path(change.path.partition("/")[2]) for change in files]
+
     async def find_conflicts(self, copy: FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
         return (await self._plan_changes(copy)).conflicting_names

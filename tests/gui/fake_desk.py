@@ -508,6 +508,9 @@ class FakeCopies(StandIn):
     async def read_status_of_copies(self) -> Mapping[str, CopyStatus]:
         return {name: CopyStatus(overlaps=dict.fromkeys(each, "x")) for name, each in self.in_other_copies.items()}
 
+    async def list_files_not_brought_back(self, copy: FolderCopy) -> Sequence[str]:
+        return ["README.md"]
+
     async def find_conflicts(self, copy: FolderCopy) -> Sequence[str]:
         return self.conflicts
 

@@ -1182,6 +1182,23 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
     assert not over.isVisible()
 
 
+@pytest.mark.parametrize(("words", "brought_back"), [("Keep the copy", []), ("Discard the copy", ["discard"])])
+def test_deleting_a_conversation_asks_what_becomes_of_its_copy(
+    window: MainWindow, bench: FakeWorkbench, words: str, brought_back: list[str]
+) -> None:
+    bench.rows["flaky"] = replace(bench.rows["flaky"], copy="main", trashed=True)
+    for place in ("delete", "trash"):
+        if place == "delete":
+            window.sidebar.conversation_action_wanted.emit("delete", "flaky")
+        else:
+            window.sidebar.show_conversations_in("trashed")
+            QTest.mouseClick(window.sidebar.empty_trash_link, Qt.MouseButton.LeftButton)
+        assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nNot brought back:\nREADME.md")
+        press(window, "Cancel" if place == "delete" else words)
+        assert ("flaky" in bench.rows) is (place == "delete")
+    assert [way for _, way, _ in bench.copies.brought_back] == brought_back
+
+
 def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWindow, bench: FakeWorkbench) -> None:
     for key in (("draft", bench.id, "flaky"), ("place", bench.id, "flaky"), ("draft", bench.id, "new")):
         window.state_file.remember_value(*key, value=[1, 2])

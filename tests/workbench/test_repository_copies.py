@@ -1052,11 +1052,15 @@ async def test_what_was_brought_back_before_is_no_conflict(
     bench = await desk.create_workspace("W", project)
     copy = await copy_in(bench, with_changes=with_changes)
     work = copy.folder / "0"
+    assert await bench.copies.list_files_not_brought_back(copy) == []
     for number, way in enumerate((first, second, second)):
         (work / "a").write_text(f"version {number}\n")
         (work / f"new {number}").write_text("new\n")
         (work / f"new {number - 1}").unlink(missing_ok=True)
+        left = await bench.copies.list_files_not_brought_back(_again(bench, copy))
+        assert {"a", f"new {number}"} <= {*left}
         await bench.copies.bring_back(_again(bench, copy), way, "theirs")
+        assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == []
         assert (project / "a").read_text() == f"version {number}\n"
         # No commit says that a file is gone which was only applied.
         kept = {"new 0"} if first == "apply" != second and number else set()

@@ -107,7 +107,7 @@ class FleetDialog(TransientDialog):
         self._retry.clicked.connect(
             lambda: self._retry_task(self._chosen_task()[1]["workspace"], self._chosen_task()[2])
         )
-        self._answers = TaskAnswerButtons(self._answer_task, self._retry_task, card)
+        self._answers = TaskAnswerButtons(self._send_answer_to_task, self._retry_task, card)
         head = build_row((self._title, 1), self._open, self._stop, self._retry, *self._answers.buttons, wraps=True)
         build_column(head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8)
         return card
@@ -165,7 +165,7 @@ class FleetDialog(TransientDialog):
         allowed = [task["asked"]] if task["asked"] and task["state"] == "needs-you" else []
         self._run_fleet_work(self._fleet.retry_task(workspace, task["id"], allowed))
 
-    def _answer_task(self, workspace: str, task: Figures, *, allowed: bool, words: str = "") -> None:
+    def _send_answer_to_task(self, workspace: str, task: Figures, *, allowed: bool, words: str = "") -> None:
         """Answers the question that a task shows: this very call runs, or is denied."""
         answer = self._fleet.answer_task(workspace, task["id"], task["why"], allowed=allowed, words=words)
         self._run_fleet_work(answer)
