@@ -259,6 +259,9 @@ class Workbench:
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )
+                    await self._partial.recover_printed_outputs(
+                        opened, self.workspace.cache, self.token_counter.count_tokens
+                    )
                     await self._report_interrupted_agents(opened)
                 await self.copies.get_or_open_tools(opened.state.own_copy)
                 session = self._build_session(opened, allowed=self.workforce.roles.tools_of_role(opened.state))

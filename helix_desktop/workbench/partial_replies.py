@@ -1,7 +1,7 @@
-"""Saves what a model is writing every second, so that a kill during an answer loses no more.
+"""Saves every second what a model is writing and what commands print, so that a kill loses no more.
 
-Each streaming reply has a small file, which is deleted once the reply is a fact. A file that is
-found when a conversation is opened is from a program that was killed, and becomes a fact then.
+Each streaming reply and each printing call has a small file, which is deleted once there is a fact instead.
+A file that is found when a conversation is opened is from a program that was killed, and becomes a fact then.
 """
 
 import asyncio
@@ -14,15 +14,19 @@ from pathlib import Path
 from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, TurnEnded
+from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, ToolReturned, TurnEnded
 from helix_desktop.engine.messages import TextDelta
-from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
+from helix_desktop.engine.ports import ContentCache, EntryOrigin
+from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.session_setup import TaskSpawner
+from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 EVERY = 1.0  # Seconds between two saves of a reply that is still arriving.
+MOST_PRINTED = 8_000  # Only so many characters at the end of what a running command has printed are saved.
+CUT_OFF = "\n[The program ended while this call ran. Above is the end of what it had printed. Check before repeating.]"
 
 
 @dataclass(slots=True)
@@ -30,10 +34,20 @@ class _StreamedReply:
     after: int  # The number of the last fact before this reply.
     pieces: list[str] = field(default_factory=list)
     written: int = 0  # The number of pieces that are already saved.
+    is_saved: bool = False
+
+    def shorten_to_end(self) -> None:
+        """Keep only the end of an output, which may go on without end."""
+        if sum(map(len, self.pieces)) > 2 * MOST_PRINTED:
+            self.pieces, self.written = ["".join(self.pieces)[-MOST_PRINTED:]], 0
+
+
+def _key_of_output(conversation: str, call: str) -> str:
+    return f"{conversation}\n{call}"  # No conversation has such an ID.
 
 
 class PartialReplies:
-    """The partial replies of a workbench, updated with its events."""
+    """The partial replies and outputs of a workbench, updated with its events."""
 
     def __init__(self, folder: Path, spawn: TaskSpawner, sessions: OpenSessions) -> None:
         self._folder = folder
@@ -44,19 +58,46 @@ class PartialReplies:
 
     def update_partial_reply(self, event: Event) -> None:
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
-            name = event.conversation
-            session = self._sessions.find_open_session(name)
-            last = session.conversation.state.seq if session is not None else 0
-            streaming = self._of.setdefault(name, _StreamedReply(last))
-            streaming.pieces.append(event.delta.text)
-            if not self._writing:
-                self._writing = True
-                self._spawn(self._write_due_replies(), name="keep partial replies")
-        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | TurnEnded | Rewound):
-            streaming_over = self._of.pop(event.recorded.conversation, None)
-            if streaming_over is not None and streaming_over.written:
-                deleting = asyncio.to_thread(self._delete_partial_reply, event.recorded.conversation)
-                self._spawn(deleting, name="drop a partial reply")
+            self._add_text(event.conversation, event.conversation, event.delta.text)
+        elif isinstance(event, ToolPrinted):
+            self._add_text(
+                _key_of_output(event.conversation, event.call), event.conversation, event.text
+            ).shorten_to_end()
+        elif isinstance(event, FactAppended):
+            match event.recorded.fact:
+                case ModelReplied() | TurnEnded() | Rewound():
+                    self._drop_text(event.recorded.conversation)
+                case ToolReturned(call=call):
+                    self._drop_text(_key_of_output(event.recorded.conversation, call))
+
+    def _add_text(self, key: str, conversation: str, text: str) -> _StreamedReply:
+        session = self._sessions.find_open_session(conversation)
+        last = session.conversation.state.seq if session is not None else 0
+        streaming = self._of.setdefault(key, _StreamedReply(last))
+        streaming.pieces.append(text)
+        if not self._writing:
+            self._writing = True
+            self._spawn(self._write_due_replies(), name="keep partial replies")
+        return streaming
+
+    def _drop_text(self, key: str) -> None:
+        streaming_over = self._of.pop(key, None)
+        if streaming_over is not None and streaming_over.is_saved:
+            self._spawn(asyncio.to_thread(self._delete_partial_reply, key), name="drop a partial reply")
+
+    async def recover_printed_outputs(
+        self, conversation: Conversation, cache: ContentCache, count: Callable[[str], int]
+    ) -> None:
+        """Append what a killed program saved of the outputs of calls that still ran."""
+        for pending in tuple(conversation.state.branch.running_calls):
+            key, call = _key_of_output(conversation.id, pending.id), pending.call
+            if (found := await asyncio.to_thread(self._read_partial_reply, key)) is None:
+                continue
+            text = f"{found[1][-MOST_PRINTED:]}{CUT_OFF}"
+            origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+            stored = await cache.store_content(text.encode("utf-8", "replace"), origin)
+            await conversation.append_facts(ToolReturned(pending.id, stored, count(text), ok=False, stopped=True))
+            await asyncio.to_thread(self._delete_partial_reply, key)
 
     async def recover_cut_off_reply(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
         """Append what a killed program saved of an answer as a reply that was cut off."""
@@ -80,7 +121,7 @@ class PartialReplies:
         try:
             while behind := {name: each for name, each in self._of.items() if each.written < len(each.pieces)}:
                 for name, streaming in behind.items():
-                    streaming.written = len(streaming.pieces)
+                    streaming.written, streaming.is_saved = len(streaming.pieces), True
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
                     if self._of.get(name) is not streaming:  # The reply was recorded as a fact in the meantime.

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ModelReplied, Stop, Text
-from helix_desktop.engine.session_events import Event, ReplyStreamed
+from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import partial_replies
 from tests.peers.chat_server import ChatServer, reply
@@ -103,3 +104,40 @@ async def test_a_file_that_is_damaged_or_older_than_the_last_reply_adds_nothing(
     partial.write_text(content)
     session = await (await desks().open_workspace("Old")).open_session(session.id)
     assert len(session.all_facts) == before
+
+
+async def test_what_a_running_command_had_printed_survives_a_kill(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a build of 20 minutes nothing was left, while the window said that nothing shown was lost."""
+    monkeypatch.setattr(partial_replies, "EVERY", 0.0)
+    first = desks()
+    bench = await first.create_workspace("Printed", folder)
+    session = await bench.start_conversation("Printed")
+    calls = tuple(ToolCall(name, "run_command", '{"command": "make"}') for name in ("a", "b", "c"))
+    await session.conversation.append_facts(UserSaid((Text("build it"),)), ModelReplied(calls, "m", Stop.CALLS))
+    partial = bench.workspace.folder / "partial"
+
+    async def wait_for_files(count: int) -> None:
+        while len(list(partial.glob("*.json"))) != count:
+            await asyncio.sleep(0.01)
+
+    for number in range(3_000):
+        session.conversation.notify_listeners(ToolPrinted(session.id, "a", f"tick {number}\n"))
+    session.conversation.notify_listeners(ToolPrinted(session.id, "b", "done"))
+    await wait_for_files(2)
+    stored = await bench.workspace.cache.store_content(b"done", EntryOrigin("run_command", "make"))
+    await session.conversation.append_facts(ToolReturned("b", stored, 1))
+    await wait_for_files(1)
+    await first.aclose()
+    for _ in range(2):
+        desk = desks()
+        bench = await desk.open_workspace("Printed")
+        session = await bench.open_session(session.id)
+        (found,) = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned) and not one.fact.ok]
+        text = (await bench.workspace.cache.read_content(found.output.digest)).decode()
+        assert (found.call, found.stopped) == ("a", True)
+        assert text.endswith(f"tick 2999\n{partial_replies.CUT_OFF}")
+        assert len(text) < 10_000
+        assert not list(partial.glob("*.json"))
+        await desk.aclose()
