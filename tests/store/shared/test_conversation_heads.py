@@ -63,6 +63,17 @@ def test_a_head_moves_only_from_the_version_that_was_seen(heads: ConversationHea
     assert (head.version, head.sealed) == (2, b"second")
 
 
+def test_several_heads_that_move_at_once_are_told_in_order(heads: ConversationHeads) -> None:
+    names = [f"name {number}".encode().ljust(32) for number in range(4)]
+    heads.update_heads([HeadUpdate(names[2], 0, THERE, b"theirs", 30)])
+    told = heads.update_heads([HeadUpdate(name, 0, HERE, name[:6], 30) for name in names])
+    assert [done for done, _ in told] == [True, True, False, True]
+    found = [(head.name, head.writer, head.sealed) for _, head in told if head is not None]
+    assert found == [
+        (name, THERE if at == 2 else HERE, b"theirs" if at == 2 else name[:6]) for at, name in enumerate(names)
+    ]
+
+
 def test_another_machine_waits_for_the_lease_or_takes_it(heads: ConversationHeads) -> None:
     heads.update_heads([HeadUpdate(ONE, 0, HERE, b"first", 30)])[0]
     assert not heads.update_heads([HeadUpdate(ONE, 1, THERE, b"there", 30)])[0][0]

@@ -41,6 +41,10 @@ async def two(tmp_path: Path, another: Another, seal: RowCipher) -> AsyncIterato
         yield here, there
 
 
+async def test_before_anything_is_put_nothing_waits(two: tuple[Machine, Machine]) -> None:
+    assert [one.link.waiting for one in two] == [0, 0]
+
+
 async def test_what_one_machine_puts_the_other_gets(two: tuple[Machine, Machine]) -> None:
     here, there = two
     contents = [b"", b"small", secrets.token_bytes(CHUNK), secrets.token_bytes(2 * CHUNK + 17), b"a" * (3 * CHUNK)]
