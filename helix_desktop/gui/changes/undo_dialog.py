@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import find_changed_lines, is_binary, split_into_lines
@@ -11,6 +12,7 @@ from helix_desktop.engine.changes.folder_state import PathChange, PathKind
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import widgets
+from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
@@ -86,16 +88,20 @@ class UndoChangesDialog(widgets.TransientDialog):
         grid = QGridLayout(inner)
         grid.setContentsMargins(0, 0, 0, 0)
         for row, one in enumerate(planned):
-            name = widgets.build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
+            name = ElidedLabel(inner, Qt.TextElideMode.ElideMiddle)
+            name.setProperty("look", "mono")
+            name.set_elided_text(self._path_for_display(one))
             box = widgets.build_combo_box(self._path_for_display(one), inner)
+            box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
             for words, choice in zip(self._conflict_choice_labels(), ("now", "before", "merge"), strict=True):
                 box.addItem(words, choice)
             look = widgets.build_push_button(tr("Compare…"), inner, partial(compare, one))
             self._boxes[one.path] = box
-            for column, widget in enumerate((name, box, look)):
-                grid.addWidget(widget, row, column)
+            grid.addWidget(name, 2 * row, 0, 1, 2)
+            grid.addWidget(box, 2 * row + 1, 0)
+            grid.addWidget(look, 2 * row + 1, 1)
         grid.setColumnStretch(0, 1)
-        grid.setRowStretch(len(planned), 1)
+        grid.setRowStretch(2 * len(planned), 1)
         return widgets.build_scroll_area(inner, self)
 
 

@@ -292,7 +292,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._length.setVisible(bool(self._length.text()))
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
-        if self._preview.is_end_seen and self._preview.hasFocus() and not self._preview.verticalScrollBar().maximum():
+        if self._preview.is_end_seen and self._preview.hasFocus():
             self.focus_first_control()  # The buttons were disabled until the preview's end had been shown.
 
     def _build_server_buttons(self) -> QtWidgets.QHBoxLayout:
@@ -439,5 +439,7 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
             self._middle.setMaximumWidth(self._theme.zoomed_pixels(width))
             self._column.insertWidget(0, card)
             card.show()
+            if held:
+                card.focus_first_control()
         elif held:
             self.left.emit()

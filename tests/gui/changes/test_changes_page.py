@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton, QScrollArea
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
@@ -134,6 +134,18 @@ def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: Change
         "Undo only the agent's lines",
     ]
     assert words(shown(redo=True)) == ["Restore the file to its state before the undo", "Redo only the agent's lines"]
+
+
+def test_a_long_path_pushes_nothing_out_of_the_dialog(page: ChangesPage, theme: Theme) -> None:
+    """Beside it, the button “Compare…” was cut."""
+    item = TreeItem(PathKind.FILE, 0o644, 1, b"1")
+    planned = [PlannedUndo(f"0/{'deep/' * 20}report.py", item, item, item, UndoOutlook.CONFLICT)]
+    dialog = UndoChangesDialog(theme, "Undo", (), planned, lambda _: None, page)
+    dialog.show()
+    QApplication.processEvents()
+    (area,) = dialog.findChildren(QScrollArea)
+    assert area.horizontalScrollBar().maximum() == 0
+    dialog.reject()
 
 
 def test_three_versions_are_shown(page: ChangesPage, changes: FakeChanges, theme: Theme) -> None:

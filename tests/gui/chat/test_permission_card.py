@@ -565,3 +565,38 @@ def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
     made.show_oldest_question({2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words)
     assert made.visible_card is not None
     assert words not in [label.text() for label in made.visible_card.findChildren(QLabel)]
+
+
+def test_the_next_question_takes_the_focus_of_the_one_that_was_answered(approvals: PermissionQuestionPanel) -> None:
+    """Of two calls of one reply, the first was allowed by the keyboard, and the keys then went to the message box."""
+    assert QTest.qWaitForWindowActive(approvals)
+    second = replace(COMMAND, call=story.call(2, "run_command", command="ls"), preview="ls")
+    assert approvals.visible_card is not None
+    approvals.visible_card.focus_first_control()
+    approvals.show_oldest_question({2: second})
+    assert approvals.visible_card is not None
+    focused = approvals.focusWidget()
+    assert focused is not None
+    assert approvals.visible_card.isAncestorOf(focused)
+    spy = QSignalSpy(approvals.answered)
+    QTest.keyClick(focused, Qt.Key.Key_Return)
+    assert spy.count() == 0, "it was meant for the first"
+
+
+def test_a_long_change_passes_the_focus_on_once_its_end_was_shown_by_key(approvals: PermissionQuestionPanel) -> None:
+    approvals.resize(900, 300)
+    assert QTest.qWaitForWindowActive(approvals)
+    lines = "".join(f"+new line {n}\n" for n in range(90))
+    approvals.show_oldest_question(
+        {1: replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -1,1 +1,91 @@\n same\n{lines}")}
+    )
+    assert approvals.visible_card is not None
+    approvals.visible_card.focus_first_control()
+    for _ in range(10):
+        QApplication.processEvents()
+    view = approvals.focusWidget()
+    assert isinstance(view, ExactDifferenceView)
+    QTest.keyClick(view, Qt.Key.Key_End)
+    for _ in range(10):
+        QApplication.processEvents()
+    assert approvals.focusWidget() is buttons(approvals)["Allow once"]
