@@ -50,7 +50,7 @@ class Savings:
     paid: float
     paid_without: float
     paid_before: float = 0.0
-    unpriced: int = 0  # Requests of unknown cost.
+    unpriced: int = 0  # Requests of unknown cost, beside others of known cost.
 
     @property
     def saved_share(self) -> float:
@@ -228,7 +228,7 @@ class TokenLedger:
             (at["steps"], at["sent"], at["without"], at["read"]),
             max(0.0, ever - paid) + self.unstated_dollars_until(seq),
         )
-        return Savings(*tokens, paid, paid_without, before, at["unpriced"])
+        return Savings(*tokens, paid, paid_without, before, at["unpriced"] if paid or per_million else 0)
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """Return a running sum up to `seq`, without imports and copied facts."""

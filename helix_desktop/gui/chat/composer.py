@@ -156,7 +156,7 @@ class Composer(QWidget):
         """Shows how full the window is, and the cost. A "+" stands for requests without a price."""
         self._measured, self._left_out = meter, ""
         self._cost = "" if has_price else tr("the price is not known")
-        if figures is not None and figures.paid >= 0.0005:
+        if figures is not None and (figures.paid >= 0.0005 or figures.unpriced):
             self._cost = f"{format_dollars(figures.paid)}{' +' if figures.unpriced else ''}"
             if figures.unpriced:
                 words = tr("Not included: requests without a price")

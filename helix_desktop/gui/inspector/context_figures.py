@@ -96,9 +96,9 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
     if round(figures.paid_before, 3):
         rows.append((tr("Cost before import or fork"), format_dollars(figures.paid_before), False))
-    if figures.paid:
+    if figures.paid or figures.unpriced:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
-    if figures.paid and figures.unpriced:
+    if figures.unpriced:
         rows.append((tr("Not included: requests without a price"), format_number(figures.unpriced), False))
     if figures.paid_without and figures.paid > 0:
         if (dollars := figures.paid_without - figures.paid) > 0:

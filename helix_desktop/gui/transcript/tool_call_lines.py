@@ -26,6 +26,7 @@ from helix_desktop.gui.translation import tr, translate_name
 
 _LONGEST = 300
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
+_LINES = re.compile(r'"(first|last)_line"\s*:\s*(\d+)')
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
 
@@ -106,9 +107,12 @@ def call_as_one_line(item: TranscriptItem) -> str:
 
 
 def call_subject(arguments: str) -> str:
-    """Returns what a call is about: its path, its command, its query, or else its first text."""
+    """Returns what a call is about: its path and lines, its command, its query, or else its first text."""
     named = (make_safe_text(text[: _LONGEST * 2]) for text in find_call_subject_and_place(arguments))
     what, where = (shorten_to_line(text, _LONGEST) for text in named)
+    lines = dict(_LINES.findall(arguments[: _LONGEST * 2]))
+    if lines and not where:
+        return f"{what}:{lines.get('first', 1)}–{lines.get('last', '')}"
     return tr("{what} in {where}", what=what, where=where) if where else what
 
 

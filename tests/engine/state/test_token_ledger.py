@@ -100,6 +100,9 @@ def test_requests_of_unknown_cost_are_counted_without_those_of_other_programs() 
     steps = [ConversationStarted(), *STEPS, BroughtIn(Origin("codex", "a"), "run", 2)]
     assert savings(told(*STEPS, reply(6, 2_300, cost=0.5), reply(6, 2_400))).unpriced == 3
     assert savings(told(*steps, reply(6, 2_300, cost=0.5), reply(6, 2_400))).unpriced == 1
+    stopped = told(STEPS[0], reply(1, 0, stop=Stop.STOPPED))
+    assert savings(stopped, RelativePrices(), 3.0).unpriced == 1
+    assert savings(stopped).unpriced == 0, "a model on this computer costs nothing"
 
 
 def test_requests_of_strategies_are_sent_and_save_nothing() -> None:

@@ -297,6 +297,8 @@ def test_the_meter_says_that_its_cost_lacks_requests_without_a_price(composer: C
     assert composer._figures.text() == "34% full · $0.420 +"
     assert composer.context_button.toolTip().endswith("Not included: requests without a price: 1")
     assert composer.context_button.accessibleDescription() == composer.context_button.toolTip()
+    composer.show_window_meter(meter(43_900, 128_000), Savings(1, 0, 0, 0, 0.0, 0.0, unpriced=1))
+    assert composer._figures.text() == "34% full · $0 +", "the first reply was stopped"
 
 
 def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Composer) -> None:

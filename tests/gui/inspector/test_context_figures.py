@@ -77,4 +77,8 @@ def test_savings() -> None:
     assert context_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50% of the tokens"
     assert context_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99% of the tokens"
     assert len(context_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
+    assert context_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[2:] == [
+        ("Cost so far", "$0", False),
+        ("Not included: requests without a price", "1", False),
+    ]
     assert len(context_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2

@@ -100,3 +100,11 @@ def test_a_running_sub_agent_can_be_opened() -> None:
         assert chip.want == OpenSubAgent("c7")
     assert build_call_line(state(call=delegated), 101.0).chips == ()
     assert build_call_line(state(running=True), 101.0).chips == ()
+
+
+def test_a_read_of_some_lines_says_which() -> None:
+    """Nine reads of one log stood as nine equal rows."""
+    assert call_subject('{"path": "server.log", "first_line": 721, "last_line": 810}') == "server.log:721–810"
+    assert call_subject('{"path": "server.log", "first_line": 721}') == "server.log:721–"
+    assert call_subject('{"path": "server.log", "last_line": 90}') == "server.log:1–90"
+    assert call_subject('{"path": "a.py", "text": "{\\"first_line\\": 3}"}') == "a.py"
