@@ -213,14 +213,14 @@ class _KnownWords:
         forms = {form for word in capitals for form in (word.lower(), word.capitalize())}
         written = forms.intersection(self._read_words())
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
-        files = {file for piece in self._pieces() for file in _FILE.findall(piece)}
+        files = {file for piece in self._pieces() if "." in piece or "/" in piece for file in _FILE.findall(piece)}
         self._files = set(map(_casefolded_base_name, files))
         self._words |= {_PLACES.get(code.lower(), "") for code in capitals} | _GENERAL
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers, self._columns = set[float](), defaultdict[str, list[float]](list)
         self._listed = set[float]()  # The numbers of lines in listings.
         line = 0
-        for whole in self._pieces():
+        for whole in filter(_DIGITS.search, self._pieces()):
             found = _LINE_NUMBER.match(whole)
             before, line = line, int(found.group(1)) if found else 0
             piece = whole
