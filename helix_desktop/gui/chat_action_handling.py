@@ -134,6 +134,8 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
         if named := message_sending.describe_files_to_undo(files):
             text = f"{text}\n\n{named}"
             ways.append((tr("Rewind and undo these changes"), lambda: run(rewind_session(files), then=show_rewound)))
+        elif changes.checkpoint_progress.state == "off":
+            text = f"{text}\n\n{tr('Checkpoints are turned off, so files stay as they are.')}"
         ask_to_choose_one(window, tr("Rewind"), text, "", ways)
 
     found = changes.changes_after_fact(session.id, seq)

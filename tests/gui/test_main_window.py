@@ -651,6 +651,16 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
     assert window.notices.shown_text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
 
 
+def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    bench.file_changes.checkpoint_progress = replace(bench.file_changes.checkpoint_progress, state="off")
+    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
+    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, seq))
+    (box,) = window.findChildren(QMessageBox)
+    assert box.text().endswith("Checkpoints are turned off, so files stay as they are.")
+
+
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
     before = [each.seq for each in session.state.facts_on_path()]
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
