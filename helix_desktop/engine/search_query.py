@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 
 FILTERS = ("tool", "file", "by", "agent", "before", "after")
 LEAST_STEM = 4  # An ending is removed only if this many letters of the word are left.
@@ -15,20 +16,7 @@ _ENDINGS = (
     "ern", "ers", "est", "ed", "er", "es", "en", "em", "ly", "e", "s", "n", "y",
 )  # fmt: skip
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm](?:y|e|ine|ir|ich|ein|eine[mnrs]?)|[Ii]ch)\b|我")
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    a about all also am an and any are as at be because been before being but by can could did do does for from had has have he her
-    him his how i if in into is it its just may me might more most my no not of off on or our out she should so some such than that
-    the their them then there these they this those to too under up us very was we were what when where which while who why will
-    with would you your
-    aber als am an auch auf aus bei bin bis das dass dem den der des die du ein eine einem einen einer eines er es für hat hatte
-    ich ihr im in ist mein mit nach nicht noch nur oder sein sich sie sind so über um und unter vom von vor wann war waren warum was
-    welche welcher wenn wer werden wie wir wird wo zu zum zur
-""",
-    )
-)
+STOP_WORDS = frozenset((resources_folder() / "stop_words.txt").read_text("utf-8").split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,14 @@
 """Formats a replay's results as lines for a terminal and as JSON."""
 
+import json
 from collections.abc import Iterator, Sequence
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
+from helix_desktop.resources import resources_folder
 
 # The heading and the width of each column, and what it shows.
-REPORT_COLUMNS = (
-    ("session", 34, "the recording, or the total of all"),
-    ("steps", 6, "requests that the agent made"),
-    ("sent", 12, "tokens in all requests"),
-    ("effective", 12, "the whole bill, with the system prompt, the tools and recalls, in tokens at the input price"),
-    ("of recalls", 10, "the part of the bill for recalling what a reply uses but the view no longer shows"),
-    ("of none", 13, "sent and effective, as shares of the figures for sending everything"),
-    ("kept", 6, "of the identifiers that were used again, the share that was still in the view"),
-    ("plain", 6, "the same share without markers and lists of names"),
-    ("peak", 5, "the size of the largest request, as a share of the context window"),
-    ("median", 6, "the median size of a request, as a share of the context window"),
-    ("over", 4, "sessions with a request larger than the context window"),
-    ("illegal", 7, "requests that a provider would refuse"),
-    ("recalls", 9, "of the hashes in the view, how many gave back the original"),
-    ("lost", 5, "details that can no longer be reached"),
-    ("undo", 5, "whether undoing all folds gives the view without folds"),
-    ("waited", 7, "the longest time that a turn waited for folds"),
-    ("folds", 0, "the number of folds of each kind"),
-)
+REPORT_COLUMNS = json.loads((resources_folder() / "replay_columns.json").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The pages of a workspace: instructions, its policy with every threshold, its limits."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,23 +15,15 @@ from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.resources import resources_folder
 
 MEGABYTE = 1_000_000
 # The thresholds that people change most. The page "Advanced" shows all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
 # The limits that stop a turn (see engine/session_setup.py): name, title, description, default and maximum.
-TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
-    ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
-    ("repeats", "Repeats", "A turn stops after this many identical tool calls that returned identical outputs.", 5, 1_000),
-    ("turn_cost", "Cost limit per turn", "In dollars. 0 means no limit.", 0.0, 10_000),
-    ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
-    ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
-    ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
-    ("agents_depth", "Levels of delegation", "The maximum number of levels of delegation between agents. 0 means that agents cannot delegate work.", 2, 20),
-    ("agents_at_once", "Maximum agents at once", "How many agents in one conversation can work at the same time.", 4, 200),
-    ("agents_seconds", "Time limit for agents", "In seconds (3600 is one hour), for all the agents in a conversation combined. 0 means no limit.", 0.0, 1e7),
-    ("agents_cost", "Cost limit for agents", "In dollars, for all the agents in a conversation combined. 0 means no limit.", 0.0, 1e5),
-)  # fmt: skip
+TURN_LIMITS: Sequence[tuple[str, str, str, Value, float]] = json.loads(
+    (resources_folder() / "turn_limits.json").read_text("utf-8")
+)
 
 
 class InstructionsPage(WorkspaceSettingsPage):
