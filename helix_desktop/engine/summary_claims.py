@@ -253,7 +253,7 @@ class _KnownWords:
         rest = _FILE.sub("", rest)
         yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
         figures = _FIGURE.findall(rest)
-        listed: set[float] = self._listed if "line" in rest else set()
+        listed: set[float] = self._listed if "line" in rest or _LINE_NUMBER.match(rest) else set()
         rounded = set(_ROUNDED.findall(rest))
         for text, unit in figures:
             beside = [_number_of(other) for other, its in figures if other != text and self._has_figure(other, its, ())]

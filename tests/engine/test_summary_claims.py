@@ -274,6 +274,7 @@ def test_the_line_numbers_of_a_listing_support_only_what_is_said_of_lines() -> N
     listing = "\n".join(f"{number:6}\tpass" for number in range(1, 61))
     sources = [DetailSource(1, "user", "Run the tests."), DetailSource(2, "output", listing)]
     assert find_unsupported_claims("It passes in line 47.", sources) == []
+    assert find_unsupported_claims("47\tpass", sources) == []  # Copied with its number.
     assert find_unsupported_claims("47 of the 52 tests pass.", sources) == ["47, 52 — 47 of the 52 tests pass."]
 
 
