@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import HelixError
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.registration import GatewayRegistration
     from helix_desktop.program_folders import ProgramFolders
     from helix_desktop.resident.resident_client import HeldRegistration
+
+PROGRAM = "helix-desktop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,14 @@ class AgentConnections:
     agents: Sequence[ConnectedAgentRow]
     today: Figures
     for_others: str = ""
+
+
+def list_words_that_start_this_program() -> list[str]:
+    """Return what a user types in a terminal: the program's name, or from a checkout its path."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    if shutil.which(PROGRAM) is not None:
+        return [PROGRAM]
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "helix_desktop"]
 
 
 class ConnectedAgents:
@@ -106,7 +118,7 @@ class ConnectedAgents:
         return ConnectedAgentRow(
             agent.name,
             agent.title,
-            shlex.join(["helix-desktop", "wrap", agent.name]),
+            shlex.join([*list_words_that_start_this_program(), "wrap", agent.name]),
             shutil.which(agent.program) is not None,
             agent_settings.is_agent_connected(agent, self._where.config),
             int(seen.get("requests", 0)),

@@ -129,7 +129,11 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._missing = widgets.build_plain_label("", "muted")
         self._show_missing = widgets.build_push_button(tr("Show these agents"), self, self._show_missing_agents, "link")
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
+        for line in (self._once_line, self._other_program_line):
+            line.show_command_line("")  # Nothing can be copied until the agents are known.
         self._lay_out_gateway_dialog()
+        for tile in self._tiles:
+            tile.hide()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)
 

@@ -53,6 +53,14 @@ def button(dialog: ConnectAgentsDialog, text: str) -> QPushButton:
     return next(each for each in dialog.findChildren(QPushButton) if each.text() == text)
 
 
+def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) -> None:
+    """Four empty boxes and two empty command lines with a button to copy them stood there."""
+    dialog = ConnectAgentsDialog(window, window.background_runner, Agents())
+    dialog.open()
+    assert not any(tile.isVisible() for tile in dialog._tiles)
+    assert not any(line._copy.isVisible() for line in (dialog._once_line, dialog._other_program_line))
+
+
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
     agents = Agents()
     dialog = ConnectAgentsDialog(window, window.background_runner, agents)
