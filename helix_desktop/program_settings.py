@@ -11,7 +11,6 @@ default.
 import difflib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -195,6 +194,10 @@ def _read_file_text(path: Path) -> str:
 
 def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
     """Parses the file with the standard library, because the library that writes it takes long to import."""
+    if not text:
+        return {}
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

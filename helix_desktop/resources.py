@@ -1,7 +1,6 @@
 """Finds the files that ship with the program: `resources/` beside the package, or inside an installed one."""
 
 import sys
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,8 @@ def resources_folder() -> Path:
 @cache
 def read_table(name: str) -> Mapping[str, Any]:
     """Returns a table of `resources/tables`. Where a table has a list of words, they are one text with blanks."""
+    import tomllib  # The window starts without it.
+
     return tomllib.loads((resources_folder() / "tables" / f"{name}.toml").read_text("utf-8"))
 
 

@@ -1,7 +1,5 @@
 """A label that is shortened with … when it does not fit; its tooltip holds the whole text."""
 
-from html import escape
-
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
@@ -36,4 +34,9 @@ class ElidedLabel(QLabel):
         shown = self.fontMetrics().elidedText(self._words, self._mode, self.width())
         self.setText(self._words if whole else shown if self.width() >= self._least else "")
         tip = " ".join(filter(None, ("" if whole else self._words, self._tip)))
-        self.setToolTip(f"<span>{escape(tip)}</span>" if tip else "")
+        if not tip:
+            self.setToolTip("")
+            return
+        from html import escape  # Its 2,000 entities would delay the start.
+
+        self.setToolTip(f"<span>{escape(tip)}</span>")

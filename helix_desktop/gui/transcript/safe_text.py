@@ -9,7 +9,6 @@ joiners between letters, direction marks. This is for reading outputs. For text 
 import re
 import textwrap
 import unicodedata
-from html import escape
 
 WIDEST_TOOLTIP = 90  # Longer lines of a tooltip are wrapped after this many characters.
 _ESCAPES = re.compile(
@@ -45,7 +44,11 @@ def safe_tooltip(text: str) -> str:
     """Returns a safe tooltip: Qt would interpret markup in it, and does not wrap it."""
     lines = make_safe_text(text).split("\n")
     text = "\n".join(textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line for line in lines)
-    return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>" if "<" in text or "&lt;" in text else text
+    if "<" not in text and "&lt;" not in text:
+        return text
+    from html import escape  # Its 2,000 entities would delay the start.
+
+    return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>"
 
 
 def _visible_replacement(match: re.Match[str]) -> str:
