@@ -307,7 +307,7 @@ def _open_parent(roots: WorkspaceRoots, place: RootPath, *, make: bool = False) 
     above = RootPath(place.root, place.inside.rpartition("/")[0])
     if make:
         _create_missing_folders(roots, above)
-    with _open_checked_folder(roots, above) as folder:
+    with _open_checked_folder(roots, above) as folder, _explain_system_errors(roots.display_path(place)):
         yield folder
 
 
@@ -317,9 +317,11 @@ def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
         return
     above = ""
     for name in place.inside.split("/"):
-        with _open_checked_folder(roots, RootPath(place.root, above)) as folder, suppress(FileExistsError):
+        new = RootPath(place.root, f"{above}/{name}".lstrip("/"))
+        explained = _explain_system_errors(roots.display_path(new))
+        with _open_checked_folder(roots, RootPath(place.root, above)) as folder, explained, suppress(FileExistsError):
             folder.create_folder(name)
-        above = f"{above}/{name}".lstrip("/")
+        above = new.inside
 
 
 def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:

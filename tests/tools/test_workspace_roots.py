@@ -15,7 +15,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
-from helix_desktop.tools import workspace_roots
+from helix_desktop.tools import folder_handles, workspace_roots
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 ROUNDS = 100
@@ -336,3 +336,17 @@ def test_a_refusal_by_the_system_names_the_workspaces_folder_and_not_a_dot() -> 
     error = OSError(errno.EROFS, os.strerror(errno.EROFS))
     assert "on src/a.py (Read-only" in str(workspace_roots._error_in_words("src/a.py", error))
     assert "on the workspace's folder (Read-only" in str(workspace_roots._error_in_words(".", error))
+
+
+@pytest.mark.parametrize("name", ["x.txt", "new/x.txt"])
+def test_a_file_in_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(workspace_roots, "_write_beside", refuse)
+    monkeypatch.setattr(folder_handles.OpenFolder, "create_folder", refuse)
+    roots = WorkspaceRoots.from_folders([tmp_path])
+    with pytest.raises(ActionRefused, match=f"operation on {name.partition('/')[0]} .Read-only file system"):
+        workspace_roots.replace_file(roots, roots.resolve_path(name), b"content", expected=None)
