@@ -65,7 +65,8 @@ _NAME = re.compile(
     r"|^\W{0,9}([A-ZÀ-ÖØ-ÞČŁŚŠŽ]\w+|\w+-\w+) (?:is|was|has|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends|serves|zeigt)\b"
 )
 _NO_NAME = re.compile(
-    r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user)$",
+    r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user"
+    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve))$",
     re.IGNORECASE,
 )
 # These words show that a text is German, where all nouns are capitalised, not only names.
@@ -84,7 +85,7 @@ _WILL = (
     r"(?:ask(?:s|ed) (?:for|that|to|us|me)\b|want|insist|prefer|wish|(?:would )?rather|would (?:like|be (?:happy|fine))|declin|capp"
     r"|forb[ia]d|approv|stress|emphasi|stipulat|veto|object|waiv|instruct|order(?:s|ed) |promis|urg(?:es|ed)|decid"
     r"|rul(?:es|ed) |agre(?:es|ed)\b|signed off|made (?:it )?(?:a|clear|plain)|gave (?:leave|us|me)\b|put \w+ foot"
-    r"|won't (?:accept|have)|has no objection|left .{3,40} to (?:us|me)\b|reserv)"
+    r"|won't (?:accept|have)|has no objection|left .{3,40} to (?:us|me)\b)"
 )
 _RULE = r"(?:request|demand|requir|limit|expect|permit|allow|refus|specif|impos|call(?:s|ed) for|set (?:a|the) |told |said (?:that|to|no)\b)"
 _OFTEN = r"(?:'d|'s|'ve| has| have| had)?(?: also| then| later| now| explicitly| already)? "
@@ -149,7 +150,8 @@ _PLACES |= {"bna": "nashville", "las": "vegas", "dca": "washington", "iad": "was
 _GENERAL = {"english", "french", "german", "italian", "spanish", "chinese", "japanese", "json", "html"}
 _GENERAL |= {"http", "https", "todo", "readme", "yaml", "ascii", "posix", "unix", "linux", "windows", "python"}
 _GENERAL |= {"git", "github", "google", "eastern", "pacific", "central", "christmas", "easter", "monday", "tuesday"}
-_GENERAL |= {"wednesday", "thursday", "friday", "saturday", "sunday", "european", "american"}
+_GENERAL |= {"wednesday", "thursday", "friday", "saturday", "sunday", "european", "american", "mac"}
+_NO_PLACE = {"API", "USA", "EST", "UTC", "PDF", "URL", "SQL", "CSV"}
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
 
@@ -212,7 +214,7 @@ class _KnownWords:
         capitals = {word for word in self._read_words() if word.isupper() and word.isalpha() and 3 <= len(word) <= 5}
         forms = {form for word in capitals for form in (word.lower(), word.capitalize())}
         written = forms.intersection(self._read_words())
-        self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
+        self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))} - _NO_PLACE
         files = {file for piece in self._pieces() if "." in piece or "/" in piece for file in _FILE.findall(piece)}
         self._files = set(map(_casefolded_base_name, files))
         self._words |= {_PLACES.get(code.lower(), "") for code in capitals} | _GENERAL

@@ -20,6 +20,7 @@ from typing import Any
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span
 from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
 from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_reading import read_history_file
 from helix_desktop.store.memory_stores import MemoryCache
@@ -65,7 +66,11 @@ def main() -> None:
         sessions[sample["session"]].append(sample)
     for session, samples in sessions.items():
         texts = [sample["text"] for sample in samples]
-        found, took = asyncio.run(marked_sentences(chosen.traces / session, texts))
+        try:
+            found, took = asyncio.run(marked_sentences(chosen.traces / session, texts))
+        except InvalidInput:
+            print(f"{len(samples)} sentences left out: {session} has no session that can be read")
+            continue
         slowest = max(slowest, took)
         for sample, claims in zip(samples, found, strict=True):
             written[sample["kind"]] += 1
