@@ -109,10 +109,11 @@ class ChangesUndo(QObject):
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """Returns what these steps changed and is not undone yet; if nothing is left, all their undos, for a redo."""
+        """Returns what these steps changed and is not undone yet, or else all their undos; and whether it is a redo."""
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
-        return (left, False) if left or not undone else (await changes.changes_with_folders(undone), True)
+        is_reversal = len(undone) == len(sources)
+        return (left, is_reversal) if left or not undone else (await changes.changes_with_folders(undone), True)
 
     def plan_and_confirm_undo(
         self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "", *, redo: bool = False

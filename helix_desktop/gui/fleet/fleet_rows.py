@@ -228,5 +228,5 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
         (tr("Running"), count["running"], workers),
         (tr("Waiting"), count["waiting"], stopped),
         (tr("Needs you"), count["needs_you"], ""),
-        (tr("Ended"), ended, cost),
+        (tr("Ended"), ended, tr("{dollars} for all tasks", dollars=cost)),
     ]

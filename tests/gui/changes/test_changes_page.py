@@ -307,6 +307,10 @@ def test_each_undo_can_be_reversed_not_only_the_last(page: ChangesPage, changes:
         f"Reverse the undo of src/a.py, {format_time_of_day(1.0)}…",
         "Undo turn 12…",
     ]
+    actions[0].trigger()
+    asked = dialog(page, UndoChangesDialog)
+    assert isinstance(asked, UndoChangesDialog)
+    assert asked.undo_button.text() == "Redo"
 
 
 def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes: FakeChanges) -> None:

@@ -184,7 +184,12 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
         assert row.textAlignment(7) & Qt.AlignmentFlag.AlignRight
         assert not row.icon(0).isNull()
     words = {label.text() for label in dialog.findChildren(QLabel)}
-    assert {"7 done, 1 failed", "$1.50 of $50.00", "on 2 workers", "Site: The shared store does not answer."} <= words
+    assert {
+        "7 done, 1 failed",
+        "$1.50 of $50.00 for all tasks",
+        "on 2 workers",
+        "Site: The shared store does not answer.",
+    } <= words
     dialog._filter.setText("WAITING 5")
     assert [row.text(1) for row in rows if row is not None and not row.isHidden()] == ["Task 5"]
     first = dialog._schedule_list.topLevelItem(0)
