@@ -80,7 +80,7 @@ class ProgramSetting(Generic[T]):
 
 
 # Each language except English has files in resources/translations.
-LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
+LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文 (Chinese)"}  # Not everybody has a font for it.
 
 
 def _read_declared_settings() -> Iterator[ProgramSetting[Any]]:
