@@ -196,7 +196,8 @@ def _build_from_original_lines(
     ours = build_session_from_facts(facts, read_content, "", origin)
     if found is None or found.session != origin.session or _comparable_messages(found) != _comparable_messages(ours):
         return None
-    if before_compaction and len(branches) > 1:  # Another branch may have compactions as well.
+    was_undone = len(ours.compactions) < len(found.compactions)  # The lines still have that compaction.
+    if was_undone or (before_compaction and len(branches) > 1):  # Another branch may have some, too.
         return None
     if (cut := _lines_before_compaction(lines, form, before_compaction)) is None:
         return None

@@ -13,7 +13,18 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Recorded, Stop, Text, ToolCall, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Stop,
+    Text,
+    ToolCall,
+    Unfolded,
+    UserSaid,
+)
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_facts, history_reading
@@ -363,6 +374,21 @@ def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Pat
     assert "First sum." in restored.texts[0]
     first = restoring.build_restored_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
     assert (first.compactions, first.texts[0]) == (0, "")
+
+
+def test_after_its_compaction_was_undone_here_a_conversation_comes_back_without_it(tmp_path: Path) -> None:
+    """The agent's own lines were given back with the compaction: Claude Code sent six messages instead of 62."""
+    folder, file = RECORDED["claude"]
+    shutil.copytree(FIXTURES / folder, tmp_path / "agent")
+    session = main_session(tmp_path / "agent" / file)
+    facts, content = imported(session)
+    folds = [one.fact for one in facts if isinstance(one.fact, Folded)]
+    (fold,) = (one.fold for one in folds if one.kind is FoldKind.HANDOVER)
+    undone = [*facts, Recorded("c", len(facts) + 1, 0.0, Unfolded(fold))]
+    restored = restoring.build_restored_session(undone, content, RestoreRequest("c", "claude", "/f"))
+    again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
+    assert again.compactions == ()
+    assert {one[1] for one in said(session) if one[0] == "user"} <= {one[1] for one in said(again)}
 
 
 def test_people_are_told_what_was_written_and_what_is_not_in_it(tmp_path: Path) -> None:
