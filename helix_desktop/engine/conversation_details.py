@@ -55,7 +55,7 @@ _PATH = re.compile(
     r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a file name with an extension
     r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a file name that begins with a dot
 )
-_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9_])\d{0,20}[A-Za-z_][\w./-]{5,80}")  # behind digits, too
+_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9_])\d{0,20}[A-Za-z_][\w./-]{5,900}")  # behind digits, too
 _NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
 _ERROR = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|failure|panic|cannot|can't|denied|refused|undefined|unresolved|"

@@ -213,6 +213,11 @@ def test_an_identifier_that_begins_with_a_digit_is_listed_once() -> None:
     assert of_kind(collect_details([DetailSource(1, "output", f"id {whole} done")]), "identifier") == [whole]
 
 
+def test_a_long_token_is_listed_to_its_end() -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9" * 20
+    assert of_kind(collect_details([DetailSource(1, "output", f"token {token} done")]), "identifier") == [token]
+
+
 def test_names_of_files_of_every_shape() -> None:
     shapes = [
         "/tmp",
