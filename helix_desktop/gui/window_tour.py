@@ -69,6 +69,7 @@ class WindowTour(QObject):
             return
         self._step_number = max(at, 0)
         self._window.switch_to_page(self.current_step.page)
+        self._window.notices.hide()  # It could cover what this step points at.
         fold = self._newest_excerpt_or_marker()
         if self._step_number == 2 and fold is not None:
             transcript = self._window.chat.transcript.view

@@ -140,6 +140,7 @@ class Walk:
         await until(lambda: self.card.next.property("look") == "primary")
         await press(self.card, "Next")
         await until(lambda: self.card.title.text() == title)
+        assert self.window.notices.isHidden(), "a notice can cover what the step points at"
 
     async def press_there(self) -> None:
         """In the middle of what the tour points at, once it no longer moves; the card must not cover it."""
