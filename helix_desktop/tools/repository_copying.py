@@ -19,7 +19,7 @@ from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.folder_trees import list_tree_files
+from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
@@ -34,6 +34,7 @@ _TAKEN_OVER = re.compile(
 _ESSENTIAL = ("HEAD", "config", "index", "objects", "packed-refs", "refs", "shallow", "info", "logs")
 _STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _USUAL_COVERAGE = CheckpointCoverage()
+_ASIDE = ".git/helix-set-aside"  # In it, a folder for each commit that was to be merged.
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 
 
@@ -288,13 +289,14 @@ def _size_and_time(path: Path) -> list[int]:
 
 
 def list_commits_only_in_copy(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> list[str]:
+    """Return the commits that are on no branch of the user's, also those that a refused merge put into refs/helix."""
     return copy.git_line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
 
 
 def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -> list[str]:
     if source is None:
         return [made.base]
-    tips = source.git_line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags", "refs/helix").split()
+    tips = source.git_line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags").split()
     return [made.base, source.head, *tips]
 
 
@@ -360,6 +362,8 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySo
         names = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
         conflicts = "".join(f" Conflict in {printable_path(os.fsdecode(name))}." for name in names[:MOST_NAMED])
         raise ActionRefused(f"{error.what}{conflicts}", remedy=remedy) from error
+    finally:
+        put_back_set_aside_files(copy, made)
     changed = copy.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, "HEAD")
     _check_unfiltered(copy, changed)
     _check_unfiltered(source, changed)
@@ -367,14 +371,31 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySo
 
 
 def _set_aside_what_user_committed(copy: GitCheckout, made: CopySource, head: str) -> None:
-    """Remove files that came with the copy and are now the same in the user's commit `head`."""
-    came = [os.fsencode(name) for name in _untouched_paths(copy, made)]
-    names = _find_files_as_in_commit(copy, came, head)
-    tracked = set(copy.git_names("ls-files", "-z")) & set(names)
-    for name in set(names) - tracked:
-        (copy.folder / os.fsdecode(name)).unlink()
-    if tracked:
+    """Move files that only came with the copy, and that the user has committed since, out of the way of `head`."""
+    committed = copy.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", "HEAD", head)
+    names = set(committed) & set(map(os.fsencode, _untouched_paths(copy, made)))
+    for name in map(os.fsdecode, names):
+        kept = copy.folder / _ASIDE / head / name
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if _stat_entry(copy.folder / name) is not None:
+            (copy.folder / name).replace(kept)
+    if tracked := set(copy.git_names("ls-files", "-z")) & names:
         copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(tracked))
+
+
+def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
+    """Put files back if their commit was not merged after all, also after a crash.
+
+    Without them, the user's own words would be missing in the copy as if the agent had removed them.
+    """
+    for folder in (copy.folder / _ASIDE).glob("*"):
+        is_open = any(copy.path_in_git_folder(name).exists() for name in _UNFINISHED)
+        is_merged = is_open or not copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}")
+        for name in () if is_merged else made.carried:  # The agent could have put other files there.
+            place = copy.folder / name
+            if os.path.lexists(folder / name) and place.parent.resolve() == place.parent:
+                (folder / name).replace(place)
+        delete_folder_tree(folder, ignore_errors=True)
 
 
 def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], commit: str) -> list[bytes]:

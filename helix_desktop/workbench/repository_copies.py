@@ -306,6 +306,7 @@ class RepositoryCopies:
         checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
+        await asyncio.to_thread(_put_back_set_aside_files, copy)
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
         start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
@@ -556,6 +557,12 @@ def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitC
         if made.base:
             there = source if source is not None and source.folder == Path(made.source) else None
             yield there, GitCheckout(copy.folder / str(number), is_copy=True), made
+
+
+def _put_back_set_aside_files(copy: FolderCopy) -> None:
+    for _, checkout, made in _find_checkouts(copy):
+        checkout.check_git_folder_is_its_own()
+        copying.put_back_set_aside_files(checkout, made)
 
 
 def _read_copy_status(copy: FolderCopy) -> CopyStatus:

@@ -18,6 +18,7 @@ from helix_desktop.engine.ports import CallContext, PermissionAnswer, Permission
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
+from helix_desktop.tools import repository_copying
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
@@ -1109,3 +1110,36 @@ async def test_what_the_user_changed_after_it_was_brought_back_stays(desks: Desk
     with pytest.raises(ActionRefused, match="would be overwritten by merge"):
         await bench.copies.bring_back(_again(bench, copy), "merge", "theirs")
     assert (project / "a").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_a_refused_merge_leaves_the_copy_as_it_was(
+    desks: Desks, project: Path, monkeypatch: pytest.MonkeyPatch, crashes: bool
+) -> None:
+    """Otherwise the next apply would take the user's own words for removed by the agent."""
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("one\nmy own words\n")
+    (project / "mine").write_text("mine\n")
+    copy = await copy_in(bench, with_changes=True)
+    work = copy.folder / "0"
+    (work / "b").write_text("the agent's\n")
+    (project / "mine").write_text("mine, and changed since\n")
+    for folder in (project, work):  # Git refuses a merge that would overwrite a file which it does not know.
+        (folder / "__pycache__").mkdir()
+        (folder / "__pycache__" / "x.pyc").write_text(str(folder))
+    git(project, "add", "--all")
+    git(project, "commit", "--message", "All")
+    with monkeypatch.context() as crash:
+        if crashes:
+            crash.setattr(repository_copying, "put_back_set_aside_files", lambda *_: None)
+        with pytest.raises(ActionRefused, match=r"x\.pyc"):
+            await bench.copies.bring_back(copy, "merge", "Work")
+    assert (work / "a").read_text() == ("one\n" if crashes else "one\nmy own words\n")
+    (status,) = (await bench.copies.read_status_of_copies()).values()
+    assert status.commits == 1
+    (work / "new").write_text("new\n")
+    said = await bench.copies.bring_back(_again(bench, copy), "apply")
+    assert "Files changed: 2" in said[0]
+    assert {each: (work / each).read_text() for each in ("a", "mine")} == {"a": "one\nmy own words\n", "mine": "mine\n"}
+    wanted = {"a": "one\nmy own words\n", "mine": "mine, and changed since\n", "b": "the agent's\n", "new": "new\n"}
+    assert {each: (project / each).read_text() for each in wanted} == wanted
