@@ -143,9 +143,6 @@ _FIGURES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "sev
 _MONTH = re.compile(  # The number of the group that matches is the number of the month.
     "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
-# Places whose airport has a code that does not begin like their name.
-_PLACES = {"ord": "chicago", "ewr": "newark", "iah": "houston", "mco": "orlando", "yyz": "toronto"}
-_PLACES |= {"bna": "nashville", "las": "vegas", "dca": "washington", "iad": "washington"}
 # Words that a writer knows without a source.
 _GENERAL = {"english", "french", "german", "italian", "spanish", "chinese", "japanese", "json", "html"}
 _GENERAL |= {"http", "https", "todo", "readme", "yaml", "ascii", "posix", "unix", "linux", "windows", "python"}
@@ -217,7 +214,7 @@ class _KnownWords:
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))} - _NO_PLACE
         files = {file for piece in self._pieces() if "." in piece or "/" in piece for file in _FILE.findall(piece)}
         self._files = set(map(_casefolded_base_name, files))
-        self._words |= {_PLACES.get(code.lower(), "") for code in capitals} | _GENERAL
+        self._words |= _GENERAL
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers, self._columns = set[float](), defaultdict[str, list[float]](list)
         self._listed = set[float]()  # The numbers of lines in listings.
