@@ -164,10 +164,12 @@ def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
     wait_for(what, there)
 
 
-def quit_program(screen: Screen, process: subprocess.Popen[str]) -> None:
+def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float = 3.5) -> None:
     """Quit. While an agent works, the program asks first, and its button for staying has the focus."""
     screen.key("ctrl+q")
-    wait_for("the end or the question", lambda: process.poll() is not None or "Quit" in screen.active(), seconds=3.5)
+    wait_for(
+        "the end or the question", lambda: process.poll() is not None or "Quit" in screen.active(), seconds=seconds
+    )
     if process.poll() is None:
         screen.key("Tab")
         screen.key("Return")
@@ -235,7 +237,7 @@ def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, 
         with program(screen, home, more=more, within=within) as process:
             begin(screen, home, folder, server, keyring=True)
             wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
-            screen.key("ctrl+q")
+            quit_program(screen, process, 60)
             process.wait(60)
         assert not any("a-key" in file.read_text("utf-8", "replace") for file in home.rglob("*.toml"))
         assert not (home / "keys.json").exists()
@@ -244,7 +246,7 @@ def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, 
             screen.type("Again.")
             screen.key("Return")
             wait_for("the second request", lambda: len(server.bodies) == 2)
-            screen.key("ctrl+q")
+            quit_program(screen, process, 60)
             process.wait(60)
     sent = [seen.headers.get("authorization") for seen in server.requests if seen.method == "POST"]
     assert sent == ["Bearer a-key", "Bearer a-key"]
