@@ -325,7 +325,7 @@ class FoldDocumentWriter:
             if client is not None and reading.shown <= self._material_room_tokens(reading.situation, of_role):
                 yield WritingAttempt(f"{client.model_name}{how}", client, of_role, "transcript")
         if quick is not None:
-            yield WritingAttempt(f"{quick.model_name}, in several parts", quick, role, "pieces")
+            yield WritingAttempt(f"{quick.model_name}, with the text in several parts", quick, role, "pieces")
         if main is not None and quick is not None and main.model_name != quick.model_name:
             fits = reading.shown <= self._material_room_tokens(reading.situation, facts.ModelRole.MAIN)
             yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript" if fits else "pieces")

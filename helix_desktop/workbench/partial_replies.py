@@ -35,11 +35,12 @@ class _StreamedReply:
     pieces: list[str] = field(default_factory=list)
     written: int = 0  # The number of pieces that are already saved.
     is_saved: bool = False
+    characters: int = 0
 
     def shorten_to_end(self) -> None:
         """Keep only the end of an output, which may go on without end."""
-        if sum(map(len, self.pieces)) > 2 * MOST_PRINTED:
-            self.pieces, self.written = ["".join(self.pieces)[-MOST_PRINTED:]], 0
+        if self.characters > 2 * MOST_PRINTED:
+            self.pieces, self.written, self.characters = ["".join(self.pieces)[-MOST_PRINTED:]], 0, MOST_PRINTED
 
 
 def _key_of_output(conversation: str, call: str) -> str:
@@ -75,6 +76,7 @@ class PartialReplies:
         last = session.conversation.state.seq if session is not None else 0
         streaming = self._of.setdefault(key, _StreamedReply(last))
         streaming.pieces.append(text)
+        streaming.characters += len(text)
         if not self._writing:
             self._writing = True
             self._spawn(self._write_due_replies(), name="keep partial replies")

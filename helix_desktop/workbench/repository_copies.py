@@ -440,13 +440,16 @@ class RepositoryCopies:
                 remedy=f"Check whether you still need anything in {copy.folder}, and then delete the folder yourself.",
             )
         kept = await self._store_bundles_of_copy(copy) if copy.is_whole else []
-        if (kit := self._kits.pop(copy.id, None)) is not None:
+        kit = self._kits.pop(copy.id, None)
+        if kit is not None:
             await kit.aclose()
         gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
         self.labels.pop(copy.id, None)
         self._changed.pop(copy.id, None)
+        if kit is not None:  # A conversation that worked in it may still be open: its tools have no folder now.
+            await self.get_or_open_tools(copy.id)
         self._compare_copies()
         return (*kept, "The copy was deleted.")
 

@@ -249,6 +249,7 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     assert git(project, "show", "FETCH_HEAD:b") == "not committed\n"
     with pytest.raises(ActionRefused, match="was discarded"):
         bench.copies.check_copy_is_there(copy.id)
+    assert bench.copies.tools_of_copy(copy.id).resources.roots.folders == (), "asked for while the user types there"
     fork = await bench.fork_conversation(copy.id)
     assert fork.conversation.state.own_copy == ""
 

@@ -49,7 +49,7 @@ class NextMessageCostLabel(QLabel):
         )
         if price and price.warm_until:
             left = math.ceil((price.warm_until - now) / 60)
-            words.append(tr("cache warm for {n} min", n=left) if left > 0 else tr("cache expired"))
+            words.append(tr("cache expires in {n} min", n=left) if left > 0 else tr("cache expired"))
         if price and price.kept:
             words.append(tr("cache kept alive for {price}", price=_format_rough_dollars(price.kept)))
         self.setText(" · ".join(words))

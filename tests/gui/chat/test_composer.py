@@ -342,7 +342,7 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     composer.price.now = lambda: 1_000.0
     price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
     composer.price.show_next_message_cost(price, lambda: 0.11)
-    assert composer.price.text() == "Next message: about $0.040 · cache warm for 4 min"
+    assert composer.price.text() == "Next message: about $0.040 · cache expires in 4 min"
     assert composer._fold.isHidden()
     composer.price.now = lambda: 1_231.0
     composer.price._update_next_message_cost()
