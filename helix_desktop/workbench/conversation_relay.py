@@ -42,7 +42,7 @@ class ConversationRelay:
         """`may_fold`: fold what is too long, which may cost. Otherwise `fits` is false then."""
         window = request.window or restoring.FORMATS[request.agent].window
         if not FRAME_TOKENS < window <= LARGEST_WINDOW:
-            raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose a larger context window, of at most {LARGEST_WINDOW:,} tokens.")  # fmt: skip
+            raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose a context window that is larger than this, and has at most {LARGEST_WINDOW:,} tokens.")  # fmt: skip
         restored, room = await self._restore_session(request), window - FRAME_TOKENS
         if not request.is_folded and await self._fits_in_context(restored.texts, room):
             return restored

@@ -42,7 +42,7 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
         "skill": tr("From here on, the context includes the full text of the {name} skill.", name=name),
         "plan": tr("From here on, the context includes the full text of the approved plan."),
         "task": tr("You gave this task the permission that it needed."),
-        "answer": tr("You denied this task the permission that it wanted."),
+        "answer": tr("You denied this task the permission it asked for."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("The sub-agent {name} has finished.", name=name)
