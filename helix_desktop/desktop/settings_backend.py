@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.settings import installation_port
-from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QLabel, QWidget
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips
+from helix_desktop.gui.common.picture_reader import read_picture
+from helix_desktop.gui.common.widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.picture_reader import read_picture
-from helix_desktop.gui.shared.widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

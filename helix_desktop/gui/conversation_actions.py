@@ -13,11 +13,11 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.copy_bring_back import CopyBringBack, explain_copies_left, find_files_left_in_copies
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench

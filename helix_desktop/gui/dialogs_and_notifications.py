@@ -14,6 +14,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import CoroutineStarter
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
+from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
@@ -25,7 +26,6 @@ from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.question_dialogs import ask_folder, ask_to_choose_one, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
-from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_tour import WindowTour

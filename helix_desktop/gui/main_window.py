@@ -21,6 +21,10 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
 from helix_desktop.gui.chat.permission_card import build_question_announcement, describe_uncovered_files
 from helix_desktop.gui.colours import WORKSPACE_COLOURS
+from helix_desktop.gui.common.accessible_roles import install_accessible_roles
+from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.common.running_states import WORKING_STATES
+from helix_desktop.gui.common.widgets import build_surface
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem
@@ -33,10 +37,6 @@ from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPa
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
-from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
-from helix_desktop.gui.shared.running_states import WORKING_STATES
-from helix_desktop.gui.shared.widgets import build_surface
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr

@@ -19,10 +19,10 @@ from helix_desktop.gui.changes.undo_dialog import is_folder_change, shorten_name
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
+from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
-from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench

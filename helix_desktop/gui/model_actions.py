@@ -6,12 +6,12 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QPoint
 
+from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
-from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench

@@ -9,9 +9,9 @@ from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
+from helix_desktop.gui.common.found_words import find_needle_spans, list_needles_of_query
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
-from helix_desktop.gui.shared.found_words import find_needle_spans, list_needles_of_query
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry

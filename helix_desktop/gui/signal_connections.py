@@ -16,11 +16,11 @@ from helix_desktop.gui import attachment_previews, chat_action_handling, forget_
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
+from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_to_choose_one
-from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import AskToFold
 from helix_desktop.gui.translation import tr

@@ -6,11 +6,11 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.gui.common.figure_formats import format_dollars, format_duration
+from helix_desktop.gui.common.list_row_model import RowTree
+from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
-from helix_desktop.gui.shared.list_row_model import RowTree
-from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench

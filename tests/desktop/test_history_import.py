@@ -12,8 +12,8 @@ from helix_desktop import program_folders
 from helix_desktop.desktop.history_import import HistoryImporter, _describe_history_file
 from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.view import build_state
+from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.inspector.context_figures import build_savings_rows
-from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches

@@ -30,9 +30,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.gui.common.widgets import TransientDialog
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.inspector.context_panel import ContextPanel
-from helix_desktop.gui.shared.widgets import TransientDialog
 
 Role = QAccessible.Role
 Press = Callable[[Qt.Key], Awaitable[None]]

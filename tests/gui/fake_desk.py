@@ -69,7 +69,7 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
-from helix_desktop.gui.shared.running_states import WORKING_STATES
+from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.histories import session_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
 from helix_desktop.project.project_item import ProjectItem

@@ -10,11 +10,11 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication, QDialog, QLabel, QLineEdit, QMessageBox, QPushButton, QScrollArea, QWidget
 
 import helix_desktop.gui
+from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_text, ask_to_confirm, show_text_box
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
-from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 from tests.turns import qt_works
@@ -150,4 +150,4 @@ def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
             )
             if made or based:
                 found.append(f"{file.relative_to(folder)}")
-    assert sorted(set(found)) == ["question_dialogs.py", "shared/widgets.py"]
+    assert sorted(set(found)) == ["question_dialogs.py", "common/widgets.py"]

@@ -19,7 +19,7 @@ from helix_desktop.engine.session_events import (
     MessagesQueued,
     ReplyStreamed,
 )
-from helix_desktop.gui.shared.running_states import WORKING_STATES
+from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from tests.gui import story

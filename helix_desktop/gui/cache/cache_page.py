@@ -18,11 +18,11 @@ from helix_desktop.gui.cache.entry_actions import EntryActions
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.found_words import list_needles_of_query
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.found_words import list_needles_of_query
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import StoredWorkspace

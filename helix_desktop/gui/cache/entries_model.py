@@ -13,8 +13,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.shared.figure_formats import format_byte_size, format_time_ago
-from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
+from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
+from helix_desktop.gui.common.list_row_model import NOWHERE, Index
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, translate_name
 from helix_desktop.gui.workbench_types import StoredWorkspace

@@ -12,10 +12,10 @@ from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_tasks import ShownCatalogue
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog

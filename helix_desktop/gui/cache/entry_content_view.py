@@ -13,11 +13,11 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import content_shapes
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.picture_reader import read_picture
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.picture_reader import read_picture
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, WIDEST

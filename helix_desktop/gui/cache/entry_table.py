@@ -10,9 +10,9 @@ from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBl
 from helix_desktop.engine.cache_entry_rows import EntrySort
 from helix_desktop.gui.cache import entries_model
 from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, EntryColumn
-from helix_desktop.gui.shared.found_words import draw_text_with_found_words
-from helix_desktop.gui.shared.list_row_model import Index
-from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
+from helix_desktop.gui.common.found_words import draw_text_with_found_words
+from helix_desktop.gui.common.list_row_model import Index
+from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr

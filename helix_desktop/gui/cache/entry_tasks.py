@@ -15,7 +15,7 @@ from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, is_probably_text
 from helix_desktop.gui.cache.entries_model import EntrySearchHit
-from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import StoredWorkspace
 

@@ -9,13 +9,13 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QWidget
 from helix_desktop.engine.changes.diff_hunks import Hunk, is_binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
+from helix_desktop.gui.common.chip_labels import ChipLabel
+from helix_desktop.gui.common.difference_rows import DifferenceSheet
+from helix_desktop.gui.common.elided_label import ElidedLabel
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.picture_reader import read_picture
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.layouts import build_column, build_row, reserve_height_for_width
-from helix_desktop.gui.shared.chip_labels import ChipLabel
-from helix_desktop.gui.shared.difference_rows import DifferenceSheet
-from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.picture_reader import read_picture
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import tr

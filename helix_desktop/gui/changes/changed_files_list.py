@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, UncoveredPath, printable_path
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
+from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_number, tr

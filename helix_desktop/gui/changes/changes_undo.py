@@ -21,9 +21,9 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
+from helix_desktop.gui.common.figure_formats import format_time_of_day
+from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.sentence_translation import join_sentences
-from helix_desktop.gui.shared.figure_formats import format_time_of_day
-from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, 
 from helix_desktop.engine.changes.diff_hunks import find_changed_lines, is_binary, split_into_lines
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.elided_label import ElidedLabel
+from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView

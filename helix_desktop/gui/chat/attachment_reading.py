@@ -16,7 +16,7 @@ from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.shared.picture_reader import detect_picture_format, read_picture
+from helix_desktop.gui.common.picture_reader import detect_picture_format, read_picture
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

@@ -17,11 +17,11 @@ from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
 from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_state_file import WindowStateFile

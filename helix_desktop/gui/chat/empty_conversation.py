@@ -5,7 +5,7 @@ from functools import partial
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
 

@@ -8,8 +8,8 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost
+from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 

@@ -12,8 +12,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from helix_desktop.errors import InvalidInput
+from helix_desktop.gui.common.widgets import build_combo_box, build_plain_label, build_surface
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared.widgets import build_combo_box, build_plain_label, build_surface
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.json_values import list_at, object_at

@@ -8,8 +8,8 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 

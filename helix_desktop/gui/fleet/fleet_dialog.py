@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.fields_dialog import FieldsDialog
-from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text

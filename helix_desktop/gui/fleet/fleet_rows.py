@@ -9,11 +9,11 @@ from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.common.figure_formats import format_date_and_time, format_dollars, format_time_ago
+from helix_desktop.gui.common.list_row_model import RowTree
+from helix_desktop.gui.common.running_states import describe_running_state
+from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
-from helix_desktop.gui.shared.list_row_model import RowTree
-from helix_desktop.gui.shared.running_states import describe_running_state
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench

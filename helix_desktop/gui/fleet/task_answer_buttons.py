@@ -5,9 +5,9 @@ from functools import partial
 
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.fleet.fleet_rows import Figures
 from helix_desktop.gui.question_dialogs import ask_text
-from helix_desktop.gui.shared.widgets import build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 

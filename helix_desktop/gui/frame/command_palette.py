@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.found_words import draw_text_with_found_words
+from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
+from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.frame.search_popup import SearchPopup
-from helix_desktop.gui.shared.found_words import draw_text_with_found_words
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
-from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr

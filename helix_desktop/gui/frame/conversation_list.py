@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QAbstractItemView, QApplication, QListView, QStyle
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.shared.figure_formats import format_dollars, format_short_day
-from helix_desktop.gui.shared.list_row_model import Index, RowPainter
-from helix_desktop.gui.shared.running_states import describe_running_state
+from helix_desktop.gui.common.figure_formats import format_dollars, format_short_day
+from helix_desktop.gui.common.list_row_model import Index, RowPainter
+from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import is_right_to_left, make_safe_text, safe_tooltip

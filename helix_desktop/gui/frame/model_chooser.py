@@ -8,13 +8,13 @@ from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QPushButton, QStyleOptionViewItem, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name

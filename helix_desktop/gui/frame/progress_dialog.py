@@ -8,9 +8,9 @@ from PySide6.QtWidgets import QProgressBar, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ from PySide6.QtGui import QEnterEvent, QFontMetrics, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QPushButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip

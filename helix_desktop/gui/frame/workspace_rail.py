@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QToolB
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colours import readable_text_colour
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.layouts import build_column, clear_layout
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip

@@ -6,11 +6,11 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
+from helix_desktop.gui.common.figure_formats import format_byte_size, format_date, format_dollars
+from helix_desktop.gui.common.list_row_model import RowTree
 from helix_desktop.gui.frame.sidebar import format_folder
 from helix_desktop.gui.importing.history_import_port import HistoryDetails
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date, format_dollars
-from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.history_finding import FoundHistories

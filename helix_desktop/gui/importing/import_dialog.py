@@ -7,13 +7,13 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPush
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.history_finding import FoundHistories

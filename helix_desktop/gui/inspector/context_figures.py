@@ -9,9 +9,9 @@ from helix_desktop.engine.messages import Block, ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
-from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.fold_descriptions import fold_title
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_number, format_percent, tr

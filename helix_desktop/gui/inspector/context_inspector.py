@@ -20,17 +20,17 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.figure_formats import format_dollars, format_time_of_day
+from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.common.past_moments import PastMomentLoader, describe_block_source
+from helix_desktop.gui.common.policy_names import list_fold_thresholds
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
-from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
-from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
-from helix_desktop.gui.shared.policy_names import list_fold_thresholds
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,

@@ -8,11 +8,11 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.engine import context_policy
 from helix_desktop.gui import tab_order
+from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.policy_names import list_policy_choices
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle

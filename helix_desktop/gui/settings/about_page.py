@@ -7,11 +7,11 @@ from PySide6.QtWidgets import QVBoxLayout
 
 from helix_desktop import __version__
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.question_dialogs import show_text_box
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import DoctorFinding
 

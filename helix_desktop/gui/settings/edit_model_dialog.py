@@ -6,11 +6,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialogButtonBox, QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
+from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.fields_dialog import FieldsDialog
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.translation import tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000

@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QPlainTextEdit
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.widgets import build_line_edit, build_push_button
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.widgets import build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ServerConfig, Workbench
 

@@ -6,9 +6,9 @@ from typing import Any
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, ProgramSetting, ProgramSettings
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
 
+from helix_desktop.gui.common import widgets
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
@@ -25,7 +26,6 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.translation import tr
 
 CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # These actions change what the pages show.

@@ -9,12 +9,12 @@ from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.figure_formats import format_byte_size, format_date_and_time
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation, SpaceToFree
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date_and_time
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 

@@ -8,11 +8,11 @@ from typing import Any
 from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.rewrite_cost_line import describe_missing_price
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.model_setup_port import has_unknown_price
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.policy_names import list_policy_choices
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resources import resources_folder

@@ -6,8 +6,8 @@ from pathlib import Path
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.question_dialogs import ask_folder
-from helix_desktop.gui.shared.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench, Workbenches

@@ -4,10 +4,10 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.sharing import sharing_sentences
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import format_count, tr

@@ -1,7 +1,7 @@
 """Describes the state of a shared workspace in words."""
 
+from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_time_of_day
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import SharingStatus
 

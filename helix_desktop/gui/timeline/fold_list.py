@@ -8,9 +8,9 @@ from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.gui.shared.figure_formats import format_short_day_and_time
-from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
+from helix_desktop.gui.common.figure_formats import format_short_day_and_time
+from helix_desktop.gui.common.fold_descriptions import context_kind_of_fold
+from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
 from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title

@@ -7,13 +7,13 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.common import fold_descriptions
+from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
+from helix_desktop.gui.common.fold_descriptions import count_covered_messages, format_token_change
+from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared import fold_descriptions
-from helix_desktop.gui.shared.figure_formats import DAY_SECONDS, format_dollars, format_duration
-from helix_desktop.gui.shared.fold_descriptions import count_covered_messages, format_token_change
-from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call

@@ -9,9 +9,9 @@ from PySide6.QtGui import QPainter
 
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import AVOIDABLE, CauseCost, RequestCost
+from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.common.step_plot import PlotScale
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 

@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_costs import RequestCost
+from helix_desktop.gui.common.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
+from helix_desktop.gui.common.policy_names import FoldThreshold
+from helix_desktop.gui.common.step_plot import MinMaxPyramid, PlotScale, StepPlot, compute_axis_ticks
 from helix_desktop.gui.context_meter import context_kind_name, describe_token_count, format_token_count
-from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
-from helix_desktop.gui.shared.policy_names import FoldThreshold
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid, PlotScale, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 from helix_desktop.gui.timeline.fold_sentences import (

@@ -6,8 +6,8 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
 from helix_desktop.engine.facts import FoldKind
-from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
-from helix_desktop.gui.shared.step_plot import PlotScale
+from helix_desktop.gui.common.fold_descriptions import context_kind_of_fold
+from helix_desktop.gui.common.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 

@@ -19,13 +19,13 @@ from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.elided_label import ElidedLabel
+from helix_desktop.gui.common.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
+from helix_desktop.gui.common.policy_names import list_fold_thresholds
+from helix_desktop.gui.common.widgets import add_menu_choice, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.model_setup_port import lacks_price
-from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
-from helix_desktop.gui.shared.policy_names import list_fold_thresholds
-from helix_desktop.gui.shared.widgets import add_menu_choice, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (

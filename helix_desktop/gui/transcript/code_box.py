@@ -150,7 +150,7 @@ class CodeBox(basic_boxes.LayoutBox):
     def _lay_out_code_and_return_height(self) -> float:
         ranges = self.ink.highlight_ranges(self._coloured)
         if self._diff:
-            from helix_desktop.gui.shared.difference_rows import find_changed_words
+            from helix_desktop.gui.common.difference_rows import find_changed_words
 
             starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
             ranges += [

@@ -13,8 +13,8 @@ from helix_desktop.engine.facts import Recorded, Stored
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shared.picture_reader import read_picture
 from helix_desktop.gui.transcript.basic_boxes import FormulaPicture
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.translation import format_number, tr

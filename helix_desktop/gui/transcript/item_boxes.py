@@ -7,9 +7,9 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import name_of_agent_addition
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.figure_formats import format_byte_size, format_duration
+from helix_desktop.gui.common.fold_descriptions import describe_fold
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
-from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
-from helix_desktop.gui.shared.fold_descriptions import describe_fold
 from helix_desktop.gui.transcript import basic_boxes, chat_actions, content_fetching, tool_call_lines
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection, build_note_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox

@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_time_of_day, is_today
+from helix_desktop.gui.common.figure_formats import format_date_and_time, format_time_of_day, is_today
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.alternative_answers import AnswerChoice
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox

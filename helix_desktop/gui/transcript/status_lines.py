@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
-from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 
 

@@ -10,7 +10,7 @@ from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, QTimer, Signal
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QToolTip, QWidget
 
-from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection, word_range
+from helix_desktop.gui.common.text_selection import TextPosition, TextSelection, word_range
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
 from helix_desktop.gui.transcript.box_stack import BoxStack, HotSpotIndex

@@ -15,9 +15,9 @@ from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.figure_formats import format_duration
+from helix_desktop.gui.common.fold_descriptions import format_token_change
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import format_duration
-from helix_desktop.gui.shared.fold_descriptions import format_token_change
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenChanges, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.safe_text import make_safe_text

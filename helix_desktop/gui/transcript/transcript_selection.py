@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from helix_desktop.gui.shared.text_selection import TextSelection
+from helix_desktop.gui.common.text_selection import TextSelection
 from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems

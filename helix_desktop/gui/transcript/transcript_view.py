@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
+from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
-from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
-from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions, message_bar
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.shared.text_selection import TextPosition
+from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import HotSpot, LayoutBox
 from helix_desktop.gui.transcript.box_stack import BoxStack

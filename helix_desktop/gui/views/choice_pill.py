@@ -5,8 +5,8 @@ from functools import partial
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from helix_desktop.gui.shared.policy_names import list_policy_choices
-from helix_desktop.gui.shared.widgets import add_menu_choice, build_popup_menu
+from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 

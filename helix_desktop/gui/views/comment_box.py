@@ -4,9 +4,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
+from helix_desktop.gui.common.difference_rows import DifferenceLine
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.difference_rows import DifferenceLine
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 

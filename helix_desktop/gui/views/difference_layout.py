@@ -10,8 +10,8 @@ from math import ceil
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout, QTextOption
 
-from helix_desktop.gui.shared.difference_rows import DifferenceLine, DifferenceRow, DifferenceSheet
-from helix_desktop.gui.shared.text_selection import TextSelection
+from helix_desktop.gui.common.difference_rows import DifferenceLine, DifferenceRow, DifferenceSheet
+from helix_desktop.gui.common.text_selection import TextSelection
 from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range
 from helix_desktop.gui.transcript.safe_text import make_safe_text

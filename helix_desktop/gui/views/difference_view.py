@@ -10,10 +10,10 @@ from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QP
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
+from helix_desktop.gui.common import difference_rows
+from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
+from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared import difference_rows
-from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
-from helix_desktop.gui.shared.widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.text_surface import TextSurface

@@ -14,8 +14,8 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout, QTextOption
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.shared.found_words import find_needle_spans
-from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
+from helix_desktop.gui.common.found_words import find_needle_spans
+from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks

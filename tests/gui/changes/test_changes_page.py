@@ -20,7 +20,7 @@ from helix_desktop.gui.changes.changes_page import ChangesPage
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
-from helix_desktop.gui.shared.figure_formats import format_time_of_day
+from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_changes import FakeChanges, State
 from tests.gui.fake_desk import now

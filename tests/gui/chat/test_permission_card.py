@@ -28,8 +28,8 @@ from helix_desktop.gui.chat.permission_card import (
     format_uncovered_files,
 )
 from helix_desktop.gui.chat.schema_form import SchemaForm
+from helix_desktop.gui.common.exact_text_view import ExactTextView
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.exact_text_view import ExactTextView
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
 from tests.unmarking import unmark_text

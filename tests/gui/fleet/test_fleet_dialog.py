@@ -17,10 +17,10 @@ from helix_desktop import program_folders
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH, task_cells
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.fields_dialog import FieldsDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import schedules

@@ -29,6 +29,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.gui.common.setting_fields import LongTextField
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
 from helix_desktop.gui.settings.installation_port import McpServerState
@@ -46,7 +47,6 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.shared.setting_fields import LongTextField
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.program_settings import (
     ALL,

@@ -19,8 +19,8 @@ from helix_desktop.engine.request_costs import explain_requests
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import _build_document_boxes

@@ -31,7 +31,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
-from helix_desktop.gui.shared.fold_descriptions import describe_fold
+from helix_desktop.gui.common.fold_descriptions import describe_fold
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,

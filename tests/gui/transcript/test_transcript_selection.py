@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection
+from helix_desktop.gui.common.text_selection import TextPosition, TextSelection
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems

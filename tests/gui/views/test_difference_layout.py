@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
-from helix_desktop.gui.shared.difference_rows import build_difference_sheet, build_hunk_rows
+from helix_desktop.gui.common.difference_rows import build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, DifferenceRowHeights

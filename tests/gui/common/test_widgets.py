@@ -5,10 +5,10 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QComboBox, QDialog, QLabel, QLineEdit, QToolButton, QWidget
 
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared import widgets
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, build_field_row
-from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 
 
 def test_a_name_is_no_markup(application: QApplication) -> None:

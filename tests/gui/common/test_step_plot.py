@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QRectF
 
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid, PlotScale, compute_axis_ticks
+from helix_desktop.gui.common.step_plot import MinMaxPyramid, PlotScale, compute_axis_ticks
 
 POINTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=700)
 

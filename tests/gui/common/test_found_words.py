@@ -3,7 +3,7 @@ from __future__ import annotations
 from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.gui.shared.found_words import (
+from helix_desktop.gui.common.found_words import (
     draw_text_with_found_words,
     find_needle_spans,
     list_needles_of_query,

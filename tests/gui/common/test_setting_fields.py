@@ -3,8 +3,8 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QComboBox, QLabel
 
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.setting_fields import FieldDeclaration, build_field_row
 
 
 def test_a_choice_with_long_words_stands_below_its_own(window: MainWindow) -> None:

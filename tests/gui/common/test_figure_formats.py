@@ -7,8 +7,7 @@ from datetime import datetime
 import pytest
 from PySide6.QtCore import QLocale
 
-from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import (
+from helix_desktop.gui.common.figure_formats import (
     format_byte_size,
     format_date_and_time,
     format_dollars,
@@ -16,6 +15,7 @@ from helix_desktop.gui.shared.figure_formats import (
     format_short_day_and_time,
     format_time_ago,
 )
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.translation import format_number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helix_desktop.engine.context_policy import preset_policy
 from helix_desktop.engine.context_usage import WindowMeter, tokens_at_which_handover_must_start
-from helix_desktop.gui.shared.policy_names import list_fold_thresholds
+from helix_desktop.gui.common.policy_names import list_fold_thresholds
 
 
 def test_the_share_at_which_a_handover_is_written_leaves_room_for_the_reply() -> None:

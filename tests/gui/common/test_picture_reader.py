@@ -9,7 +9,7 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QImage, QImageWriter
 
 import helix_desktop
-from helix_desktop.gui.shared.picture_reader import detect_picture_format, read_picture
+from helix_desktop.gui.common.picture_reader import detect_picture_format, read_picture
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="64" height="64"><rect width="9" height="9"/></svg>'
 

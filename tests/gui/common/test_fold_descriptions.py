@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
-from helix_desktop.gui.shared.fold_descriptions import describe_kept_details, has_poor_summary
+from helix_desktop.gui.common.fold_descriptions import describe_kept_details, has_poor_summary
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.changes.git_patch import format_unified_diff
-from helix_desktop.gui.shared.difference_rows import build_patch_rows, find_changed_words
+from helix_desktop.gui.common.difference_rows import build_patch_rows, find_changed_words
 from tests.faults import cards
 from tests.unmarking import unmark_text
 

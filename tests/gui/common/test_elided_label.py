@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme
 
 

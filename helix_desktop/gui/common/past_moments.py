@@ -8,8 +8,8 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
-from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Conversation
 
