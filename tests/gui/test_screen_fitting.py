@@ -150,4 +150,4 @@ def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
             )
             if made or based:
                 found.append(f"{file.relative_to(folder)}")
-    assert sorted(set(found)) == ["question_dialogs.py", "common/widgets.py"]
+    assert sorted(set(found)) == ["common/widgets.py", "question_dialogs.py"]
