@@ -50,6 +50,8 @@ class Conversation:
         self.listeners: list[Listener] = []
         # The last request, one number per message. Its unchanged beginning is in the provider's cache.
         self.sent = MarkedRequest()
+        # The last undo and the number of rewinds when it was examined what the model has to be told.
+        self.examined_undo = (0, 0)
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: Policy | None = None

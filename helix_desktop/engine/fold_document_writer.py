@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from helix_desktop.engine import conversation_details, facts, request_building, span_as_text
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
+from helix_desktop.engine.changes.undone_files import UNDID, UndoneFiles, read_undone_files
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import (
@@ -252,6 +253,7 @@ class FoldDocumentWriter:
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
             known = await asyncio.to_thread(known.with_sources, sources)
         found, unseen = await asyncio.to_thread(_merge_and_split_details, before, collecting, reading.todo)
+        found = _without_undone_work(found, await read_undone_files(reading.situation.state, self.cache))
         index = [await self._store_details_entry(unseen)] if unseen else []
         main = await self._store_details_entry(found, *index)
         return [each for each in found if each.is_critical or each.kind == "stored"], (main, *index), known
@@ -336,6 +338,8 @@ class FoldDocumentWriter:
         """Return the text, and the number of unsupported claims in its first version."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
+        if undone := (await read_undone_files(reading.situation.state, self.cache)).describe_undone():
+            question += f"\n{undone} What was undone is not done: do not report it as completed work."
         text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
         if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
             return text, 0
@@ -443,6 +447,14 @@ def _merge_and_split_details(
     known = {each.text for each in found if each.kind != UNSEEN}
     unseen = [each for each in found if each.kind == UNSEEN and each.text not in known]
     return [each for each in found if each.kind != UNSEEN], unseen
+
+
+def _without_undone_work(found: Sequence[Detail], files: UndoneFiles) -> list[Detail]:
+    """Leave out files that were written and undone since, and say what is undone now."""
+    kept = [each for each in found if not (each.kind == "written" and files.is_undone(each.text))]
+    kept = [each for each in kept if not each.text.startswith(UNDID)]  # What an earlier document said of it.
+    undone = files.describe_undone()
+    return sort_details([*kept, Detail("decision", undone, files.last_seq)] if undone else kept)
 
 
 class _InterpreterPauses:

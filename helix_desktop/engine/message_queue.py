@@ -142,6 +142,7 @@ class TurnRunner:
                 steering = self._queue.pop_steering_messages, self._queue.requeue_messages
                 talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
                 if self._services.run_foreign_turn is not None:
+                    await turn_loop.append_note_on_undone_files(self._services, self._conversation)
                     return await self._services.run_foreign_turn(talk)
                 self._talking = turn_loop.TurnLoop(
                     self._conversation, self._services, self._folding, self.contents, talk

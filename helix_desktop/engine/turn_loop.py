@@ -8,6 +8,7 @@ from dataclasses import replace
 from helix_desktop import errors
 from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
+from helix_desktop.engine.changes.undone_files import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
@@ -49,6 +50,20 @@ async def record_changed_settings(services: SessionServices, conversation: Conve
     expected = (*setup.settings_facts, _build_tools_offered(services))
     new_facts = [fact for fact in expected if not conversation.state.has_settings_of_fact(fact)]
     await conversation.append_facts(*new_facts, *build_note_facts(setup.notes, services, conversation, len(new_facts)))
+
+
+async def append_note_on_undone_files(services: SessionServices, conversation: Conversation) -> None:
+    """Say at the end what the user undid or redid since the model was last told."""
+    state = conversation.state
+    moment = state.last_undo, len(state.record.rewinds)
+    if state.last_undo <= state.branch.notes.get(UNDO, (0, ""))[0] or moment == conversation.examined_undo:
+        return
+    news = (await read_undone_files(state, services.cache)).describe_news()
+    text = facts.Text(f"[{news}]", services.tokens.count_tokens(news))
+    note = (facts.UserSaid((text,), steering=True, by=UNDO),) if news else ()
+    # An undo made meanwhile is told with the next request.
+    await conversation.append_facts_from(lambda _: note if state.last_undo == moment[0] else ())
+    conversation.examined_undo = moment
 
 
 def set_expected_request_settings(
@@ -119,6 +134,7 @@ class TurnLoop:
             while end is None:
                 self._talk.running(ConversationActivity.THINKING)
                 await record_changed_settings(self._services, self._conversation)
+                await append_note_on_undone_files(self._services, self._conversation)
                 await self._folding.apply_due_folds()
                 self._refuse_pins_over_window()
                 reply = await self._ask_until_answered()

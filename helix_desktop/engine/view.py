@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
     Fact,
+    FilesChanged,
     Folded,
     Forgotten,
     ModelReplied,
@@ -49,6 +50,7 @@ class ConversationState(Moment):
         self.agent = ""  # The connected agent that writes this conversation.
         self.acp_agent = ""  # See `ConversationStarted.acp_agent`.
         self.last_fold = 0  # The highest number in the names of folds and batches on any branch.
+        self.last_undo = 0  # The number of the last undo of changes to files, on any branch.
         self._returned: dict[bytes, int] = {}
         self._blocks: list[Block] = []  # The blocks of the settings, followed by those of all items.
         self._starts = array("q")  # The index in `_blocks` at which each item begins.
@@ -159,6 +161,8 @@ class ConversationState(Moment):
                 self.last_fold = max(self.last_fold, _number_in_fold_name(name), _number_in_fold_name(batch))
             case Forgotten(entries=entries):
                 self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
+            case FilesChanged(by="undo"):
+                self.last_undo = recorded.seq
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):

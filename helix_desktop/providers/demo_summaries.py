@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
+from helix_desktop.engine.changes.undone_files import UNDID, quote_file_name
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
 from helix_desktop.engine.important_sentences import LONGEST_REPORT, SHORTEST_REPORT
 from helix_desktop.engine.messages import Request, Role, ToolResult
@@ -34,6 +35,7 @@ _NOT_OUTPUT = ("<material>", "</material>", "[… ", "[lines ")
 _WISH = re.compile(r"needed from it: (.*)")
 _PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
+_WRITING = (ToolName.WRITE_FILE, ToolName.EDIT_FILE)
 _DONE: Mapping[str, str] = {  # A sentence for what each tool's call did.
     ToolName.READ_FILE: "Read {}",
     ToolName.WRITE_FILE: "Wrote {}",
@@ -132,6 +134,8 @@ def _sort_material(request: Request) -> _SortedMaterial:
     """Sort everything but the question, which is the last text."""
     found = _SortedMaterial()
     parts = [(message.role, part) for message in request.messages for part in message.parts]
+    question = parts[-1][1] if len(parts) > 1 else None
+    undone = question.text.rpartition(UNDID)[2] if isinstance(question, Text) and UNDID in question.text else ""
     for role, part in parts[:-1] if len(parts) > 1 else parts:
         if isinstance(part, ToolCall):
             found.calls.append((part.name, parse_object(part.arguments) or {}))
@@ -144,6 +148,11 @@ def _sort_material(request: Request) -> _SortedMaterial:
                 found.reports.append(part.text)
         elif isinstance(part, Text) and not _WRITTEN_BY_PROGRAM.match(part.text):
             found.said.append(part.text)
+    found.calls = [
+        call
+        for call in found.calls
+        if call[0] not in _WRITING or quote_file_name(text_at(call[1], "path")) not in undone
+    ]
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd
+from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import ReplyStreamed, ToolPrinted
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
@@ -108,6 +108,8 @@ async def test_a_write_shows_its_difference_on_our_card_and_can_be_undone(bench:
     files = await bench.file_changes.file_changes_of_steps(turn.sources)
     await bench.file_changes.undo_file_changes(files, conversation=session.id)
     assert (folder / "README.md").read_text() == "# Pairs\n\nCounting sequences.\n"
+    await run_turn(session, "say hello")
+    assert 'The user undid your changes to "README.md".' in str(facts_of(session, UserSaid)[-1])
 
 
 async def test_a_write_that_was_permitted_is_not_asked_for_twice(bench: Workbench, folder: Path) -> None:

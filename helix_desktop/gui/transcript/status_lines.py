@@ -48,6 +48,7 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
         "agent": tr("The sub-agent {name} has finished.", name=name)
         if name
         else tr("A message from the agent that delegated this task."),
+        "undo": tr("From here on, the agent knows which of its changes you undid or redid."),
         "interrupted": tr("The sub-agent {name} did not finish, because the program ended.", name=name),
     }
     ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)

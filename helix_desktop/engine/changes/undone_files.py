@@ -1,0 +1,110 @@
+"""Finds what the user has undone of the agent's changes, which the model and handovers have to be told.
+
+It is computed from the conversation's facts. Only a difference says what an undo did to a file: the same kind of
+fact records an undo, a part of one, and a redo.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import field
+
+from helix_desktop.engine.changes.folder_state import PathChange, TreeItem, decode_difference
+from helix_desktop.engine.changes.folder_state import without_folders_whose_contents_changed as without_folders
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.facts import FilesChanged, UserSaid
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+UNDO = "undo"  # `FilesChanged.by` of the user's undo and redo, and `UserSaid.by` of the note on them.
+MOST_NAMED = 12
+UNDID = "The user undid your changes to "
+_DONE = re.compile("^(?:created|changed|deleted) ")
+Items = dict[str, TreeItem | None]
+
+
+@dataclass(slots=True)
+class UndoneFiles:
+    """By path, what was there: before the agent's changes, after them, as the model was told, and after an undo."""
+
+    before: Items = field(default_factory=dict)
+    made: Items = field(default_factory=dict)
+    told: Items = field(default_factory=dict)
+    restored: Items = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    last_seq: int = 0  # The number of the last undo.
+
+    def add_agent_change(self, change: PathChange) -> None:
+        if change.path in self.restored:
+            del self.before[change.path], self.restored[change.path]
+        self.before.setdefault(change.path, change.before)
+        self.made[change.path] = self.told[change.path] = change.after
+
+    def add_undo(self, change: PathChange) -> None:
+        self.before.setdefault(change.path, change.after)  # What a sub-agent changed is known only from its undo.
+        self.made.setdefault(change.path, change.before)
+        self.told.setdefault(change.path, change.before)
+        self.restored[change.path] = change.after
+
+    def is_undone(self, written: str) -> bool:
+        """Whether nothing is left of what an agent did to a file: its path, or words such as "created" and its path."""
+        parts = _DONE.sub("", written).split("/")
+        paths = {name: path for path, name in self.names.items()} if self.restored else {}
+        tails = ("/".join(parts[at:]) for at in range(len(parts)))  # An absolute path ends in the name.
+        path = next((paths[tail] for tail in tails if tail in paths), "")
+        return path in self.restored and self.restored[path] == self.before[path] != self.made[path]
+
+    def describe_undone(self) -> str:
+        """Return one line on all files that are not as the agent left them, or an empty string."""
+        return _format_sentence(UNDID, self._named(p for p, item in self.restored.items() if item != self.made[p]))
+
+    def describe_news(self) -> str:
+        """Return one line on what the model does not know yet, or an empty string."""
+        new = {path: item for path, item in self.restored.items() if item != self.told[path]}
+        undone = _format_sentence(UNDID, self._named(path for path, item in new.items() if item != self.made[path]))
+        redone = self._named(path for path, item in new.items() if item == self.made[path])
+        return " ".join(filter(None, (undone, _format_sentence("The user redid your changes to ", redone))))
+
+    def _named(self, paths: Iterable[str]) -> list[str]:
+        return [
+            quote_file_name(self.names[path]) + (" (deleted)" if self.restored[path] is None else "") for path in paths
+        ]
+
+
+def quote_file_name(name: str) -> str:
+    """Quote a name so that nothing in it can pass for words of the program."""
+    return json.dumps(printable_path(name), ensure_ascii=not name.isprintable())
+
+
+def _format_sentence(words: str, names: list[str]) -> str:
+    more = [f"{len(names) - MOST_NAMED:,} more"] if len(names) > MOST_NAMED else []
+    return f"{words}{', '.join([*names[:MOST_NAMED], *more])}." if names else ""
+
+
+async def read_undone_files(state: ConversationState, cache: ContentCache) -> UndoneFiles:
+    """Read what is undone in the branch that the view shows, also by undos that a rewind left behind."""
+    found = UndoneFiles(last_seq=state.last_undo)
+    if not state.last_undo:
+        return found
+    shown = {recorded.seq for recorded in state.facts_on_path()}
+    changes = {one.seq: one.fact for one in state.facts if isinstance(one.fact, FilesChanged)}
+    contents = await cache.read_contents({fact.difference.digest for fact in changes.values()})
+    for seq, fact in ((one.seq, one.fact) for one in state.facts):
+        if isinstance(fact, UserSaid) and fact.by == UNDO and seq in shown:
+            found.told.update(found.restored)
+        elif isinstance(fact, FilesChanged) and (content := contents.get(fact.difference.digest)) is not None:
+            for change in _name_changes(fact, content, found.names):
+                if fact.by != UNDO and seq in shown:
+                    found.add_agent_change(change)
+                elif fact.by == UNDO and (seq in shown or change.path in found.made):
+                    found.add_undo(change)
+    return found
+
+
+def _name_changes(fact: FilesChanged, content: bytes, names: dict[str, str]) -> list[PathChange]:
+    """Return the changes, and add the names that the user knows these paths by."""
+    changes = without_folders(decode_difference(content))
+    names.update((change.path, change.path.partition("/")[2] or ".") for change in changes if change.path not in names)
+    names.update(zip((change.path for change in changes), fact.names, strict=False))
+    return changes
