@@ -30,7 +30,8 @@ WIDTHS = {
     EntryColumn.TIME: (140, 112),
     EntryColumn.RECALLED: (128, 98),
 }
-COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These columns are hidden first if room is short.
+# These columns are hidden if room is short, the first ones first. The viewer shows an entry's hash.
+COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS, EntryColumn.HASH, EntryColumn.SIZE)
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
 _MUTED = frozenset({EntryColumn.TIME, EntryColumn.RECALLED})

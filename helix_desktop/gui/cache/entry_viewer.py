@@ -64,13 +64,14 @@ class EntryViewer(QWidget):
 
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
         chips = (self._hash, self._checked_chip, self._uses_button, self._shape_button)
-        head = build_row(*chips, 1, self._copy, self._save, self._show, self.recall_button, self._more)
+        buttons = (self._copy, self._save, self._show, self.recall_button, self._more)
+        head = self._head = build_row(*chips, 1, *buttons)
         theme.keep_lengths_scaled(self, head.setSpacing, 10)
-        column = build_column(head, (self.content_view, 1), owner=self)
+        column = self._column = build_column(head, (self.content_view, 1), owner=self)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
         theme.keep_lengths_scaled(self, column.setSpacing, 10)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
-        self._uses_button.setMinimumWidth(1)  # This button is the first to shrink, and cuts its text.
+        self._uses_button.setMinimumWidth(1)  # Its text must not widen the page; it is hidden if it would be cut.
         theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -79,10 +80,17 @@ class EntryViewer(QWidget):
 
     def _show_fitting_buttons(self) -> None:
         """Shows the less important buttons only where there is room; the menu has them too."""
-        roomy = self._theme.zoomed_pixels(840)
-        for button in (self._copy, self._save, self._show):
-            button.setVisible(self.width() >= roomy)
         self._show_fitting_hash()
+        buttons = (self._copy, self._save, self._show)
+        margins = self._column.contentsMargins()
+        room = self.width() - margins.left() - margins.right()
+        for with_buttons, with_uses in ((True, True), (False, True), (False, False)):
+            for button in buttons:
+                button.setVisible(with_buttons)
+            self._uses_button.setVisible(with_uses and bool(self._uses_button.text()))
+            self._head.invalidate()
+            if self._head.sizeHint().width() <= room:
+                break
 
     def _show_fitting_hash(self) -> None:
         if self.row is not None:
@@ -109,6 +117,7 @@ class EntryViewer(QWidget):
         self.row, self.uses = None, ()
         self._enable_entry_buttons(has_content=False)
         self._hash.setText("")
+        self._uses_button.setText("")
         for chip in (self._checked_chip, self._uses_button, self._shape_button):
             chip.hide()
         self.content_view.show_sentence(tr("Select an entry to see its content."))
@@ -188,6 +197,7 @@ class EntryViewer(QWidget):
             menu.addAction(names[shape], partial(self._show_content_in_shape, shape, names[shape]))
         self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
         self._shape_button.setVisible(len(shapes) > 1)
+        self._show_fitting_buttons()
 
     def _show_content_in_shape(self, shape: ContentShape, name: str) -> None:
         self.content_view.change_shape(shape)
@@ -199,6 +209,7 @@ class EntryViewer(QWidget):
         one = tr("Add line {n} to next message", n=lines[0]) if lines and lines[0] == lines[1] else ""
         some = tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1]) if lines else tr("Add to next message")
         self.recall_button.setText(one or some)
+        self._show_fitting_buttons()
 
     def _show_entry_uses(self, digest: Digest, uses: Sequence[EntryUse]) -> None:
         if self.row is None or self.row.stored.digest != digest:
@@ -210,7 +221,7 @@ class EntryViewer(QWidget):
         if not messages:
             words = format_count(len(uses), "used in {n} fold", "used in {n} folds") if uses else tr("not used")
         self._uses_button.setText(words)
-        self._uses_button.setVisible(True)
+        self._show_fitting_buttons()
         menu = _cleared_menu_of(self._uses_button)
         for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
             words = tr(

@@ -20,6 +20,7 @@ from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
 LEAST_WIDTH = 160  # The minimum width in pixels of the column that gets the remaining room.
+SHORT_CELL = 18  # Cells that are at most this many letters wide, with their margins, are shown in full.
 NARROW = 100  # A column of at most this many pixels keeps its width.
 LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
@@ -51,20 +52,28 @@ class FleetList(RowTree):
         self.header().setSectionResizeMode(self._widths.index(0), QHeaderView.ResizeMode.Stretch)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Shrinks columns if room is short: first the widest, then all wide ones. If the titles do not fit even
-        then, the last columns are hidden.
-        """
         super().resizeEvent(event)
+        self._fit_columns_to_room()
+
+    def _fit_columns_to_room(self) -> None:
+        """Shrinks columns if room is short: first the widest, then all wide ones. Short cells, such as states,
+        are never cut. If there is no room even then, columns are hidden from the last on, figures after the others.
+        """
         room = self.viewport().width() - LEAST_WIDTH
         for number in range(len(self._widths)):
             self.setColumnHidden(number, False)  # The title of a hidden column has no width.
-        titles = [width and self.header().sectionSizeHint(at) for at, width in enumerate(self._widths)]
+        short = SHORT_CELL * self.fontMetrics().averageCharWidth()
+        cells = [self.sizeHintForColumn(at) for at in range(len(self._widths))]
+        titles = [
+            width and max(self.header().sectionSizeHint(at), cell if cell <= short else 0)
+            for at, (width, cell) in enumerate(zip(self._widths, cells, strict=True))
+        ]
         widths = [width and max(width, title) for width, title in zip(self._widths, titles, strict=True)]
-        widest = widths.index(max(widths))
+        widest = self._widths.index(max(self._widths))
         left = room - sum(widths) + widths[widest]
         widths[widest] = min(widths[widest], left) if left >= LEAST_WIDTH // 2 else 0
         least = [min(both) if both[0] > NARROW else both[0] for both in zip(widths, titles, strict=True)]
-        for last in reversed(range(1, len(widths))):
+        for last in sorted(range(1, len(widths)), key=lambda at: (at in self._figures, -at)):
             if sum(least) > room:
                 least[last] = widths[last] = 0
         share = min(max((room - sum(least)) / max(sum(widths) - sum(least), 1), 0.0), 1.0)
@@ -94,6 +103,7 @@ class FleetList(RowTree):
                     item.setToolTip(column, safe_tooltip(text))
             if dots:
                 item.setIcon(0, dots[key])
+        self._fit_columns_to_room()
 
     def filter_fleet_rows(self, words: str) -> None:
         for item in self._items.values():

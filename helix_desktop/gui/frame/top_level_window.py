@@ -17,9 +17,14 @@ FIRST_SIZE = QSize(1440, 900)
 # Room for the window's frame and, under Wayland, for the desktop's panels, whose size is unknown.
 WINDOW_BORDER_SIZE = QSize(16, 64)
 SMALLEST_SIZE = QSize(880, 520)
-RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
+RAIL_WIDTH, RAIL_SQUARE, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 36, 252, 48
 # The message box's width in pixels, its most lines, and the pixels below its text.
 MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
+
+
+def rail_width(zoom: float) -> int:
+    """The rail's squares grow with large text; the room beside them stays as it is."""
+    return RAIL_WIDTH + round(RAIL_SQUARE * max(zoom - 1, 0))
 
 
 class WindowPlaceholder(QWidget):
@@ -48,10 +53,11 @@ class WindowPlaceholder(QWidget):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter, tokens = QtGui.QPainter(self), self._tokens
-        left, width, height = RAIL_WIDTH + self._sidebar, self.width(), self.height()
-        places = [(tokens["panel"], 0, 0, width, height), (tokens["rail"], 0, 0, RAIL_WIDTH, height)]
-        places += [(tokens["window"], RAIL_WIDTH, 0, self._sidebar, height)] if self._sidebar else []
-        places += [(tokens["line"], line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
+        rail, width, height = rail_width(self._zoom), self.width(), self.height()
+        left = rail + self._sidebar
+        places = [(tokens["panel"], 0, 0, width, height), (tokens["rail"], 0, 0, rail, height)]
+        places += [(tokens["window"], rail, 0, self._sidebar, height)] if self._sidebar else []
+        places += [(tokens["line"], line, 0, 1, height) for line in (rail - 1, left - 1)]
         if self._sidebar:
             places.append((tokens["line"], left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
         for colour, *place in places:  # Using QBrush would load Qt's enums, which takes 25 ms.

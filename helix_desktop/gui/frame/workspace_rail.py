@@ -13,6 +13,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colours import readable_text_colour
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.running_states import describe_running_state
+from helix_desktop.gui.frame.top_level_window import RAIL_SQUARE, RAIL_WIDTH, rail_width
 from helix_desktop.gui.layouts import build_column, clear_layout
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -20,8 +21,7 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import KnownWorkspace
 
-WIDTH = 56
-SQUARE, GAP = 36, 10
+GAP = 10
 _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
 
 
@@ -55,7 +55,6 @@ class WorkspaceButton(QAbstractButton):
         self._is_dragged = False
         self._title = row.name  # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
-        self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._hint = f"{row.name}\n{row.first_folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
@@ -78,7 +77,7 @@ class WorkspaceButton(QAbstractButton):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         top = round(event.globalPosition().y()) - self._pressed_at if self._pressed_at is not None else self.y()
-        if self._is_dragged or abs(top - self.y()) >= QApplication.startDragDistance() + SQUARE // 4:
+        if self._is_dragged or abs(top - self.y()) >= QApplication.startDragDistance() + self.height() // 4:
             self._is_dragged = True
             self.dragged.emit(top)
         else:
@@ -96,7 +95,8 @@ class WorkspaceButton(QAbstractButton):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        square = QRectF((WIDTH - SQUARE) / 2, 0, SQUARE, SQUARE)
+        size = self.height()
+        square = QRectF((self.width() - size) / 2, 0, size, size)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._colour.lighter(110) if self.underMouse() else self._colour)
         painter.drawRoundedRect(square, 10, 10)
@@ -104,8 +104,8 @@ class WorkspaceButton(QAbstractButton):
         painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.initials)
         if self.isChecked():
-            left = WIDTH - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
-            self._theme.fill_surface(painter, QRectF(left, 8, 3, 20), "text", 1.5)
+            left = self.width() - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
+            self._theme.fill_surface(painter, QRectF(left, 8, 3, size - 16), "text", 1.5)
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
@@ -118,7 +118,7 @@ class WorkspaceButton(QAbstractButton):
         sign = _STATE_SIGNS.get(self.running_state, "")
         name = {"?": "handover", "!": "danger"}.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)
-        radius = 7.0 if sign else 5.5
+        radius = (7.0 if sign else 5.5) * self.height() / RAIL_SQUARE
         painter.setPen(QPen(self._theme.colour_of_token("rail"), 2))
         painter.setBrush(self._theme.colour_of_token(name))
         painter.drawEllipse(middle, radius, radius)
@@ -147,23 +147,21 @@ class WorkspaceRail(QWidget):
         self._theme = theme
         self._buttons: list[WorkspaceButton] = []
         widgets.set_surface_look(self, "rail")
-        self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self._rows: Sequence[KnownWorkspace] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
         self._inside = widgets.build_surface(self, "plain")
-        self._inside.setMinimumWidth(WIDTH)  # The squares stay in the middle, also beside a scroll bar.
         self._column = build_column(owner=self._inside, margins=0, spacing=GAP)
         self.area = widgets.build_scroll_area(self._inside, self)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.area.setMaximumHeight(0)  # Without workspaces, this keeps the “+” button at the top.
         self._layout = build_column((self.area, 1), owner=self, margins=(0, 12, 0, 12), spacing=GAP)
         self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
         self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._add.customContextMenuRequested.connect(lambda _at: self._show_add_menu())
         self._layout.addStretch()
         self._settings = self._add_rail_button("settings", tr("Settings"), self.settings_wanted)
-        theme.changed.connect(self._update_rail_icons)
+        self._fit_rail_to_theme()
+        theme.changed.connect(self._fit_rail_to_theme)
 
     def show_workspace_buttons(self, rows: Sequence[KnownWorkspace], current: str) -> None:
         drawn = [(row.id, row.name, row.settings.colour, row.first_folder) for row in rows]
@@ -186,10 +184,25 @@ class WorkspaceRail(QWidget):
             )
             button.dragged.connect(partial(self._move_dragged_button, button))
             button.dropped.connect(partial(self._move_workspace_to_dropped_place, button))
-        height = len(rows) * (SQUARE + GAP) - GAP
-        self._inside.setFixedHeight(max(height, 0))
-        self.area.setMaximumHeight(max(height, 0))
+        self._fit_rail_to_theme()
+
+    def _fit_rail_to_theme(self) -> None:
+        width = rail_width(self._theme.text_zoom)
+        square = width - RAIL_WIDTH + RAIL_SQUARE
+        self.setFixedWidth(width)
+        self._inside.setMinimumWidth(width)  # The squares stay in the middle, also beside a scroll bar.
+        for button in self._buttons:
+            button.setFixedSize(width, square)
+        for tool in (self._add, self._settings):
+            tool.setIconSize(QSize(square // 2, square // 2))
+            tool.setFixedSize(square, square - 8)
+            tool.setIcon(build_icon(tool.objectName(), self._theme.colour_of_token("muted")))
+        # Without workspaces, a height of 0 keeps the “+” button at the top.
+        height = max(len(self._buttons) * (square + GAP) - GAP, 0)
+        self._inside.setFixedHeight(height)
+        self.area.setMaximumHeight(height)
         self._layout.activate()
+        self.update()
 
     def mark_open_workspace(self, current: str) -> None:
         for button in self._buttons:
@@ -199,7 +212,7 @@ class WorkspaceRail(QWidget):
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:
             if button.isChecked():
-                self.area.ensureVisible(0, button.y() + SQUARE // 2, 0, SQUARE * 3 // 2)
+                self.area.ensureVisible(0, button.y() + button.height() // 2, 0, button.height() * 3 // 2)
 
     def move_workspace(self, workspace: str, steps: int) -> None:
         order = [button.workspace for button in self._buttons]
@@ -216,12 +229,12 @@ class WorkspaceRail(QWidget):
     def _move_dragged_button(self, button: WorkspaceButton, top: int) -> None:
         """Lets a square follow the mouse above the others, and scrolls the list along."""
         button.raise_()
-        button.move(0, min(max(top, 0), self._inside.height() - SQUARE))
-        self.area.ensureVisible(0, button.y() + SQUARE // 2, 0, SQUARE)
+        button.move(0, min(max(top, 0), self._inside.height() - button.height()))
+        self.area.ensureVisible(0, button.y() + button.height() // 2, 0, button.height())
 
     def _move_workspace_to_dropped_place(self, button: WorkspaceButton) -> None:
         at = self._buttons.index(button)
-        self.move_workspace(button.workspace, round(button.y() / (SQUARE + GAP)) - at)
+        self.move_workspace(button.workspace, round(button.y() / (button.height() + GAP)) - at)
 
     def show_workspace_state(self, workspace: str, running: ConversationActivity) -> None:
         for button in self._buttons:
@@ -235,9 +248,6 @@ class WorkspaceRail(QWidget):
     def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
         button = widgets.build_tool_button(text, self)
         button.setObjectName(name)
-        button.setIcon(build_icon(name, self._theme.colour_of_token("muted")))
-        button.setIconSize(QSize(18, 18))
-        button.setFixedSize(SQUARE, 28)
         button.clicked.connect(signal)
         self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return button
@@ -270,8 +280,3 @@ class WorkspaceRail(QWidget):
         ):
             menu.addAction(text).triggered.connect(partial(self.add_action_wanted.emit, name))
         menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))
-
-    def _update_rail_icons(self) -> None:
-        for button in (self._add, self._settings):
-            button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))
-        self.update()

@@ -51,15 +51,19 @@ class SettingsDialog(widgets.TransientDialog):
         self._group = QButtonGroup(self)
         self._add_all_pages()
         self._page_list.addStretch(1)
-        side = QWidget(self)
-        side.setLayout(self._page_list)
-        self._names = widgets.build_scroll_area(side, self)
+        self._side = QWidget(self)
+        self._side.setLayout(self._page_list)
+        self._names = widgets.build_scroll_area(self._side, self)
         self._names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        bar = self._names.verticalScrollBar().sizeHint().width()
-        wider = side.fontMetrics().averageCharWidth()  # The name of the current page is bold and therefore wider.
-        self._names.setMinimumWidth(side.sizeHint().width() + wider + bar)
+        self._make_page_list_wide_enough()
+        window.theme.changed.connect(self._make_page_list_wide_enough)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
         window.background_runner.run_in_background(setup.list_known_models(), then=self._set_known_models, owner=self)
+
+    def _make_page_list_wide_enough(self) -> None:
+        bar = self._names.verticalScrollBar().sizeHint().width()
+        wider = self._side.fontMetrics().averageCharWidth()  # The current page's name is bold and therefore wider.
+        self._names.setMinimumWidth(self._side.sizeHint().width() + wider + bar)
 
     def show_settings_page(self, page: str) -> None:
         """Shows a page by name. "workspace": the workspace's first page; "": the first page of all."""

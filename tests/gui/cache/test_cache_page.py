@@ -64,6 +64,25 @@ def test_an_entry_that_only_folds_use_is_said_to_be_used(
     assert page.viewer._uses_button.text() == words
 
 
+def test_with_large_text_no_column_and_no_button_of_an_entry_is_cut(
+    page: CachePage, catalogue: MemoryCatalogue, theme: Theme, settle: Settle
+) -> None:
+    """At 200 % the hash's column was the one sign "-", and the button with the uses an empty box."""
+    page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+    page.resize(850, 800)
+    settle()
+    assert page.viewer._uses_button.isVisible()
+    theme.set_zoom(2.0)
+    settle()
+    uses, table = page.viewer._uses_button, page.table
+    assert not uses.isVisible() or uses.width() >= uses.sizeHint().width()
+    assert table.horizontalScrollBar().maximum() == 0
+    theme.set_zoom(1.0)
+    settle()
+    assert uses.isVisible()
+    assert not table.isColumnHidden(EntryColumn.HASH)
+
+
 def test_a_click_shows_an_entry_and_where_it_is_used(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:

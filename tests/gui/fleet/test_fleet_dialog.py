@@ -308,6 +308,10 @@ def test_no_heading_is_cut_with_large_text(theme: Theme, doing: BackgroundRunner
     shown = [at for at in range(header.count()) if not header.isSectionHidden(at)]
     assert len(shown) >= 7
     assert [at for at in shown if header.sectionSize(at) < header.sectionSizeHint(at)] == []
+    state, age, cost = 0, 6, 7
+    short = {state, age, cost}
+    assert short <= set(shown)
+    assert [at for at in short if header.sectionSize(at) < dialog._task_list.sizeHintForColumn(at)] == []
     theme.set_zoom(1.0)
     dialog._task_list.close()
 
@@ -329,6 +333,8 @@ def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_
     assert [at for at in shown if at != 1 and rows.columnWidth(at) < rows.header().sectionSizeHint(at)] == []
     assert sum(map(rows.columnWidth, shown)) <= rows.viewport().width()
     assert rows.columnWidth(1) >= LEAST_WIDTH // 2
+    assert shown[-1] == 7, "the cost stays when all other columns go"
+    assert rows.columnWidth(7) >= rows.sizeHintForColumn(7)
     rows.resize(4_000, 500)
     qt_works(30)
     assert not any(map(rows.isColumnHidden, range(rows.columnCount())))

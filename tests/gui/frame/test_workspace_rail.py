@@ -11,7 +11,8 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.gui.frame.workspace_rail import SQUARE, WIDTH, WorkspaceButton, WorkspaceRail, choose_initials
+from helix_desktop.gui.frame.top_level_window import RAIL_SQUARE, RAIL_WIDTH, rail_width
+from helix_desktop.gui.frame.workspace_rail import WorkspaceButton, WorkspaceRail, choose_initials
 from helix_desktop.gui.theme import Theme
 from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig
@@ -119,7 +120,7 @@ def test_that_there_are_more_below_is_seen_and_the_bar_covers_no_dot(rail: Works
     rail.show_workspace_buttons(many(47), "w0")
     QApplication.processEvents()
     assert bar.isVisible()
-    assert rail.area.viewport().width() >= (WIDTH + SQUARE) // 2 - 2 + 7
+    assert rail.area.viewport().width() >= (RAIL_WIDTH + RAIL_SQUARE) // 2 - 2 + 7
     rail.mark_open_workspace("w46")
     QApplication.processEvents()
     assert rail._inside.x() == 0, "nothing moves to the side"
@@ -148,3 +149,18 @@ def test_squares_are_ordered_by_dragging_and_by_the_menu(rail: WorkspaceRail) ->
     rail.move_workspace(rail.workspace_id_at(5), -4)
     assert ordered.at(1) == [["w4", "w1", "w2", "w0", "w3"]]
     assert [rail.workspace_id_at(n) for n in range(1, 6)] == ["w4", "w1", "w2", "w0", "w3"]
+
+
+def test_squares_and_tools_grow_with_the_text_at_once_and_after_a_restart(theme: Theme) -> None:
+    rail = WorkspaceRail(theme)
+    rail.show_workspace_buttons(many(3), "w0")
+    theme.set_zoom(2.0)
+    again = WorkspaceRail(theme)
+    again.show_workspace_buttons(many(3), "w0")
+    for each in (rail, again):
+        assert [square.height() for square in squares(each)] == [2 * RAIL_SQUARE] * 3
+        assert each._settings.iconSize().width() == 36
+        assert each.width() == rail_width(2.0)
+    theme.set_zoom(0.5)
+    assert squares(rail)[0].height() == RAIL_SQUARE, "small text leaves them large enough for a finger"
+    theme.set_zoom(1.0)

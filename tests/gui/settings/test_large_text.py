@@ -84,3 +84,15 @@ def test_no_row_is_cut_at_the_right(
     assert tuple(dialog._page_factories) == PAGES
     assert pixels_beyond_edge(shown) == {}
     assert words_without_room(shown) == {}
+
+
+def test_the_list_of_pages_grows_with_the_text_while_the_window_is_open(theme: Theme, window: MainWindow) -> None:
+    dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
+    dialog.show()
+    dialog.show_settings_page("appearance")
+    QApplication.processEvents()
+    theme.set_zoom(2.0)
+    QApplication.processEvents()
+    names = dialog._names
+    assert names.viewport().width() >= dialog._side.sizeHint().width()
+    theme.set_zoom(1.0)
