@@ -42,7 +42,8 @@ def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
     If the agent sends no name, its own name, the first typed words and the first reply are one.
     """
     if sent := {fact.session for fact in said if isinstance(fact, facts.Received)} - {""}:
-        return sent
+        # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
+        return sent | {f"agent-{name.rpartition('/')[2]}" for name in sent if "/" in name}
     starts = [fact for fact in said if isinstance(fact, facts.ConversationStarted)]
     agents = (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)
     users = (fact.parts for fact in said if isinstance(fact, facts.UserSaid))

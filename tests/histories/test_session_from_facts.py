@@ -213,3 +213,11 @@ def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_ea
     assert find([timed(500, ToolCall("c1", "ls", "{}")), timed(500, look)], at_gateway) == {0}
     assert find([timed(515, Text("No.")), timed(515), timed(400, done)], at_gateway) == set()
     assert find(own, []) == find([], at_gateway) == set()
+
+
+def test_a_sub_agent_of_claude_code_has_one_name_at_the_gateway_and_in_its_history() -> None:
+    """Seen with 2.1.332: the gateway is told "session/id", and the file is "agent-id". Its requests were paid twice."""
+    begun = ConversationStarted(origin=Origin("claude-code", "agent-a9f44328", "/f.jsonl", "2.1.332"))
+    at_gateway = session_from_facts.names_of_session([Received((), (), "8086ac59/a9f44328")])
+    assert at_gateway & session_from_facts.names_of_session([begun])
+    assert not at_gateway & session_from_facts.names_of_session([Received((), (), "8086ac59")])
