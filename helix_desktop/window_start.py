@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 
 TITLE = "Helix Desktop"
 

@@ -16,7 +16,7 @@ from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
 
 if TYPE_CHECKING:
-    from helix_desktop.acp_agent.editor_agent import EditorAgent
+    from helix_desktop.acp_agent.editor_requests import EditorAgent
     from helix_desktop.acp_agent.workspace_switch import WorkspacePipe
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
@@ -72,7 +72,7 @@ async def serve_editor_in_workspace(arguments: Namespace, workspace: StoredWorks
     from helix_desktop.workbench import interrupted_turns
 
     # Imported in a thread, because this takes half a second and would freeze an open window.
-    agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_agent")
+    agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_requests")
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         if not opens_it:

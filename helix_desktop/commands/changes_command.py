@@ -17,7 +17,7 @@ from helix_desktop.histories.tool_translation import edited_files_of_call
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
-    from helix_desktop.workbench.file_changes import FileChanges
+    from helix_desktop.workbench.change_list_and_undo import FileChanges
 
 
 OPTIONS: Options = {

@@ -11,9 +11,9 @@ from helix_desktop.commands import (
     Options,
     Subparsers,
     add_noun,
+    conversation_import_command,
     conversation_restore_command,
     format_local_time,
-    history_import_commands,
     parse_number,
     workspace_access,
 )
@@ -50,7 +50,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
     )
     sentence = "print what was said in a conversation, and which tools were called"
     add_workspace_subcommand(verbs, "show", sentence, print_conversation, SHOWING, reads=True)
-    history_import_commands.add_history_import_commands(verbs)
+    conversation_import_command.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
     sentence = "permanently delete conversations, along with cached content that nothing else uses"
     add_workspace_subcommand(verbs, "delete", sentence, delete_chosen_conversations, DELETE)
@@ -60,7 +60,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
 
 
 async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.workbench.repository_copies import list_folder_copies
+    from helix_desktop.workbench.folder_copies import list_folder_copies
 
     rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)

@@ -15,7 +15,7 @@ from helix_desktop.errors import format_things
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
-    from helix_desktop.workbench.repository_copies import CopyStatus, FolderCopy
+    from helix_desktop.workbench.folder_copies import CopyStatus, FolderCopy
 
 COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the first part of it"}
 BRINGING_BACK: Options = {

@@ -16,7 +16,7 @@ from helix_desktop.commands.conversation_command import CHOICE
 from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway import agent_run, project_workspace
+from helix_desktop.gateway import project_workspace, wrapped_agent
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
@@ -56,7 +56,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
 def _turn_recorder_on(arguments: Namespace) -> int:
     where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
     change_exclusions(arguments, settings)
-    command = agent_run.command_of_this_program(where)
+    command = wrapped_agent.command_of_this_program(where)
     if arguments.at_login:
         login_start.enable_login_start(command, for_recorder=True)
     settings.change_setting(RECORDER, value=True)

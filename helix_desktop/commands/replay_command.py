@@ -16,13 +16,13 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock, text_report
-from helix_desktop.replay.cache_billing import HEAD_TOKENS
-from helix_desktop.replay.missed_references import RecallMode
+from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer, join_recordings
+from helix_desktop.replay.simulated_recalls import RecallMode
 from helix_desktop.replay.stand_in_model import KINDS
 from helix_desktop.replay.text_report import PolicyResult
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 BAR = 24
 

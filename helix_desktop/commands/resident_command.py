@@ -6,7 +6,7 @@ from functools import partial
 
 from helix_desktop.commands import Subparsers, add_noun, add_subcommand, format_local_time
 from helix_desktop.console import Terminal
-from helix_desktop.gateway import agent_run, agent_settings
+from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
 from helix_desktop.gateway.agent_identity import title_of_known_agent
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -27,7 +27,7 @@ def add_resident_command(nouns: Subparsers) -> None:
 
 
 async def _print_resident_status(arguments: Namespace) -> int:
-    command = agent_run.command_of_this_program(arguments.places) if arguments.starts else ()
+    command = wrapped_agent.command_of_this_program(arguments.places) if arguments.starts else ()
     found = await resident_client.ask_resident(arguments.places, "status", command=command)
     if found is None:
         lines = _describe_what_waits("The background process is not running.", arguments.places)
@@ -53,7 +53,7 @@ def _describe_what_waits(sentence: str, where: ProgramFolders) -> Sequence[str]:
     waiting = [
         f"- {title_of_known_agent(one.agent)} gets no answers, because its settings contain the gateway's address. "
         f"To remove it, run: helix-desktop wrap --uninstall {one.agent}"
-        for one in agent_settings.read_written_registrations(where.config)
+        for one in address_in_agent_settings.read_written_registrations(where.config)
     ]
     if ProgramSettings(where.settings_file)[RECORDER]:
         waiting.append("- No conversation is recorded.")
@@ -66,7 +66,7 @@ def _describe_what_waits(sentence: str, where: ProgramFolders) -> Sequence[str]:
 
 async def _disconnect_all(arguments: Namespace) -> int:
     """Disconnects all agents. If some settings cannot be changed, the exit code is 3 and the address stays."""
-    removed, left = agent_settings.remove_all_addresses(arguments.places.config)
+    removed, left = address_in_agent_settings.remove_all_addresses(arguments.places.config)
     lines = [f"{agent} no longer uses the gateway." for agent in removed] + left or ["No agent used the gateway."]
     if not left:
         login_start.disable_login_start()
@@ -85,6 +85,6 @@ async def _print_answer(arguments: Namespace, value: object, *lines: str) -> int
 async def _run_resident(arguments: Namespace) -> int:
     from helix_desktop.resident import resident_process
 
-    command, tell = agent_run.command_of_this_program(arguments.places), partial(print, "ready", flush=True)
+    command, tell = wrapped_agent.command_of_this_program(arguments.places), partial(print, "ready", flush=True)
     await resident_process.run_resident(arguments.places, command, tell)
     return 0

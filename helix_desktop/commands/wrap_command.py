@@ -17,7 +17,7 @@ from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.commands.workspace_access import YES, is_confirmed
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
+from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, project_workspace, wrapped_agent
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.known_agents import KnownAgent, build_agent_of_command, find_known_agent
 from helix_desktop.resident import agent_connecting, resident_client
@@ -63,12 +63,12 @@ def run_wrap_command(arguments: Namespace) -> int:
         found = [agent_upstreams.find_protocol_upstream(arguments.protocol, os.environ)]
     else:
         found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
-    upstreams = agent_settings.resolve_own_addresses(found, where.config)
+    upstreams = address_in_agent_settings.resolve_own_addresses(found, where.config)
     check_upstream_address(arguments.upstream)
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
     if not arguments.dry_run:
-        agent_run.check_agent_is_installed(agent)
+        wrapped_agent.check_agent_is_installed(agent)
     _print_notices_before_agent_start(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
         text = escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))
@@ -77,15 +77,15 @@ def run_wrap_command(arguments: Namespace) -> int:
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
-    built = [agent_run.build_registration_for_run(agent.name, one, environ) for one in upstreams]
+    built = [wrapped_agent.build_registration_for_run(agent.name, one, environ) for one in upstreams]
     registrations = [replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built]
-    with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
+    with resident_client.HeldRegistration(where, wrapped_agent.command_of_this_program(where), *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
-        code = agent_run.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
-        told = [agent_run.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
+        code = wrapped_agent.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
+        told = [wrapped_agent.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
         done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
     unrecorded = next((one["unrecorded"] for one in told if "unrecorded" in one), "")
-    print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done, unrecorded), file=sys.stderr)
+    print(json.dumps(done) if arguments.json else wrapped_agent.format_run_summary(done, unrecorded), file=sys.stderr)
     return code
 
 
@@ -160,7 +160,7 @@ def _change_agent_configuration(arguments: Namespace, agent: KnownAgent, where: 
     change = (
         agent_connecting.prepare_agent_connection(agent, where)
         if arguments.install
-        else agent_settings.plan_address_removal(agent, where.config)
+        else address_in_agent_settings.plan_address_removal(agent, where.config)
     )
     diff, is_changed = change.as_unified_diff(), change.before != change.after
     say = partial(print, file=sys.stderr if arguments.json else sys.stdout)

@@ -54,7 +54,7 @@ _BEHIND_WINDOW = (
     "resident.agent_routes", "resident.login_start",
 )  # fmt: skip
 _PAGES = (
-    "gui.inspector.context_panel", "gui.inspector.context_inspector", "gui.help_dialog",
+    "gui.inspector.meter_panel", "gui.inspector.context_inspector", "gui.help_dialog",
     "gui.cache.cache_page", "gui.timeline.timeline_page", "gui.changes.changes_page",
 )  # fmt: skip
 _LEVELS = {
@@ -247,12 +247,12 @@ class WindowProgram:
 
     async def _start_or_stop_recorder(self) -> None:
         """Makes the resident start or stop recording, as the settings say. Starts it if it has other work."""
-        from helix_desktop.gateway import agent_run
+        from helix_desktop.gateway import wrapped_agent
         from helix_desktop.resident import login_start, resident_client
 
         try:
             needed = await asyncio.to_thread(login_start.is_resident_needed, self._where)
-            command = agent_run.command_of_this_program(self._where) if needed else ()
+            command = wrapped_agent.command_of_this_program(self._where) if needed else ()
             await resident_client.ask_resident(self._where, "recorder", command=command)
             login_start.disable_unneeded_login_start(self._where)
         except HelixError as error:

@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 from helix_desktop.engine import context_usage, facts, fold_document_writer, fold_economics
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
-from helix_desktop.engine.large_outputs import LargeOutputShortener
+from helix_desktop.engine.large_output_shortener import LargeOutputShortener
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.ports import Clock
 from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
-from helix_desktop.engine.strategies import handover, markers, output_excerpts
+from helix_desktop.engine.strategies import handover, large_output_choice, markers
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
 from helix_desktop.engine.view import ConversationState
@@ -217,7 +217,7 @@ class ConversationFolding:
         """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
-        whole = output_excerpts.most_tokens_always_shown_whole(situation.policy, meter.window)
+        whole = large_output_choice.most_tokens_always_shown_whole(situation.policy, meter.window)
         return (
             self._ready is None
             and tokens * meter.factor <= min(whole, meter.free_tokens)

@@ -17,7 +17,7 @@ from helix_desktop.engine.conversation_details import DetailSource, format_argum
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import CacheEntry, ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.state.branch import ConversationBranch
-from helix_desktop.engine.strategies import output_excerpts, text_preview
+from helix_desktop.engine.strategies import large_output_choice, text_preview
 from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
@@ -211,7 +211,7 @@ async def compact_entry(
     entry = await find_entry(cache, name)
     text = await span_as_text.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
-    question = output_excerpts.compaction_question(about, keep, COMPACTED_TOKENS // 2)
+    question = large_output_choice.compaction_question(about, keep, COMPACTED_TOKENS // 2)
     request = build_material_request(text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS)
     answer = await ModelInquiry(spent).ask_for_text(client, request, COMPACT_SECONDS)
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from helix_desktop.engine import important_sentences, tool_call_outcomes
+from helix_desktop.engine import agent_findings, tool_result_reading
+from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
+from helix_desktop.engine.stated_rules_and_decisions import states_a_decision, states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
 NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"  # The heading of a list in a handover.
@@ -79,11 +79,6 @@ _FIGURE = re.compile(
 )
 _LIMIT = re.compile(
     r"\b(?:up to|under|below|above|within|less than|more than|fewer than|budget|target|goal|limit|unter|über|binnen|innerhalb)\b|[≤≥]",
-    re.IGNORECASE,
-)
-_DECIDED = re.compile(
-    r"\b(?:let'?s (?:go with|use|keep|do|not|drop|switch)|we(?:'ll| will| decided| agreed)\b|go(?:ing)? with|i (?:have )?decided|i'd rather|"
-    r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
 _GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
@@ -266,15 +261,15 @@ class DetailCollector:
                 self._add_detail_line("figure", sentence, source.seq)
             elif states_a_wish(sentence):
                 self._add_detail_line("wish", sentence, source.seq)
-            if _DECIDED.search(sentence) and len(sentence) < LONGEST_SENTENCE // 2:
+            if states_a_decision(sentence) and len(sentence) < LONGEST_SENTENCE // 2:
                 self._add_detail_line("decision", sentence, source.seq)
-        for line in tool_call_outcomes.find_pasted_errors(source.text):
+        for line in tool_result_reading.find_pasted_errors(source.text):
             self._add_detail_line("failure", line, source.seq)
 
     def _collect_from_assistant(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
         self._said = replace(source, text=source.text[:LONGEST_MESSAGE])
-        if tasks := list(important_sentences.find_tasks_left_open(self._said.text)):
+        if tasks := list(agent_findings.find_tasks_left_open(self._said.text)):
             self._open["said"] = (source.seq, tasks)
         said = split_sentences(source.text)
         self._asked = said[-1][: LONGEST_SENTENCE // 2] if said and len(said[-1]) > 3 else ""
@@ -284,26 +279,26 @@ class DetailCollector:
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
             return
-        reported = important_sentences.extract_report(answer.text) if self._acted else ""
+        reported = agent_findings.extract_report(answer.text) if self._acted else ""
         self._add_detail_line("report", reported, answer.seq)
-        for text in important_sentences.find_conclusions(answer.text[len(reported) :]):
+        for text in agent_findings.find_conclusions(answer.text[len(reported) :]):
             self._add_detail_line("lesson", text, answer.seq)
 
     def _remember_attempted_call(self, source: DetailSource) -> None:
-        given = tool_call_outcomes.parse_call_arguments(source.text)
-        command = tool_call_outcomes.command_of_call(source.tool, given, source.text)
-        paths = tuple(tool_call_outcomes.find_changed_paths(source.tool, given, command))
-        if (tasks := tool_call_outcomes.find_open_tasks(given)) is not None:
+        given = tool_result_reading.parse_call_arguments(source.text)
+        command = tool_result_reading.command_of_call(source.tool, given, source.text)
+        paths = tuple(tool_result_reading.find_changed_paths(source.tool, given, command))
+        if (tasks := tool_result_reading.find_open_tasks(given)) is not None:
             self._open["given"] = (source.seq, tasks)
-        self._acted = self._acted or bool(paths) or tool_call_outcomes.is_verifying_command(command)
+        self._acted = self._acted or bool(paths) or tool_result_reading.is_verifying_command(command)
         if (
             self._said
             and self._said.seq == source.seq
-            and important_sentences.reports_finding(self._said.text, changes=bool(paths))
+            and agent_findings.reports_finding(self._said.text, changes=bool(paths))
         ):
             self._add_detail_line("lesson", self._said.text, source.seq)
             self._said = None
-        subject = tool_call_outcomes.key_shared_by_attempts(source.tool, given, command)
+        subject = tool_result_reading.key_shared_by_attempts(source.tool, given, command)
         self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
 
     def _collect_written_paths(self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()) -> None:
@@ -327,13 +322,13 @@ class DetailCollector:
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
             self._add_detail_line("written", f"{done} {change.path}", source.seq)
-        for name in tool_call_outcomes.find_created_files(source.text):
+        for name in tool_result_reading.find_created_files(source.text):
             self._add_detail_line("written", name, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        why = tool_call_outcomes.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
+        why = tool_result_reading.describe_failure(source.text, ok=source.ok, command=bool(line) or not has_call)
         self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
         if why:
             self._failures.pop((subject, why), None)
@@ -343,11 +338,11 @@ class DetailCollector:
                 seq, failure = self._failures.pop(each)
                 worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
                 self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
-        elif line and tool_call_outcomes.is_verifying_command(line):
-            self._add_detail_line("works", tool_call_outcomes.strip_here_documents(line), source.seq, PROOF_COMMAND)
+        elif line and tool_result_reading.is_verifying_command(line):
+            self._add_detail_line("works", tool_result_reading.strip_here_documents(line), source.seq, PROOF_COMMAND)
 
     def _collect_written_paths_or_refusal(self, tried: _AttemptedCall, source: DetailSource, *, failed: bool) -> None:
-        refusal = None if source.ok else tool_call_outcomes.read_refusal(source.text)
+        refusal = None if source.ok else tool_result_reading.read_refusal(source.text)
         if refusal is not None:
             self._add_detail_line("rule", refusal, source.seq)
         elif tried.line or not failed:

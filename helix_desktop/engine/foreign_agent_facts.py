@@ -15,7 +15,7 @@ from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
-from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 
 HEAD = 2_000

@@ -9,7 +9,7 @@ from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import markers
-from helix_desktop.engine.strategies.output_excerpts import format_excerpt
+from helix_desktop.engine.strategies.large_output_choice import format_excerpt
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass

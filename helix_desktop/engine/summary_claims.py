@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, combinations
 
 from helix_desktop.engine import span_as_text
+from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSource, format_argument_values
 from helix_desktop.engine.facts import Folded, Span
-from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass

@@ -29,8 +29,8 @@ from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.session_setup import SessionServices
-from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.fast_dataclass import dataclass

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.view_entries import Changed, Entry
 from helix_desktop.protocols.gateway_message import Piece, Wired
 

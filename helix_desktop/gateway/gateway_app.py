@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity, request_routes
-from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces

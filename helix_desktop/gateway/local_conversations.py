@@ -21,7 +21,7 @@ from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, shorten_to_line
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
-from helix_desktop.gateway.agent_figures import Figures, compute_agent_figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures, compute_agent_figures
 from helix_desktop.gateway.conversation_matching import (
     LONG_HISTORY_MESSAGES,
     ConversationMatcher,

@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import ToolSpec, Usage
 from helix_desktop.engine.prompt_cache_marks import count_equal_first_blocks
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.protocols.gateway_message import Piece, Wired

@@ -15,7 +15,7 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
-from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
 from helix_desktop.gateway.process_messages import LastSentValues, ProcessQuestions, decode_line, encode_line

@@ -12,8 +12,8 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import TransientDialog, build_scroll_area
-from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

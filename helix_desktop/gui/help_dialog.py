@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QCompleter, QTextBrowser, QWidget
 
 from helix_desktop.gui.common.widgets import TransientDialog, build_line_edit, build_push_button
 from helix_desktop.gui.deep_links import open_in_browser
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.translation import tr
 from helix_desktop.resources import resources_folder
 

@@ -32,23 +32,23 @@ from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.conversation_list import describe_copy_of
 from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
 from helix_desktop.gui.frame.welcome_page import WelcomePage
-from helix_desktop.gui.frame.window_frame import WindowFrame
+from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPages
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import KnownWorkspace, Session, Workbench, Workbenches
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
 
 if TYPE_CHECKING:
     from helix_desktop.gui.frame.side_by_side import SideBySide
-    from helix_desktop.gui.inspector.context_panel import ContextPanel
+    from helix_desktop.gui.inspector.meter_panel import ContextPanel
 
 T = TypeVar("T")
 TITLE = "Helix Desktop"
@@ -776,7 +776,7 @@ class MainWindow(WindowFrame):
     @cached_property
     def context_panel(self) -> "ContextPanel":
         """The panel above the meter. It is built when it is first opened."""
-        from helix_desktop.gui.inspector.context_panel import ContextPanel
+        from helix_desktop.gui.inspector.meter_panel import ContextPanel
 
         panel = ContextPanel(self.theme, self)
         panel.show_policy(self.current_workbench.policy_name if self.current_workbench is not None else "")

@@ -4,7 +4,7 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QFontInfo, QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLayout, QMessageBox, QScrollArea, QWidget
 
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import TEXT
 
 FRAME = QSize(8, 40)  # The assumed size in pixels of what a window manager draws around a dialog.

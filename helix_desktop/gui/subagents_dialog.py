@@ -10,7 +10,7 @@ from helix_desktop.gui.common.figure_formats import format_dollars, format_durat
 from helix_desktop.gui.common.list_row_model import RowTree
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench

@@ -13,7 +13,7 @@ from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.state.live_folds import DOCUMENTS
-from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recorded_session

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
+from helix_desktop.project import agent_descriptions, project_hooks, rules_files, skills, slash_commands
 from helix_desktop.project.hook_dependencies import runs_only_scripts_of_user
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
@@ -83,8 +83,8 @@ def _items_of_folder(
         yield from skills.find_skills(root / place, reading)
     for place in slash_commands.PLACES:
         yield from slash_commands.find_command_files(root / place, reading)
-    for place in agent_files.PLACES:
-        yield from agent_files.find_agent_files(root / place, reading)
+    for place in agent_descriptions.PLACES:
+        yield from agent_descriptions.find_agent_files(root / place, reading)
     yield from rules_files.find_rules_of_touched_folders(reading, touched, is_hidden)
 
 
@@ -95,7 +95,7 @@ def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectIte
     for place in _OWN_COMMANDS:
         yield from slash_commands.find_command_files(reading.root / place, reading)
     for place in _OWN_AGENTS:
-        yield from agent_files.find_agent_files(reading.root / place, reading)
+        yield from agent_descriptions.find_agent_files(reading.root / place, reading)
 
 
 def _with_trust_state(

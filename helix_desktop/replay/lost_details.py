@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.messages import Block
-from helix_desktop.engine.tool_call_outcomes import parse_call_arguments
+from helix_desktop.engine.tool_result_reading import parse_call_arguments
 from helix_desktop.errors import HelixError
 from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.json_values import text_at

@@ -13,7 +13,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.histories.recorded_session import RecordedMessage
-from helix_desktop.replay import lost_details, missed_references
+from helix_desktop.replay import lost_details, simulated_recalls
 from helix_desktop.replay.replay_figures import FoldMark, ReplayFigures
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
 
@@ -33,7 +33,7 @@ class ReplayObserver:
         self._contents = ViewContents(cache)
         self._texts: dict[Digest, str] = {}
         self._retention = ReferenceRetention(self._text_of_stored)
-        self._misses = missed_references.MissedReferences(tokens)
+        self._misses = simulated_recalls.MissedReferences(tokens)
         self._details: dict[str, None] = {}
         self._folds: list[facts.Folded] = []
         self._marks: list[FoldMark] = []
@@ -76,24 +76,24 @@ class ReplayObserver:
         await self._remember_block_texts(view.blocks)
 
     async def pages_recalled_before_reply(
-        self, view: View, reply: RecordedMessage, recall_mode: missed_references.RecallMode
-    ) -> list[missed_references.RecalledPage]:
+        self, view: View, reply: RecordedMessage, recall_mode: simulated_recalls.RecallMode
+    ) -> list[simulated_recalls.RecalledPage]:
         """Return the pages that an agent would have recalled before this reply."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
-        missed = missed_references.missing_from_view(
+        missed = simulated_recalls.missing_from_view(
             self._misses.references_used_but_not_in_view(reply), map(self._text_in_block, view.blocks)
         )
-        if not missed or recall_mode is missed_references.RecallMode.NONE:
+        if not missed or recall_mode is simulated_recalls.RecallMode.NONE:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)
         said = [self._text_in_block(block) for block in view.blocks]
-        entries: list[missed_references.ShownEntry] = []
+        entries: list[simulated_recalls.ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
             if digest not in indexes:  # An index only lists contents, so reading it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
-                entries += [missed_references.build_shown_entry(digest.hex, text, said)] if content is not None else []
+                entries += [simulated_recalls.build_shown_entry(digest.hex, text, said)] if content is not None else []
         return self._misses.pages_to_recall(
             missed, reply, entries, said, has_summary=summarised, recall_mode=recall_mode
         )

@@ -25,12 +25,12 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, reply_parts_from_message
-from helix_desktop.replay import cache_billing
-from helix_desktop.replay.cache_billing import HEAD_TOKENS, BillingLedger, Piece, RecallReason
-from helix_desktop.replay.missed_references import RecalledPage, RecallMode, group_by_round
+from helix_desktop.replay import prompt_cache_billing
+from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS, BillingLedger, Piece, RecallReason
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver
 from helix_desktop.replay.simulated_clock import LoopClock
+from helix_desktop.replay.simulated_recalls import RecalledPage, RecallMode, group_by_round
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class SessionPlayer:
         self._system_text = "\n\n".join([SYSTEM, *said])
         self._system_tokens = terms.head + sum(self._tokens.count_tokens(text) for text in said)
         self._ledger = BillingLedger(terms.prices, terms.window)
-        self._times = cache_billing.request_times(recording.messages)
+        self._times = prompt_cache_billing.request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _build_average_text_with_calls(recording.messages, self._tokens)
         self._plain_tokens = self._system_tokens  # The number of tokens in a request without folds.
@@ -158,7 +158,7 @@ class SessionPlayer:
                 batch.append(message)
             self._watching.observe_recorded_message(message, self._tokens.count_tokens(message.text))
             if message.role != "system":
-                self._plain_tokens += cache_billing.count_output_tokens(message, self._tokens.count_tokens)
+                self._plain_tokens += prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
             on_message(number)
         if batch:
             await self._play_outputs(batch)
@@ -177,7 +177,7 @@ class SessionPlayer:
         if pages := await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.seq, self._billing_pieces_of(request)
-        output = cache_billing.count_output_tokens(message, self._tokens.count_tokens)
+        output = prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))
         usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
@@ -231,7 +231,7 @@ class SessionPlayer:
         ]
         self._recalled += len(named)
         reply = RecordedMessage("assistant", self._words_with_recall, tuple(named))
-        output = cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
+        output = prompt_cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
         now = asyncio.get_running_loop().time()
         usage = self._ledger.bill_recall(
             self._billing_pieces_of(request), output, now, reason=asks, reason_of=self._recall_reason_of
@@ -276,12 +276,12 @@ class SessionPlayer:
     def _billing_pieces_of(self, request: Request) -> Sequence[Piece]:
         own = request.system == self._system_text
         system = self._system_tokens if own else self._tokens.count_tokens(request.system)
-        return cache_billing.billing_pieces(request, system, self._tokens.count_tokens)
+        return prompt_cache_billing.billing_pieces(request, system, self._tokens.count_tokens)
 
     async def _collect_figures(self) -> ReplayFigures:
         terms, messages = self._terms, self._recording.messages
         unfolded = BillingLedger(terms.prices, terms.window)
-        plain = cache_billing.bill_without_folds(messages, unfolded, self._tokens.count_tokens, terms.head)
+        plain = prompt_cache_billing.bill_without_folds(messages, unfolded, self._tokens.count_tokens, terms.head)
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
             name=self._recording.name,

@@ -8,8 +8,8 @@ import asyncio
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway import agent_run, agent_settings
-from helix_desktop.gateway.agent_settings import AgentSettingsChange
+from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
+from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
 from helix_desktop.gateway.known_agents import KnownAgent
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import login_start
@@ -18,22 +18,22 @@ from helix_desktop.resident.resident_client import ask_resident
 
 def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
     """Return what connecting would change. When this returns, the resident runs and holds the address."""
-    agent_settings.check_not_connected(agent, where.config)
+    address_in_agent_settings.check_not_connected(agent, where.config)
     login_start.check_login_start()
-    held = asyncio.run(ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
+    held = asyncio.run(ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where)))
     if not held:
         raise HelixError(f"The gateway's address could not be reserved, so {agent.title} was not connected.")
-    return agent_settings.plan_address_install(agent, int(held["port"]), Path.home())
+    return address_in_agent_settings.plan_address_install(agent, int(held["port"]), Path.home())
 
 
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
-    login_start.enable_login_start(agent_run.command_of_this_program(where))
-    agent_settings.install_address(change, where.config)
-    asyncio.run(ask_resident(where, "installed", command=agent_run.command_of_this_program(where)))
+    login_start.enable_login_start(wrapped_agent.command_of_this_program(where))
+    address_in_agent_settings.install_address(change, where.config)
+    asyncio.run(ask_resident(where, "installed", command=wrapped_agent.command_of_this_program(where)))
 
 
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     """Remove the address. After the last one, the resident no longer starts at login, and ends when unneeded."""
-    agent_settings.remove_address(change, where.config)
+    address_in_agent_settings.remove_address(change, where.config)
     asyncio.run(ask_resident(where, "installed"))
     login_start.disable_unneeded_login_start(where)

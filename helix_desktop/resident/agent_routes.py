@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams
+from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, wrapped_agent
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.histories.program_names import NAMES
@@ -53,7 +53,7 @@ class AgentRoutes:
                 without_key = {each: value for each, value in environment.items() if each != variable}
                 surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
                 found = agent_upstreams.find_agent_upstreams(name, surroundings)
-                usual = agent_settings.resolve_own_addresses(found, self._where.config)[0]
+                usual = address_in_agent_settings.resolve_own_addresses(found, self._where.config)[0]
                 if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
                     return None
             with self._finding:
@@ -69,8 +69,10 @@ class AgentRoutes:
     ) -> str:
         held = self._held.get(known := (workspace, name, usual.address))
         if held is None or not held.is_held:
-            registration = replace(agent_run.build_registration_for_run(name, usual, environment), workspace=workspace)
-            command = agent_run.command_of_this_program(self._where)
+            registration = replace(
+                wrapped_agent.build_registration_for_run(name, usual, environment), workspace=workspace
+            )
+            command = wrapped_agent.command_of_this_program(self._where)
             held = self.holding.enter_context(HeldRegistration(self._where, command, registration))
             self._held[known] = held
         return held.first_address

@@ -14,8 +14,8 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from helix_desktop.gateway.agent_figures import Figures
-    from helix_desktop.gateway.agent_settings import AgentSettingsChange
+    from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
+    from helix_desktop.gateway.agent_cost_and_savings import Figures
     from helix_desktop.gateway.known_agents import KnownAgent
     from helix_desktop.gateway.registration import GatewayRegistration
     from helix_desktop.program_folders import ProgramFolders
@@ -74,19 +74,19 @@ class ConnectedAgents:
         return await asyncio.to_thread(self._fetch_agents_overview)
 
     def _fetch_agents_overview(self) -> AgentConnections:
-        from helix_desktop.gateway import agent_figures, agent_run, known_agents
+        from helix_desktop.gateway import agent_cost_and_savings, known_agents, wrapped_agent
 
         held = self._find_or_create_gateway_registration()
         url = held.first_address if held is not None else ""
-        told: dict[str, Any] = (agent_run.fetch_gateway_status(url) or {}) if url else {}
+        told: dict[str, Any] = (wrapped_agent.fetch_gateway_status(url) or {}) if url else {}
         seen = {one["agent"]: one for one in told.get("agents", ())}
         today = told.get("today", ())
         rows = [
             self._build_agent_row(agent, seen.get(agent.title, {}), today)
             for agent in known_agents.KNOWN_AGENTS.values()
         ]
-        names = list(agent_figures.Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
-        whole = agent_figures.Figures("", "", "", *(sum(one[name] for one in today) for name in names))
+        names = list(agent_cost_and_savings.Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
+        whole = agent_cost_and_savings.Figures("", "", "", *(sum(one[name] for one in today) for name in names))
         other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
         return AgentConnections(url.partition("/t/")[0], rows, whole, other)
 
@@ -102,17 +102,17 @@ class ConnectedAgents:
         return self._watching
 
     def _register_window(self, *others: GatewayRegistration, starts: bool) -> HeldRegistration:
-        from helix_desktop.gateway import agent_run
+        from helix_desktop.gateway import wrapped_agent
         from helix_desktop.gateway.registration import GatewayRegistration
         from helix_desktop.resident.resident_client import HeldRegistration
 
-        command, own = agent_run.command_of_this_program(self._where), GatewayRegistration("", sees_all=True)
+        command, own = wrapped_agent.command_of_this_program(self._where), GatewayRegistration("", sees_all=True)
         return HeldRegistration(self._where, command, own, *others, starts=starts).__enter__()
 
     def _build_agent_row(
         self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]
     ) -> ConnectedAgentRow:
-        from helix_desktop.gateway import agent_settings
+        from helix_desktop.gateway import address_in_agent_settings
 
         own = [one for one in today if one["agent"] == agent.title]
         return ConnectedAgentRow(
@@ -120,7 +120,7 @@ class ConnectedAgents:
             agent.title,
             shlex.join([*list_words_that_start_this_program(), "wrap", agent.name]),
             shutil.which(agent.program) is not None,
-            agent_settings.is_agent_connected(agent, self._where.config),
+            address_in_agent_settings.is_agent_connected(agent, self._where.config),
             int(seen.get("requests", 0)),
             float(seen.get("last", 0.0)),
             str(seen.get("unfolded", "")),
@@ -151,12 +151,12 @@ class ConnectedAgents:
         await asyncio.to_thread(self._connect_or_disconnect_agent, name)
 
     def _plan_configuration_change(self, name: str) -> AgentSettingsChange:
-        from helix_desktop.gateway import agent_settings, known_agents
+        from helix_desktop.gateway import address_in_agent_settings, known_agents
         from helix_desktop.resident import agent_connecting
 
         agent = known_agents.find_known_agent(name)
-        if agent_settings.is_agent_connected(agent, self._where.config):
-            return agent_settings.plan_address_removal(agent, self._where.config)
+        if address_in_agent_settings.is_agent_connected(agent, self._where.config):
+            return address_in_agent_settings.plan_address_removal(agent, self._where.config)
         return agent_connecting.prepare_agent_connection(agent, self._where)
 
     def _connect_or_disconnect_agent(self, name: str) -> None:

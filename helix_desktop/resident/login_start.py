@@ -13,7 +13,7 @@ from pathlib import Path
 
 from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import ActionRefused
-from helix_desktop.gateway import agent_settings
+from helix_desktop.gateway import address_in_agent_settings
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import schedules
@@ -69,7 +69,7 @@ def disable_unneeded_login_start(where: ProgramFolders) -> None:
 def is_resident_needed(where: ProgramFolders, *, at_login: bool = False) -> bool:
     """Whether the resident has work even if no wrap and no window uses it."""
     records = ProgramSettings(where.settings_file)[RECORDER] and (not at_login or _is_written_for_recorder())
-    connected = agent_settings.read_written_registrations(where.config)
+    connected = address_in_agent_settings.read_written_registrations(where.config)
     return bool(records or connected or schedules.read_schedules(where.data))
 
 

@@ -20,7 +20,7 @@ from helix_desktop import running_instance
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
+from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wrapped_agent
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
@@ -105,7 +105,7 @@ class Resident:
         """Read which agents have this gateway's address in their settings. If somebody else now
         has its port, remove the address from these settings, or they would get the agents' keys.
         """
-        found = await asyncio.to_thread(agent_settings.read_written_registrations, self._where.config)
+        found = await asyncio.to_thread(address_in_agent_settings.read_written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
         self._send_registrations_to_keeper()  # This comes first, so that the gateway accepts agents as soon as they can reach it.
         try:
@@ -113,7 +113,7 @@ class Resident:
                 await self._ensure_listening(port)
         except InvalidInput as error:
             log.warning("%s", error.what)
-            removed, left = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
+            removed, left = await asyncio.to_thread(address_in_agent_settings.remove_all_addresses, self._where.config)
             for agent in removed:
                 left.append(f"The gateway's port is in use by another program, so {agent} no longer uses the gateway.")
             self.trouble = " ".join(left)
@@ -126,7 +126,7 @@ class Resident:
                 await asyncio.to_thread(self._recorder.stop_recording)
                 self._recorder, self._may_end = None, True
             if ProgramSettings(self._where.settings_file)[RECORDER]:
-                command = agent_run.command_of_this_program(self._where)
+                command = wrapped_agent.command_of_this_program(self._where)
                 self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user())
                 self._recorder.start_recording()
         self._update_gateway_and_stop_if_unneeded()
@@ -206,7 +206,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
 async def _wait_until_answered(address: str) -> None:
     """Wait until the gateway knows an address. It learns it over a pipe, so an early request could be refused."""
     for _ in range(MOST_ANSWER_TRIES):
-        if await asyncio.to_thread(agent_run.fetch_gateway_status, address) is not None:
+        if await asyncio.to_thread(wrapped_agent.fetch_gateway_status, address) is not None:
             return
         await asyncio.sleep(ANSWER_PAUSE_SECONDS)
 

@@ -3,14 +3,14 @@
 import asyncio
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.gateway import agent_run
+from helix_desktop.gateway import wrapped_agent
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import login_start, resident_client, schedules
 
 
 async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChange) -> str:
     """Change the stored schedules. Return why the resident cannot start at login, or an empty string."""
-    command, refused = agent_run.command_of_this_program(where), ""
+    command, refused = wrapped_agent.command_of_this_program(where), ""
     wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
     try:
         if wanted:

@@ -12,8 +12,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, HelixError, JournalCorrupt, NotFound, StoreFailed
+from helix_desktop.store.cache_check_and_cleanup import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, StagedEntry
-from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.journal_file import JournalFile, select_received_facts

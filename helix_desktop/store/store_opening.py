@@ -15,8 +15,8 @@ from helix_desktop.atomic_files import sync_folder_to_disk
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
 from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store import journal_backups, journal_file, journal_repair, leveldb, sqlite_database
+from helix_desktop.store.cache_check_and_cleanup import CacheCheck
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.cache_maintenance import CacheCheck
 from helix_desktop.store.index_file import IndexFile, StoreFeed
 from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 

@@ -18,8 +18,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting as forgetting
 from helix_desktop.store import journal_backups, store_opening, workspace_settings
 from helix_desktop.store.async_stores import StoreCache, StoreJournal
+from helix_desktop.store.cache_check_and_cleanup import CollectResult
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.cache_maintenance import CollectResult
 from helix_desktop.store.empty_trash import TrashEmptying, save_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile

@@ -27,7 +27,7 @@ from helix_desktop.engine.session_setup import TaskSpawner, TurnLimits
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.agent_files import agents_callable_by, tools_of_agent
+from helix_desktop.project.agent_descriptions import agents_callable_by, tools_of_agent
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.resources import read_table
 from helix_desktop.tools import delegate_tool

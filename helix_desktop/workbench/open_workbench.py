@@ -13,7 +13,7 @@ from typing import Any
 import tomlkit
 
 from helix_desktop import concurrency
-from helix_desktop.engine import content_recall, facts, large_outputs, session_events
+from helix_desktop.engine import content_recall, facts, large_output_shortener, session_events
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
@@ -29,7 +29,7 @@ from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
-from helix_desktop.store.memory_stores import MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, ignore_progress
 from helix_desktop.store.workspace_settings import Changes, WorkspaceConfig
@@ -43,18 +43,18 @@ from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceT
 from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
+from helix_desktop.workbench.change_list_and_undo import FileChanges
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, SubagentRunner, report_of_interrupted_agent
-from helix_desktop.workbench.file_changes import FileChanges
+from helix_desktop.workbench.folder_copies import FolderCopy, RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.plan_mode import PlanMode
-from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
@@ -573,7 +573,7 @@ class Workbench:
         main = next((model.window for model in self.models.model_facts() if model.role is facts.ModelRole.MAIN), 0)
         if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
             return attachment.tokens
-        shown = await large_outputs.excerpt_attachment(self.workspace.cache, attachment, chosen)
+        shown = await large_output_shortener.excerpt_attachment(self.workspace.cache, attachment, chosen)
         return await asyncio.to_thread(tokens.count_tokens, shown)
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:

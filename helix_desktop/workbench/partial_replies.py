@@ -19,7 +19,7 @@ from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import ContentCache, EntryOrigin
 from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.session_setup import TaskSpawner
-from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions

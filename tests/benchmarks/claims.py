@@ -23,7 +23,7 @@ from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_reading import read_history_file
-from helix_desktop.store.memory_stores import MemoryCache
+from helix_desktop.store.in_memory_stores import MemoryCache
 from tests.benchmarks.gateway import TRACES
 from tests.faults.histories import Words
 

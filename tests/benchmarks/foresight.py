@@ -3,7 +3,7 @@
     python -m tests.benchmarks.foresight --traces DIR [--window N]
 
 Each part of a session stands from when it comes to the last reply that uses something of it (an identifier, a path, a line, as
-in `replay/missed_references.py`; of several parts that hold it, the newest). Where a recall costs less than carrying a part until it is used
+in `replay/simulated_recalls.py`; of several parts that hold it, the newest). Where a recall costs less than carrying a part until it is used
 again, it goes and a passage of it comes back. Parts go at the moments that make the bill the smallest, found by trying all of
 them; going leaves no marker and no summary behind and costs nothing but writing again what stands after it. Outputs over 4,000
 tokens come as excerpts, and what is used of them is recalled, as in every policy compared. A real policy pays for markers and
@@ -25,9 +25,14 @@ from pathlib import Path
 from helix_desktop import token_counting
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay.cache_billing import HEAD_TOKENS, BillingLedger, bill_without_folds, count_output_tokens
-from helix_desktop.replay.missed_references import MissedReferences
+from helix_desktop.replay.prompt_cache_billing import (
+    HEAD_TOKENS,
+    BillingLedger,
+    bill_without_folds,
+    count_output_tokens,
+)
 from helix_desktop.replay.session_player import RememberingCounter
+from helix_desktop.replay.simulated_recalls import MissedReferences
 from tests.benchmarks import policies
 from tests.benchmarks.peer_policies import CALL, EXCERPT, Part, held_back, parts_of
 

@@ -35,14 +35,14 @@ from helix_desktop.engine.messages import Block as ViewBlock
 from helix_desktop.engine.messages import ContextKind, Role
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
-from helix_desktop.replay.missed_references import (
+from helix_desktop.replay.retention import IDENTIFIER
+from helix_desktop.replay.simulated_recalls import (
     MissedReferences,
     RecalledPage,
     build_shown_entry,
     group_by_round,
     missing_from_view,
 )
-from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks import gateway_peers
 from tests.benchmarks.row import Figure, Row

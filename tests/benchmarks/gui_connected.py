@@ -22,7 +22,7 @@ from PySide6.QtCore import Qt, QTimer
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
-from helix_desktop.gateway import agent_run
+from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.resident.resident_client import HeldRegistration
@@ -54,7 +54,7 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
     await opened(run, WORKSPACE)
     where = program_folders.find_program_folders(home / HOME)
     gateway = HeldRegistration(
-        where, agent_run.command_of_this_program(where), GatewayRegistration("", upstream, workspace=WORKSPACE)
+        where, wrapped_agent.command_of_this_program(where), GatewayRegistration("", upstream, workspace=WORKSPACE)
     )
     url = (await asyncio.to_thread(gateway.__enter__)).first_address
     frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import RECALLS
-from helix_desktop.replay.cache_billing import HEAD_TOKENS
+from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS
 from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks.gateway_clients import BEGINS, PACKAGES, installed, started
 from tests.benchmarks.row import Figure, Row

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts
-from helix_desktop.replay.cache_billing import (
+from helix_desktop.replay.prompt_cache_billing import (
     HEAD_TOKENS,
     MESSAGE_TOKENS,
     BillingLedger,
@@ -28,9 +28,9 @@ from helix_desktop.replay.cache_billing import (
     count_output_tokens,
     request_times,
 )
-from helix_desktop.replay.missed_references import MissedReferences, ShownEntry, group_by_round, missing_from_view
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.retention import IDENTIFIER
+from helix_desktop.replay.simulated_recalls import MissedReferences, ShownEntry, group_by_round, missing_from_view
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
 SAID = 200  # characters of a call by which an agent tells what its output was

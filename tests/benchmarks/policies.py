@@ -24,10 +24,10 @@ from helix_desktop.engine import context_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay.cache_billing import pieces_of_recorded_message
-from helix_desktop.replay.missed_references import RecallMode
+from helix_desktop.replay.prompt_cache_billing import pieces_of_recorded_message
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
 from helix_desktop.replay.session_player import RememberingCounter, ReplayTerms
+from helix_desktop.replay.simulated_recalls import RecallMode
 from tests.benchmarks.adapted import HEADS_OF, NAMED
 from tests.benchmarks.figures import last
 from tests.benchmarks.peer_policies import PEERS, play

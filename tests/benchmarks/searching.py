@@ -3,7 +3,7 @@
     python -m tests.benchmarks.searching [--traces DIR [--window N]] [--locomo ZIP] [--beam FOLDER]
 
 Recordings: before each reply that uses what its view no longer shows, a search by words beside it that the view still shows
-(`replay/missed_references.py`). Right is an entry that holds all that the best entry holds of it; "that very one" asks for the best
+(`replay/simulated_recalls.py`). Right is an entry that holds all that the best entry holds of it; "that very one" asks for the best
 entry itself, although others hold the same. Lists of details, which handovers leave, are never right.
 LoCoMo (snap-research/locomo) and BEAM (mohammadtavakoli78/BEAM, its 100K chats): right is a message that the set names for the question.
 A copy of the sets is given, and nothing of them is kept here. Constants were chosen on the first half.
@@ -33,16 +33,16 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay import simulated_clock
-from helix_desktop.replay.missed_references import (
+from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.replay.simulated_recalls import (
     MissedReferences,
     RecalledPage,
     RecallMode,
     ShownEntry,
     _RecallQuery,
 )
-from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.store.search_ranking import HANDOVER
 from tests.benchmarks import policies
 from tests.benchmarks.finding import Plain

@@ -23,9 +23,9 @@ from helix_desktop.engine.messages import Request
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock
-from helix_desktop.replay.missed_references import RecalledPage, RecallMode
 from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.replay.simulated_recalls import RecalledPage, RecallMode
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.benchmarks import policies
 
 _WAY_ON = re.compile(r'\[go on with lines="([\d-]+)"\]$')

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.gateway import agent_run, agent_settings, known_agents
+from helix_desktop.gateway import address_in_agent_settings, known_agents, wrapped_agent
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, schedules
@@ -24,7 +24,9 @@ def test_no_agent_goes_on_sending_its_key_to_an_address_that_nobody_reserves(
     for name in ("claude", "gemini"):
         agent = known_agents.find_known_agent(name)
         files[name] = agent.file(tmp_path, {})
-        agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, tmp_path, {}), where.config)
+        address_in_agent_settings.install_address(
+            address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {}), where.config
+        )
     login_start.enable_login_start(["helix-desktop"])
     files["gemini"].write_text(files["gemini"].read_text() + "\n")
     code, out, _ = helix("--home", where.data, "resident", "leave", "--json")
@@ -33,7 +35,7 @@ def test_no_agent_goes_on_sending_its_key_to_an_address_that_nobody_reserves(
     assert str(files["gemini"]) in told["left"][0]
     assert list((tmp_path / ".config").rglob("helix-desktop*resident*"))
     files["gemini"].unlink()
-    (where.config / agent_settings.FOLDER / "gemini.json").unlink()
+    (where.config / address_in_agent_settings.FOLDER / "gemini.json").unlink()
     code, out, _ = helix("--home", where.data, "resident", "leave")
     assert (code, out.splitlines()[0]) == (0, "No agent used the gateway.")
     assert not list((tmp_path / ".config").rglob("helix-desktop*resident*"))
@@ -47,8 +49,8 @@ def claude_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     agent = known_agents.find_known_agent("claude")
-    change = agent_settings.plan_address_install(agent, port, tmp_path, {})
-    agent_settings.install_address(change, find_program_folders(tmp_path / "helix").config)
+    change = address_in_agent_settings.plan_address_install(agent, port, tmp_path, {})
+    address_in_agent_settings.install_address(change, find_program_folders(tmp_path / "helix").config)
     return str(json.loads(change.file.read_text("utf-8"))["env"]["ANTHROPIC_BASE_URL"])
 
 
@@ -62,7 +64,7 @@ def test_a_stopped_resident_names_who_gets_no_answers_and_how_to_start_it(
     assert "helix-desktop wrap --uninstall claude" in out
     assert out.endswith("To start it, run: helix-desktop resident start\n")
     assert helix(*home, "start")[0] == 0
-    assert agent_run.fetch_gateway_status(claude_address, 100) == {"figures": []}
+    assert wrapped_agent.fetch_gateway_status(claude_address, 100) == {"figures": []}
     code, out, _ = helix(*home, "stop")
     assert (code, out.splitlines()[0]) == (0, "The background process was stopped. Until it runs again:")
     assert "- Claude Code gets no answers" in out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.gateway import agent_settings
+from helix_desktop.gateway import address_in_agent_settings
 from helix_desktop.gateway.known_agents import find_known_agent
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import agent_connecting
@@ -155,7 +155,9 @@ def test_a_protocol_of_a_known_agent_is_refused(helix: Helix) -> None:
 
 def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, helix: Helix) -> None:
     where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
-    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), where.config)
+    address_in_agent_settings.install_address(
+        address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
+    )
     code, out, _ = helix("wrap", "--uninstall", "--yes", "claude")
     assert (code, out.splitlines()[-1]) == (0, f"{home}/.claude/settings.json was deleted.")
     assert not (home / ".claude" / "settings.json").exists()
@@ -163,7 +165,9 @@ def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, hel
 
 def test_an_agent_that_is_connected_is_said_to_be_so_before_anything_is_shown(home: Path, helix: Helix) -> None:
     where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
-    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), where.config)
+    address_in_agent_settings.install_address(
+        address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
+    )
     code, out, err = helix("wrap", "--install", "claude")
     assert (code, out) == (1, "")
     assert err.startswith("Claude Code is already connected. Disconnect the agent first by running: helix-desktop ")
@@ -180,6 +184,8 @@ def test_a_port_that_cannot_be_is_a_sentence(port: str, helix: Helix) -> None:
 
 def test_yes_and_json_are_options_of_install_behind_the_agents_name_too(home: Path, helix: Helix) -> None:
     where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
-    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), where.config)
+    address_in_agent_settings.install_address(
+        address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
+    )
     code, out, _ = helix("wrap", "--uninstall", "claude", "--json", "--yes")
     assert (code, json.loads(out)["written"]) == (0, True)

@@ -13,7 +13,7 @@ from helix_desktop.desktop.history_import import HistoryImporter, _describe_hist
 from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.inspector.context_figures import build_savings_rows
+from helix_desktop.gui.inspector.inspector_figures import build_savings_rows
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches

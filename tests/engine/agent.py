@@ -40,7 +40,7 @@ from helix_desktop.engine.ports import (
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, TurnLimits
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 NO_LIMITS = TurnLimits()
 F = TypeVar("F")

@@ -35,7 +35,7 @@ from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
-from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal
 from tests.engine.agent import SteppedClock
 
 Answer = Callable[[Request], str]

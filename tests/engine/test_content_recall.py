@@ -16,7 +16,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Spent, Stored, ToolReturned
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
 from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.engine.keeping import Quarters, Writer, empty, keeping
 from tests.engine.test_automatic_folding import worked
 

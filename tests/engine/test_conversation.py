@@ -16,7 +16,7 @@ from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded
 from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound, StoreFull
-from helix_desktop.store.memory_stores import MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryJournal
 from tests.engine.talk import stored
 
 

@@ -47,7 +47,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import build_state
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelOverloaded, StoreFull
-from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal
 from tests.engine.agent import SteppedClock
 from tests.engine.keeping import Keeping, Writer, _around, good, other_language, too_long, wrong_form
 from tests.engine.test_properties import body, without_folds

@@ -19,7 +19,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.store.memory_stores import MemoryCache
+from helix_desktop.store.in_memory_stores import MemoryCache
 from tests.engine.talk import Talk, stored
 
 

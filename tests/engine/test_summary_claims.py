@@ -11,7 +11,7 @@ from helix_desktop.engine import facts, summary_claims
 from helix_desktop.engine.conversation_details import DetailSource
 from helix_desktop.engine.summary_claims import find_unsupported_claims
 from helix_desktop.engine.view import build_state
-from helix_desktop.store.memory_stores import MemoryCache
+from helix_desktop.store.in_memory_stores import MemoryCache
 from tests.engine.claim_samples import Sample, false_handovers, honest_handovers
 
 

@@ -9,7 +9,7 @@ from helix_desktop.engine.facts import PartRef, Stored
 from helix_desktop.engine.messages import Block, ContextKind, Image, Role, View
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
-from helix_desktop.store.memory_stores import MemoryCache
+from helix_desktop.store.in_memory_stores import MemoryCache
 
 
 class Counting(MemoryCache):

@@ -31,7 +31,7 @@ import httpx
 from helix_desktop import concurrency, program_folders
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
 from helix_desktop.errors import StoreBusy
-from helix_desktop.gateway import agent_run, gateway_workspaces
+from helix_desktop.gateway import gateway_workspaces, wrapped_agent
 from helix_desktop.resident import resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -140,7 +140,7 @@ def _killed(home: Path, url: str, working: Sequence[Working], chance: random.Ran
     pid = _gateway_pid(home)
     os.kill(pid, signal.SIGKILL)
     begun = time.monotonic()
-    while _gateway_pid(home) == pid or agent_run.fetch_gateway_status(url) is None:
+    while _gateway_pid(home) == pid or wrapped_agent.fetch_gateway_status(url) is None:
         if time.monotonic() - begun > LONGEST:
             break
         time.sleep(0.01)

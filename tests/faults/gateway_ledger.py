@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 
 from helix_desktop import program_folders, resources
-from helix_desktop.gateway.agent_run import fetch_gateway_status, format_run_summary
+from helix_desktop.gateway.wrapped_agent import fetch_gateway_status, format_run_summary
 from helix_desktop.resident.connected_agents import ConnectedAgents
 from tests.faults.store_report import report
 from tests.gateway.running import PROTOCOLS, Agent, wrapped

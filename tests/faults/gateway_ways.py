@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from helix_desktop.engine.automatic_folding import ConversationFolding
-from helix_desktop.gateway import agent_run
+from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.view_entries import ViewEntriesBuilder
 from tests.faults.store_report import report
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
@@ -169,7 +169,7 @@ def _hangs(protocol: str) -> Iterator[str]:
         if agent.ask() != [] or time.monotonic() - begun > 30:
             yield "the next request did not go through"
         ends.set()
-        if agent_run.fetch_gateway_status(url) is None:
+        if wrapped_agent.fetch_gateway_status(url) is None:
             yield "the gateway hangs"
 
 

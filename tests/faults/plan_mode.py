@@ -19,7 +19,7 @@ from typing import Any
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.command_tools import CommandLimits
 from helix_desktop.tools.delegate_tool import AgentPlace, Delegation, DelegationResult

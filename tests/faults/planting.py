@@ -25,7 +25,7 @@ from pathlib import Path
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.tools import autorun_files
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.sandbox import SandboxKind

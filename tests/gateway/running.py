@@ -15,7 +15,7 @@ import httpx
 
 from helix_desktop import concurrency, program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.gateway import agent_run, gateway_server, gateway_socket
+from helix_desktop.gateway import gateway_server, gateway_socket, wrapped_agent
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
@@ -62,7 +62,7 @@ def wrapped(home: Path, upstream: str, **options: Any) -> HeldRegistration:
     """A registration with the resident of a home, which is started: to be used as a context."""
     where = program_folders.find_program_folders(home)
     return HeldRegistration(
-        where, [*agent_run.command_of_this_program(where)], GatewayRegistration("", upstream, **options)
+        where, [*wrapped_agent.command_of_this_program(where)], GatewayRegistration("", upstream, **options)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
-from helix_desktop.gateway import agent_settings, agent_upstreams
+from helix_desktop.gateway import address_in_agent_settings, agent_upstreams
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
 
@@ -175,31 +175,31 @@ def test_providers_that_pass_by_and_subscriptions_are_known(here: Path) -> None:
 
 def test_an_installed_address_keeps_the_users_own_as_its_upstream(here: Path) -> None:
     write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
-    change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, here, {})
-    agent_settings.install_address(change, here / "config")
-    (registration,) = agent_settings.read_written_registrations(here / "config")
+    change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, here, {})
+    address_in_agent_settings.install_address(change, here / "config")
+    (registration,) = address_in_agent_settings.read_written_registrations(here / "config")
     assert registration.upstream == COMPANY
     write(here / ".pi" / "agent" / "models.json", {"providers": {"openai": {"baseUrl": "https://corp/v1"}}})
     with pytest.raises(ActionRefused, match="for openai"):
-        agent_settings.plan_address_install(KNOWN_AGENTS["pi"], 4356, here, {})
+        address_in_agent_settings.plan_address_install(KNOWN_AGENTS["pi"], 4356, here, {})
 
 
 def test_what_was_connected_leaves_no_empty_folder(here: Path) -> None:
-    change = agent_settings.plan_address_install(KNOWN_AGENTS["gemini"], 4356, here, {})
-    agent_settings.install_address(change, here / "config")
-    agent_settings.remove_address(
-        agent_settings.plan_address_removal(KNOWN_AGENTS["gemini"], here / "config"), here / "config"
+    change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["gemini"], 4356, here, {})
+    address_in_agent_settings.install_address(change, here / "config")
+    address_in_agent_settings.remove_address(
+        address_in_agent_settings.plan_address_removal(KNOWN_AGENTS["gemini"], here / "config"), here / "config"
     )
     assert not (here / ".gemini").exists()
 
 
 @pytest.mark.parametrize("agent", KNOWN_AGENTS)
 def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twice(agent: str, here: Path) -> None:
-    change = agent_settings.plan_address_install(KNOWN_AGENTS[agent], 4356, here, {})
-    agent_settings.install_address(change, here / "config")
+    change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS[agent], 4356, here, {})
+    address_in_agent_settings.install_address(change, here / "config")
     upstreams = agent_upstreams.find_agent_upstreams(agent, AgentSurroundings({}, here, here / "work"))
     assert "127.0.0.1:4356" in "".join(one.address for one in upstreams)
-    passed = agent_settings.resolve_own_addresses(upstreams, here / "config")
+    passed = address_in_agent_settings.resolve_own_addresses(upstreams, here / "config")
     assert [(one.provider, one.address) for one in passed] == [("", "")]
 
 

@@ -20,7 +20,7 @@ from helix_desktop import program_folders
 from helix_desktop.engine.facts import Purpose, Spent, Usage
 from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
 from helix_desktop.gateway import gateway_app, request_parsing
-from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.incremental_parsing import PackedBody

@@ -45,7 +45,7 @@ from helix_desktop.gateway.view_entries import (
     ViewEntriesBuilder,
     parse_hidden_messages,
 )
-from helix_desktop.store.memory_stores import MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryJournal
 from tests.engine.talk import Talk, stored
 
 Contents = Mapping[Stored, str | Image]

@@ -32,7 +32,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.gui.common.widgets import TransientDialog
 from helix_desktop.gui.frame.search_popup import SearchPopup
-from helix_desktop.gui.inspector.context_panel import ContextPanel
+from helix_desktop.gui.inspector.meter_panel import ContextPanel
 
 Role = QAccessible.Role
 Press = Callable[[Qt.Key], Awaitable[None]]

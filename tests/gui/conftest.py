@@ -17,9 +17,9 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now

@@ -41,7 +41,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.gateway import agent_run
+from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gui.colours import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
@@ -373,7 +373,7 @@ class Tour:
         where = program_folders.find_program_folders(self.home)
         with Provider(lambda _: [Says("It holds a storage engine.")]) as provider:
             gateway = HeldRegistration(
-                where, agent_run.command_of_this_program(where), GatewayRegistration("", provider.url)
+                where, wrapped_agent.command_of_this_program(where), GatewayRegistration("", provider.url)
             )
             await asyncio.to_thread(gateway.__enter__)
             agent = Agent(

@@ -13,7 +13,7 @@ from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
-from helix_desktop.gui.transcript.text_surface import TextSurface
+from helix_desktop.gui.transcript.selectable_text_area import TextSurface
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 from tests.gui.fake_setup import FakeInstallation, FakeSetup

@@ -32,13 +32,13 @@ from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story

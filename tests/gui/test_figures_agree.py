@@ -59,7 +59,7 @@ from helix_desktop.gui.conversation_export import export_conversation_markdown
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.fleet.fleet_rows import list_conversation_cells
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
-from helix_desktop.gui.inspector.context_figures import list_view_blocks
+from helix_desktop.gui.inspector.inspector_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind

@@ -61,9 +61,10 @@ from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.conversation_list import has_second_line
-from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
+from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.search_suggestions import offer_slash_commands
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.subagents_dialog import SubagentsDialog
@@ -71,7 +72,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.tools.permission import PermissionMode

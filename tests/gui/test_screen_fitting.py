@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QApplication, QDialog, QLabel, QLineEdit, QMessage
 
 import helix_desktop.gui
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_text, ask_to_confirm, show_text_box
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_setup import FakeInstallation, FakeSetup

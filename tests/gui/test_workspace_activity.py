@@ -20,7 +20,7 @@ from helix_desktop.engine.session_events import (
     ReplyStreamed,
 )
 from helix_desktop.gui.common.running_states import WORKING_STATES
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench

@@ -24,7 +24,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.mcp_server.cache_operations import ServedWorkspace
 from helix_desktop.store.conversation_rows import StoredConversation, advance_row, build_empty_row
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 LOG = "".join(f"line {number}\n" for number in range(1, 2001)).encode()
 

@@ -286,11 +286,11 @@ async def test_observations_are_lines_and_a_title_is_short() -> None:
 
 
 async def test_the_choice_about_large_outputs_can_be_read() -> None:
-    from helix_desktop.engine.strategies import output_excerpts
+    from helix_desktop.engine.strategies import large_output_choice
 
     text = words(await reply_to(user("1: what?"), purpose=Purpose.ADMISSION))
-    assert output_excerpts.parse_output_choices(text, [1, 2], []) == {
-        number: output_excerpts.OutputChoice("preview") for number in (1, 2)
+    assert large_output_choice.parse_output_choices(text, [1, 2], []) == {
+        number: large_output_choice.OutputChoice("preview") for number in (1, 2)
     }
 
 

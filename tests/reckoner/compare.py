@@ -16,7 +16,7 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.gui import conversation_export
-from helix_desktop.gui.inspector import context_figures as inspector
+from helix_desktop.gui.inspector import inspector_figures as inspector
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind

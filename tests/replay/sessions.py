@@ -9,10 +9,10 @@ from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay import simulated_clock
-from helix_desktop.replay.missed_references import RecallMode
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.replay.simulated_recalls import RecallMode
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 USUAL = RelativePrices(0.1, 1.25, 5.0)
 

@@ -64,7 +64,7 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
     from helix_desktop.engine import request_building
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.view_contents import ViewContents
-    from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
+    from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal
     from tests.replay.sessions import Words, says
 
     async def watched() -> tuple[int, int]:

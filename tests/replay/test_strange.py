@@ -18,7 +18,7 @@ from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.replay import collector, strange
 
 POLICIES = ("layered", "helix", "observational", "none")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.gateway import agent_settings
+from helix_desktop.gateway import address_in_agent_settings
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -30,12 +30,12 @@ def starts_at_login(where: ProgramFolders) -> bool:
 def connect_claude(where: ProgramFolders) -> None:
     """As `connect_agent` does, without a process."""
     login_start.enable_login_start(LINE)
-    planned = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, where.data.parent, {})
-    agent_settings.install_address(planned, where.config)
+    planned = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, where.data.parent, {})
+    address_in_agent_settings.install_address(planned, where.config)
 
 
 def disconnect_claude(where: ProgramFolders) -> None:
-    planned = agent_settings.plan_address_removal(KNOWN_AGENTS["claude"], where.config)
+    planned = address_in_agent_settings.plan_address_removal(KNOWN_AGENTS["claude"], where.config)
     agent_connecting.disconnect_agent(planned, where)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
+from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wrapped_agent
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.resident import resident_client, resident_process
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
@@ -82,7 +82,7 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
             assert [b"mine" in asked.raw for asked in provider.asked] == [True]
             assert [b"theirs" in asked.raw for asked in elsewhere.asked] == [True]
             figures = [
-                (agent_run.fetch_gateway_status(held.first_address, 100) or {})["figures"] for held in (one, other)
+                (wrapped_agent.fetch_gateway_status(held.first_address, 100) or {})["figures"] for held in (one, other)
             ]
             assert [[each["requests"] for each in found] for found in figures] == [[1], [1]]
             assert figures[0][0]["conversation"] != figures[1][0]["conversation"]
@@ -91,7 +91,7 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
             said(other.first_address, "still there", "b")
             assert (status(tmp_path)["pid"], status(tmp_path)["gateway"]) == pids
     wait_until(lambda: all(map(is_gone, pids)))
-    assert agent_run.fetch_gateway_status(other.first_address) is None
+    assert wrapped_agent.fetch_gateway_status(other.first_address) is None
 
 
 def test_a_wrap_that_starts_while_the_last_resident_is_ending_gets_the_next_one(
@@ -112,7 +112,7 @@ def test_a_killed_gateway_is_back_at_its_address_and_nobody_else_gets_the_port_m
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Exception, match="already in use"):
             gateway_socket.listen_on_loopback(urlsplit(held.first_address).port or 0)
-        told = agent_run.fetch_gateway_status(held.first_address, patience_seconds=100)
+        told = wrapped_agent.fetch_gateway_status(held.first_address, patience_seconds=100)
         assert [one["requests"] for one in (told or {})["figures"]] == [
             1
         ]  # what the wrap says at its end is still true
@@ -132,7 +132,7 @@ def test_when_the_resident_is_killed_its_gateway_ends_and_the_wrap_goes_on_at_th
                 socket.create_server(("127.0.0.1", told["port"]))
         with pytest.raises(OSError, match="in use"):
             socket.create_server(("127.0.0.1", told["port"]))
-        wait_until(lambda: agent_run.fetch_gateway_status(held.first_address) is not None)
+        wait_until(lambda: wrapped_agent.fetch_gateway_status(held.first_address) is not None)
         said(held.first_address, "goes on", "a")
         assert b"goes on" in provider.asked[-1].raw
 
@@ -148,7 +148,7 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
             told = status(tmp_path)
             os.kill(told["pid"], signal.SIGKILL)
             wait_until(lambda: is_gone(told["gateway"]))  # Until then it answers, though it is ending.
-            wait_until(lambda: agent_run.fetch_gateway_status(held.first_address) is not None)
+            wait_until(lambda: wrapped_agent.fetch_gateway_status(held.first_address) is not None)
             said(held.first_address, "goes on", "a")
     assert b"goes on" in provider.asked[-1].raw
 
@@ -193,18 +193,20 @@ def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_pa
     where = program_folders.find_program_folders(tmp_path)
     with wrapped(tmp_path, provider.url):
         port = status(tmp_path)["port"]
-        change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], port, tmp_path / "user", {})
-        agent_settings.install_address(change, where.config)
+        change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], port, tmp_path / "user", {})
+        address_in_agent_settings.install_address(change, where.config)
         asyncio.run(resident_client.ask_resident(where, "installed"))
         assert status(tmp_path)["installed"] == ["claude"]
     told = status(tmp_path)  # nobody is registered any more
     url = json.loads(change.file.read_text("utf-8"))["env"]["ANTHROPIC_BASE_URL"]
-    wait_until(lambda: agent_run.fetch_gateway_status(url, 100) == {"figures": []})  # once the gateway has heard of it
+    wait_until(
+        lambda: wrapped_agent.fetch_gateway_status(url, 100) == {"figures": []}
+    )  # once the gateway has heard of it
     asyncio.run(resident_client.ask_resident(where, "stop"))
     wait_until(lambda: is_gone(told["pid"]))
     with socket.create_server(("127.0.0.1", port)) as squatter:
         found = asyncio.run(
-            resident_client.ask_resident(where, "status", command=agent_run.command_of_this_program(where))
+            resident_client.ask_resident(where, "status", command=wrapped_agent.command_of_this_program(where))
         )
         assert found is not None
         assert "Claude Code" in found["trouble"]
@@ -268,5 +270,5 @@ def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(tmp_pat
     with wrapped(tmp_path, provider.url, workspace="Mine") as held:
         said(f"{held.first_address}/w/Secret", "hello", "a")
         assert b"hello" in provider.asked[-1].raw
-        told = agent_run.fetch_gateway_status(held.first_address, 100)
+        told = wrapped_agent.fetch_gateway_status(held.first_address, 100)
         assert told == {"figures": [], "unrecorded": "There is no workspace Mine."}, "none else is taken"

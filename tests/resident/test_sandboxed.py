@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.gateway import agent_settings
+from helix_desktop.gateway import address_in_agent_settings
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind, is_sandbox_effective
 from helix_desktop.workbench.all_workbenches import folders_closed_to_tools
@@ -60,15 +60,15 @@ async def test_a_sandboxed_command_with_the_network_finds_no_token_and_gets_noth
         box = Sandbox(kind, (base / "root",), base / "scratch", folders_closed_to_tools(where))
         if not await is_sandbox_effective(box):
             pytest.skip(f"{kind} does not work here")
-        change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, base / "user", {})
-        agent_settings.install_address(change, where.config)
+        change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, base / "user", {})
+        address_in_agent_settings.install_address(change, where.config)
         agent = Agent("anthropic", held.first_address)
         agent.say("a secret of another project")
         agent.ask()
         (base / "root" / "look.py").write_text(LOOK)
         for token in (
             held.first_address.rpartition("/")[2],
-            next(iter(agent_settings.read_written_registrations(where.config))).token,
+            next(iter(address_in_agent_settings.read_written_registrations(where.config))).token,
         ):
             hidden = token.encode()[::-1].hex()
             told = await ran(box, f"python3 look.py x {hidden} {base}", network=True)

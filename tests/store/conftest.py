@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.ports import ContentCache, JournalPort, SearchIndex
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 

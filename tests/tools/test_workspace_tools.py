@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.replay.cache_billing import HEAD_TOKENS
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.delegate_tool import DelegationResult
 from helix_desktop.tools.sandbox import SandboxKind

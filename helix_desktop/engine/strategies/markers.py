@@ -17,8 +17,8 @@ from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
 from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_restored_by_user
-from helix_desktop.engine.tool_call_outcomes import parse_call_arguments, read_refusal
 from helix_desktop.engine.tool_names import RECALLS
+from helix_desktop.engine.tool_result_reading import parse_call_arguments, read_refusal
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import format_things, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass

@@ -21,7 +21,7 @@ from helix_desktop.gui.cache.filter_bar import EntryFilterBar
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.found_words import list_needles_of_query
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr

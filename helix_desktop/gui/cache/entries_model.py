@@ -10,7 +10,7 @@ from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago

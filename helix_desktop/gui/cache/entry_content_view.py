@@ -16,13 +16,13 @@ from helix_desktop.gui.cache import content_shapes
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, WIDEST
 from helix_desktop.gui.translation import format_number, tr
-from helix_desktop.gui.views.text_line_view import TextLineView, split_runs_by_line
+from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
 from helix_desktop.gui.workbench_types import StoredWorkspace
 
 

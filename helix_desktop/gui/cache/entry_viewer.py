@@ -16,7 +16,7 @@ from helix_desktop.gui.cache.entry_content_view import EntryContentView
 from helix_desktop.gui.common.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.common.figure_formats import format_date_and_time
 from helix_desktop.gui.common.widgets import build_push_button, build_tool_button
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import RecallEntry, ShowInChat
 from helix_desktop.gui.transcript.safe_text import make_safe_text

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.gui.common.widgets import add_menu_choice, build_line_edit, build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 

@@ -15,7 +15,7 @@ from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_column, build_row, reserve_height_for_width
+from helix_desktop.gui.rows_and_columns import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import tr

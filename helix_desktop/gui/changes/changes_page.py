@@ -28,8 +28,8 @@ from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_popup_menu, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.deep_links import open_in_desktop_program
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_text
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr

@@ -11,7 +11,7 @@ from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import FileChanges

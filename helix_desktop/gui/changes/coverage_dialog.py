@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.translation import format_count, tr
 
 

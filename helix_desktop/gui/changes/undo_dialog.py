@@ -13,10 +13,10 @@ from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, U
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.figure_formats import format_byte_size
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.views.text_line_view import TextLineView
+from helix_desktop.gui.views.large_text_view import TextLineView
 
 SHOWN_FILE_NAMES = 12  # The maximum number of changed files that are named.
 Compare = Callable[[PlannedUndo], object]

@@ -11,7 +11,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
-from helix_desktop.gui.layouts import build_row, clear_layout
+from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr

@@ -19,11 +19,11 @@ from helix_desktop.gui.chat.permission_card import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
 from helix_desktop.gui.common.widgets import build_plain_label, build_scroll_area, set_surface_look
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Session
 
 if TYPE_CHECKING:

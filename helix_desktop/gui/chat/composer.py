@@ -21,10 +21,10 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
-from helix_desktop.gui.window_state_file import WindowStateFile
 
 BAR, MOST_BAR = 60, 132  # The minimum and the maximum width of the context meter, in pixels.
 LEAST_BAR = 20  # The minimum width in pixels of the meter's bar when there is no room for the figures.

@@ -4,7 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.common.widgets import build_centred_column, build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr

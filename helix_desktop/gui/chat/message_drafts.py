@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from helix_desktop.engine.facts import UserPart
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 
 DraftPlace = tuple[str, str]  # A workspace's id, and a conversation's id or "new".
 Parts = tuple[UserPart, ...]

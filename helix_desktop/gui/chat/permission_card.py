@@ -21,7 +21,7 @@ from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.deep_links import open_in_browser
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
@@ -29,9 +29,9 @@ from helix_desktop.gui.translation import format_count, format_number, tr, trans
 from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
-    from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+    from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
     from helix_desktop.gui.chat.schema_form import SchemaForm
-    from helix_desktop.gui.common.exact_text_view import ExactTextView
+    from helix_desktop.gui.common.consent_text_view import ExactTextView
 
 LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
 WIDE = 1_080  # The width in pixels of a card with many long lines.
@@ -216,7 +216,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return text
 
     def _build_preview(self) -> "ExactTextView | ExactDifferenceView":
-        from helix_desktop.gui.common.exact_text_view import ExactTextView
+        from helix_desktop.gui.common.consent_text_view import ExactTextView
 
         self._change = self._build_change_preview()
         shown = self._change or ExactTextView(self._theme, self._question.preview, self)
@@ -235,7 +235,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         question = self._question
         if question.call.name in COMMANDS or not question.preview.startswith("--- "):
             return None
-        from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+        from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 
         found = ExactDifferenceView(self._theme, question.preview, highlight_language_of(question.title), self)
         if not found.fits:

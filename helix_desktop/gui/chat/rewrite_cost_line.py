@@ -10,7 +10,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import CauseCost, RequestCost, Session

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QPlainT
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.common.widgets import build_combo_box, build_plain_label, build_surface
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.json_values import list_at, object_at

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line
-from helix_desktop.gui.common.exact_text_view import ExactTextView
+from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.widgets import TransientDialog, build_line_edit, build_plain_label
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr, translate_name

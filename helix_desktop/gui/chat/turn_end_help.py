@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity
 from helix_desktop.gui.common.widgets import build_centred_column, build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import without_backticks

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
-from helix_desktop.gui.layouts import build_column, build_row, clear_layout
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.translation import format_percent
 
 Value = bool | int | float | str

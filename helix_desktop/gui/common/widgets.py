@@ -5,7 +5,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QPaintEvent
 
 from helix_desktop.gui.enter_key import press_focused_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr

@@ -14,8 +14,8 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars, format_time_ago
 from helix_desktop.gui.context_meter import describe_token_count
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip

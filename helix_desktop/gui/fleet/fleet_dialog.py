@@ -17,7 +17,7 @@ from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label,
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon

@@ -18,8 +18,8 @@ from helix_desktop.gui import model_setup_port
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort, ProviderChoice
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr

@@ -10,7 +10,7 @@ from typing import Any
 
 from PySide6.QtGui import QKeyEvent
 
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.json_values import text_at
 
 # Values of Qt.Key and Qt.KeyboardModifier. Importing Qt's enums would delay the start by 25 ms.

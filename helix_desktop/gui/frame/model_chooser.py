@@ -12,13 +12,13 @@ from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPain
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.frame.search_popup import SearchPopup
-from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
+from helix_desktop.gui.rows_and_columns import build_row
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name
-from helix_desktop.gui.window_state_file import WindowStateFile
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
 STAR, WINDOW, PRICE = 24, 110, 106  # The widths of these columns in pixels.

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon

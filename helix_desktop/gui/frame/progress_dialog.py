@@ -10,7 +10,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QWidget
 
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.common.widgets import build_surface
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
 
 # The number of rows by which each key moves the highlight.

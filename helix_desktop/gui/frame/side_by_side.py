@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QSplitter, QWidget
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.widgets import build_surface, build_tool_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr

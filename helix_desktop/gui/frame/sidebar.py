@@ -13,7 +13,7 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip

@@ -5,7 +5,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr

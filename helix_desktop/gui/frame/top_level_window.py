@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMainWindow, QWidget
 
 from helix_desktop.gui.colours import DARK, LIGHT
 from helix_desktop.gui.frame.early_typing import EarlyTyping
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 
 FIRST_SIZE = QSize(1440, 900)
 # Room for the window's frame and, under Wayland, for the desktop's panels, whose size is unknown.

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 

@@ -11,8 +11,8 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.frame.connect_model_panel import ConnectModelPanel
-from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_settings import RECORDER

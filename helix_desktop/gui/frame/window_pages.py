@@ -14,10 +14,10 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from helix_desktop.gui.colours import readable_text_colour
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.frame.top_level_window import RAIL_SQUARE, RAIL_WIDTH, rail_width
-from helix_desktop.gui.layouts import build_column, clear_layout
+from helix_desktop.gui.rows_and_columns import build_column, clear_layout
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip

@@ -11,8 +11,8 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.frame.sidebar import format_folder
-from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches

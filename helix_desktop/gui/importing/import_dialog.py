@@ -11,8 +11,8 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr

@@ -26,10 +26,10 @@ from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.common.past_moments import PastMomentLoader, describe_block_source
 from helix_desktop.gui.common.policy_names import list_fold_thresholds
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
-from helix_desktop.gui.inspector import context_figures
-from helix_desktop.gui.inspector.context_figures import ListedBlock
+from helix_desktop.gui.inspector import inspector_figures
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.inspector.inspector_figures import ListedBlock
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
@@ -190,7 +190,7 @@ class ContextInspector(QWidget):
     def _show_moment(self, state: Moment) -> None:
         chosen = context_policy.policy_from_fact(state.settings.policy)
         meter = context_usage.measure_window(state, chosen)
-        self._parts = context_figures.list_view_blocks(state)
+        self._parts = inspector_figures.list_view_blocks(state)
         self.view.show_boxes(
             lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen), keep_place=True
         )
@@ -202,7 +202,7 @@ class ContextInspector(QWidget):
         yield from build_context_boxes(ink, width, state, meter, thresholds)
         yield from self._build_tool_boxes(ink, width, state)
         yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
-        for number, part in enumerate(context_figures.largest_blocks(self._parts)):
+        for number, part in enumerate(inspector_figures.largest_blocks(self._parts)):
             figure, act = format_token_count(part.tokens), _toggle_for_block(part)
             gap = 0 if number else 10
             yield FigureBox(ink, width, part.block_name, figure, mono=part.is_name_code, act=act, gap=gap)

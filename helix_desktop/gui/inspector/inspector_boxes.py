@@ -15,7 +15,7 @@ from helix_desktop.gui.context_meter import (
     format_token_count,
     paint_meter_bar,
 )
-from helix_desktop.gui.inspector.context_figures import build_savings_rows, newest_handover_name
+from helix_desktop.gui.inspector.inspector_figures import build_savings_rows, newest_handover_name
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, build_heading_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import draw_dashed_ring

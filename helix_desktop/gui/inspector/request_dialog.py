@@ -11,10 +11,10 @@ from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.messages import Image, MessagePart, Request, ToolResult
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.views.text_line_view import TextLineView
+from helix_desktop.gui.views.large_text_view import TextLineView
 
 ProviderBody = tuple[str, Mapping[str, Any]]  # A model's name, and the body of the request that its provider receives.
 

@@ -15,8 +15,8 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QPlainTextEdit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_line_edit, build_push_button
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard

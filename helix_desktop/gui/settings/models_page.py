@@ -7,9 +7,9 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row, build_labelled_row
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window
-from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench

@@ -12,8 +12,8 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
+from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.translation import tr

@@ -11,7 +11,7 @@ from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button, build_surface
-from helix_desktop.gui.layouts import build_column, build_row, clear_layout
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.theme import Theme

@@ -6,9 +6,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.settings.about_page import AboutPage
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, ValueListener, build_field_row
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
-from helix_desktop.gui.layouts import build_column, clear_layout
+from helix_desktop.gui.rows_and_columns import build_column, clear_layout
 from helix_desktop.gui.workbench_types import Workbench
 
 W = TypeVar("W", bound=QWidget)

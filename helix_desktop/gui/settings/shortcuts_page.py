@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QKeySequenceEdit, QLineEdit
 
 from helix_desktop.gui.common.setting_fields import FIELD_WIDTH_IN_LINES
 from helix_desktop.gui.common.widgets import build_plain_label
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry

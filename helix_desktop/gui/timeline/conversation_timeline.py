@@ -20,8 +20,8 @@ from helix_desktop.engine import context_usage, facts
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
-from helix_desktop.engine.tool_call_outcomes import command_of_call, find_changed_paths, parse_call_arguments
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.tool_result_reading import command_of_call, find_changed_paths, parse_call_arguments
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 

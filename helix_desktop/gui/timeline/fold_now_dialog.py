@@ -7,8 +7,8 @@ from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session

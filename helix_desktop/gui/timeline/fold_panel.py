@@ -12,7 +12,7 @@ from helix_desktop.gui.common.chip_labels import ChipLabel
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_kept_details, has_poor_summary
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface, set_surface_look
-from helix_desktop.gui.layouts import build_column, build_row, reserve_height_for_width
+from helix_desktop.gui.rows_and_columns import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences

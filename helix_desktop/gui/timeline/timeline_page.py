@@ -24,8 +24,8 @@ from helix_desktop.gui.common.past_moments import PastMomentLoader, facts_shown_
 from helix_desktop.gui.common.policy_names import list_fold_thresholds
 from helix_desktop.gui.common.widgets import add_menu_choice, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (

@@ -13,10 +13,10 @@ from helix_desktop.gui.context_meter import describe_token_count, format_token_c
 from helix_desktop.gui.transcript import basic_boxes, chat_actions, content_fetching, tool_call_lines
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection, build_note_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
-from helix_desktop.gui.transcript.call_groups import CallGroup
 from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenChanges, OpenEntry
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.transcript.collapsed_calls import CallGroup
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause, failure_title_and_actions
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, backticks_to_code_spans

@@ -22,7 +22,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.answer_author import name_over_answer
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_fact_on_path
-from helix_desktop.gui.transcript.call_groups import CallGroups
+from helix_desktop.gui.transcript.collapsed_calls import CallGroups
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.status_lines import describe_changed_files, describe_fact_if_needed
 from helix_desktop.gui.transcript.tool_call_records import ToolCallRecords

@@ -10,9 +10,9 @@ from enum import StrEnum
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_call_outcomes import find_call_subject_and_place
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.tool_result_reading import find_call_subject_and_place
 from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_duration

@@ -27,7 +27,7 @@ from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, co
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.text_surface import STEP, BoxSurface
+from helix_desktop.gui.transcript.selectable_text_area import STEP, BoxSurface
 from helix_desktop.gui.transcript.tool_call_lines import build_call_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch

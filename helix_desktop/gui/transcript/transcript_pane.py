@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_tool_button
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch, searchable_text

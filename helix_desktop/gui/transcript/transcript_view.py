@@ -22,7 +22,7 @@ from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptConte
 from helix_desktop.gui.transcript.item_column import ItemColumn
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.transcript.text_surface import STEP, HotSpotPlace
+from helix_desktop.gui.transcript.selectable_text_area import STEP, HotSpotPlace
 from helix_desktop.gui.transcript.transcript_canvas import TranscriptCanvas
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 from helix_desktop.gui.transcript.transcript_selection import build_selected_text

@@ -12,7 +12,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import HotSpot, LayoutBox
 from helix_desktop.gui.transcript.box_stack import BoxStack
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
-from helix_desktop.gui.transcript.text_surface import STEP, BoxSurface, HotSpotPlace
+from helix_desktop.gui.transcript.selectable_text_area import STEP, BoxSurface, HotSpotPlace
 
 Make = Callable[[DrawingStyle, float], Iterable[LayoutBox]]
 SLICE = 0.006

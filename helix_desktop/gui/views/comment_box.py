@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
 from helix_desktop.gui.common.difference_rows import DifferenceLine
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 

@@ -13,10 +13,10 @@ from helix_desktop.engine.changes.diff_hunks import Hunk
 from helix_desktop.gui.common import difference_rows
 from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.common.widgets import build_push_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.text_surface import TextSurface
+from helix_desktop.gui.transcript.selectable_text_area import TextSurface
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.comment_box import CommentBox
 from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, DifferenceRowHeights

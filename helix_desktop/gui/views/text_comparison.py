@@ -9,7 +9,7 @@ from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.difference_view import DifferenceView

@@ -13,7 +13,13 @@ from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButto
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
-from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo, UncoveredPath, UndoOutlook
+from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
+    FileChange,
+    PlannedUndo,
+    UncoveredPath,
+    UndoOutlook,
+)
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changes_page import ChangesPage

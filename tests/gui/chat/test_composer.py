@@ -18,9 +18,9 @@ from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRe
 from helix_desktop.gui.chat.composer import BAR, Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import WindowAction, declare_actions
-from helix_desktop.gui.window_state_file import WindowStateFile
 from tests.gui import story
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)

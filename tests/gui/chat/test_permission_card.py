@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.chat.permission_card import (
     LONGEST,
     PermissionQuestionPanel,
@@ -28,7 +28,7 @@ from helix_desktop.gui.chat.permission_card import (
     format_uncovered_files,
 )
 from helix_desktop.gui.chat.schema_form import SchemaForm
-from helix_desktop.gui.common.exact_text_view import ExactTextView
+from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from tests.gui import story

@@ -14,7 +14,7 @@ from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
 from helix_desktop.gui.fleet.fleet_rows import FleetList
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
 
 

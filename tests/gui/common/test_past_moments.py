@@ -15,7 +15,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.past_moments import PastMomentLoader, facts_shown_whole, format_view_as_text
 from helix_desktop.gui.theme import Theme
-from helix_desktop.store.memory_stores import MemoryCache
+from helix_desktop.store.in_memory_stores import MemoryCache
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, Held
 

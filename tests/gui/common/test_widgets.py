@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QComboBox, QDialog, QLabel, QLineEdi
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field_row
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 
 
 def test_a_name_is_no_markup(application: QApplication) -> None:

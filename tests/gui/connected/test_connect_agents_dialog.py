@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
-from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog, FigureTile, describe_agent_activity
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.resident.connected_agents import AgentConnections, ConnectedAgentRow

@@ -5,7 +5,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 
 PLACE = ("one", "talk")
 

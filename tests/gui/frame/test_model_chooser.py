@@ -20,8 +20,8 @@ from helix_desktop.gui.frame.model_chooser import (
     model_abilities,
 )
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowStateFile
 
 SONNET = ModelChoice("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
 OLDER = ModelChoice("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")

@@ -20,10 +20,10 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import OpenConversation
-from helix_desktop.gui.window_state_file import WindowStateFile
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from helix_desktop import window_start
 from helix_desktop.gui.colours import LIGHT
 from helix_desktop.gui.frame.top_level_window import SMALLEST_SIZE, TopLevelWindow
-from helix_desktop.gui.window_state_file import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 
 
 def test_the_surfaces_are_painted_before_anything_stands_on_them(state_file: WindowStateFile) -> None:

@@ -5,7 +5,7 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QWidget
 
 from helix_desktop.engine import hidden_characters
-from helix_desktop.gui.common.exact_text_view import describe_exact_text
+from helix_desktop.gui.common.consent_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 

@@ -8,7 +8,7 @@ from helix_desktop.engine.facts import PartRef, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay.missed_references import (
+from helix_desktop.replay.simulated_recalls import (
     MANY,
     MOST_WRONG,
     MissedReferences,

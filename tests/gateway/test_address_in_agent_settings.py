@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.commented_json import parse_commented_json, set_commented_json
 from helix_desktop.errors import ActionRefused, NotFound, StoreFailed
-from helix_desktop.gateway import agent_settings, known_agents
+from helix_desktop.gateway import address_in_agent_settings, known_agents
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 
 URL = "http://127.0.0.1:4356/t/"
@@ -30,17 +30,17 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, n
     if there:
         file.parent.mkdir(parents=True)
         file.write_bytes(BEFORE[name])
-    change = agent_settings.plan_address_install(agent, 4356, home, {})
+    change = address_in_agent_settings.plan_address_install(agent, 4356, home, {})
     assert URL in change.as_unified_diff()
-    agent_settings.install_address(change, config)
+    address_in_agent_settings.install_address(change, config)
     assert URL in file.read_text("utf-8")
-    assert agent_settings.is_agent_connected(agent, config)
-    ((registration, port),) = agent_settings.read_written_registrations(config).items()
+    assert address_in_agent_settings.is_agent_connected(agent, config)
+    ((registration, port),) = address_in_agent_settings.read_written_registrations(config).items()
     assert (registration.agent, port) == (name, 4356)
     assert registration.token in file.read_text("utf-8")
-    agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
+    address_in_agent_settings.remove_address(address_in_agent_settings.plan_address_removal(agent, config), config)
     assert (file.read_bytes() if file.exists() else None) == (BEFORE[name] if there else None)
-    assert not agent_settings.is_agent_connected(agent, config)
+    assert not address_in_agent_settings.is_agent_connected(agent, config)
     assert there or not home.exists()  # with what was made for the file
     assert not config.exists() or list(config.iterdir()) == []
 
@@ -50,7 +50,7 @@ def test_comments_and_the_way_it_is_written_stay(tmp_path: Path) -> None:
     file = agent.file(tmp_path, {}).with_suffix(".jsonc")
     file.parent.mkdir(parents=True)
     file.write_bytes(BEFORE["opencode"])
-    change = agent_settings.plan_address_install(agent, 4356, tmp_path, {})
+    change = address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {})
     assert change.file == file
     after = (change.after or b"").decode()
     lines = [line for line in after.splitlines() if URL not in line]
@@ -73,11 +73,13 @@ def test_a_value_is_set_and_the_rest_is_equal(text: str) -> None:
 
 def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> None:
     agent, config = known_agents.find_known_agent("claude"), tmp_path / "config"
-    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, tmp_path, {}), config)
+    address_in_agent_settings.install_address(
+        address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {}), config
+    )
     file = agent.file(tmp_path, {})
     file.write_text("{}")
     with pytest.raises(ActionRefused, match="was changed"):
-        agent_settings.plan_address_removal(agent, config)
+        address_in_agent_settings.plan_address_removal(agent, config)
     assert file.read_text() == "{}"
 
 
@@ -87,42 +89,42 @@ def connected(tmp_path: Path, *names: str) -> dict[str, Path]:
     for name in names:
         agent = known_agents.find_known_agent(name)
         files[name] = agent.file(tmp_path / "home", {})
-        agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, tmp_path / "home", {}), tmp_path / "config")  # fmt: skip
+        address_in_agent_settings.install_address(address_in_agent_settings.plan_address_install(agent, 4356, tmp_path / "home", {}), tmp_path / "config")  # fmt: skip
     return files
 
 
 def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named(tmp_path: Path) -> None:
     files = connected(tmp_path, "claude", "gemini", "codex")
     files["codex"].write_text("# another\n")
-    (tmp_path / "config" / agent_settings.FOLDER / "unknown.json").write_text("{}")
-    removed, (left,) = agent_settings.remove_all_addresses(tmp_path / "config")
+    (tmp_path / "config" / address_in_agent_settings.FOLDER / "unknown.json").write_text("{}")
+    removed, (left,) = address_in_agent_settings.remove_all_addresses(tmp_path / "config")
     assert removed == ["Claude Code", "Gemini CLI"]
     assert str(files["codex"]) in left
     assert [name for name, file in files.items() if file.exists()] == ["codex"]
-    assert [agent_settings.is_agent_connected(known_agents.find_known_agent(name), tmp_path / "config") for name in files] == [False, False, True]  # fmt: skip
-    assert agent_settings.remove_all_addresses(tmp_path / "nowhere") == ([], [])
+    assert [address_in_agent_settings.is_agent_connected(known_agents.find_known_agent(name), tmp_path / "config") for name in files] == [False, False, True]  # fmt: skip
+    assert address_in_agent_settings.remove_all_addresses(tmp_path / "nowhere") == ([], [])
 
 
 def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path: Path) -> None:
     connected(tmp_path, "claude")
-    ((registration, _),) = agent_settings.read_written_registrations(tmp_path / "config").items()
+    ((registration, _),) = address_in_agent_settings.read_written_registrations(tmp_path / "config").items()
     here = f"{URL}{registration.token}"
     usual = AgentUpstream("mine", here, "settings.json")
     others = [AgentUpstream("openai", f"{here}/v1"), AgentUpstream("own", "https://own.example")]
-    found = agent_settings.resolve_own_addresses([usual, *others], tmp_path / "config")
+    found = address_in_agent_settings.resolve_own_addresses([usual, *others], tmp_path / "config")
     assert found == [
         AgentUpstream("", registration.upstream, "its configuration from before wrap --install"),
         others[1],
     ]
     elsewhere = AgentUpstream("mine", "https://own.example")
-    assert agent_settings.resolve_own_addresses([elsewhere, *others], tmp_path / "config") == [
+    assert address_in_agent_settings.resolve_own_addresses([elsewhere, *others], tmp_path / "config") == [
         elsewhere,
         others[1],
     ]
 
 
 def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / agent_settings.FOLDER
+    folder = tmp_path / address_in_agent_settings.FOLDER
     folder.mkdir()
     for name, text in (
         ("a", "{broken"),
@@ -131,7 +133,7 @@ def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(t
         ("d", '{"token": "x", "port": 7}'),
     ):
         (folder / f"{name}.json").write_text(text)
-    ((registration, port),) = agent_settings.read_written_registrations(tmp_path).items()
+    ((registration, port),) = address_in_agent_settings.read_written_registrations(tmp_path).items()
     assert (registration.agent, registration.token, registration.upstream, port) == ("d", "x", "", 7)
 
 
@@ -142,22 +144,24 @@ def test_what_somebody_saves_while_the_change_is_shown_stays(tmp_path: Path, the
     file.parent.mkdir(parents=True)
     if there:
         file.write_bytes(BEFORE["claude"])
-    change = agent_settings.plan_address_install(agent, 4356, home, {})
+    change = address_in_agent_settings.plan_address_install(agent, 4356, home, {})
     file.write_bytes(b'{"mine": 1}')
     with pytest.raises(ActionRefused, match="has changed since it was read"):
-        agent_settings.install_address(change, config)
+        address_in_agent_settings.install_address(change, config)
     assert file.read_bytes() == b'{"mine": 1}'
-    assert not agent_settings.is_agent_connected(agent, config)
+    assert not address_in_agent_settings.is_agent_connected(agent, config)
     file.unlink()
     if there:
         file.write_bytes(BEFORE["claude"])
-    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), config)
-    removal = agent_settings.plan_address_removal(agent, config)
+    address_in_agent_settings.install_address(
+        address_in_agent_settings.plan_address_install(agent, 4356, home, {}), config
+    )
+    removal = address_in_agent_settings.plan_address_removal(agent, config)
     file.write_bytes(b'{"mine": 2}')
     with pytest.raises(ActionRefused, match="has changed since it was read"):
-        agent_settings.remove_address(removal, config)
+        address_in_agent_settings.remove_address(removal, config)
     assert file.read_bytes() == b'{"mine": 2}'
-    assert agent_settings.is_agent_connected(agent, config)
+    assert address_in_agent_settings.is_agent_connected(agent, config)
 
 
 def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> None:
@@ -167,10 +171,12 @@ def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> No
     real.parent.mkdir()
     real.write_bytes(BEFORE["claude"])
     file.symlink_to(real)
-    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), config)
+    address_in_agent_settings.install_address(
+        address_in_agent_settings.plan_address_install(agent, 4356, home, {}), config
+    )
     assert file.is_symlink()
     assert URL in real.read_text("utf-8")
-    agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
+    address_in_agent_settings.remove_address(address_in_agent_settings.plan_address_removal(agent, config), config)
     assert real.read_bytes() == BEFORE["claude"]
 
 
@@ -186,35 +192,37 @@ def test_an_agent_that_goes_elsewhere_for_a_usual_provider_keeps_its_address(tmp
     file = settings_of_opencode(tmp_path, provider)
     before = file.read_bytes()
     with pytest.raises(ActionRefused, match=f"already has another address for {provider}"):
-        agent_settings.plan_address_install(known_agents.find_known_agent("opencode"), 4356, tmp_path, {})
+        address_in_agent_settings.plan_address_install(known_agents.find_known_agent("opencode"), 4356, tmp_path, {})
     assert file.read_bytes() == before
 
 
 def test_a_provider_of_the_users_own_is_no_reason_to_refuse(tmp_path: Path) -> None:
     settings_of_opencode(tmp_path, "mine")
-    change = agent_settings.plan_address_install(known_agents.find_known_agent("opencode"), 4356, tmp_path, {})
+    change = address_in_agent_settings.plan_address_install(
+        known_agents.find_known_agent("opencode"), 4356, tmp_path, {}
+    )
     assert b"https://own.example/v1" in (change.after or b"")
 
 
 def test_an_agent_is_connected_once(tmp_path: Path) -> None:
     agent, config = known_agents.find_known_agent("gemini"), tmp_path / "config"
-    change = agent_settings.plan_address_install(agent, 4356, tmp_path, {})
-    agent_settings.install_address(change, config)
+    change = address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {})
+    address_in_agent_settings.install_address(change, config)
     written = agent.file(tmp_path, {}).read_bytes()
     with pytest.raises(ActionRefused, match="Gemini CLI is already connected"):
-        agent_settings.install_address(change, config)
+        address_in_agent_settings.install_address(change, config)
     assert agent.file(tmp_path, {}).read_bytes() == written
     same = replace(change, before=b"x", after=b"x")
-    agent_settings.install_address(same, config)  # There is nothing to write, so nothing is refused.
+    address_in_agent_settings.install_address(same, config)  # There is nothing to write, so nothing is refused.
 
 
 def test_who_was_not_connected_or_whose_note_is_damaged_is_told(tmp_path: Path) -> None:
     agent = known_agents.find_known_agent("claude")
     with pytest.raises(NotFound, match="was not connected by Helix Desktop"):
-        agent_settings.plan_address_removal(agent, tmp_path)
-    note = tmp_path / agent_settings.FOLDER / "claude.json"
+        address_in_agent_settings.plan_address_removal(agent, tmp_path)
+    note = tmp_path / address_in_agent_settings.FOLDER / "claude.json"
     note.parent.mkdir()
     for damaged in ("{broken", "[]", "{}", '{"before": null, "file": "f", "after": 5}', '{"before": "x", "file": "f"}'):
         note.write_text(damaged)
         with pytest.raises(StoreFailed, match="could not be read, so the previous settings are unknown"):
-            agent_settings.plan_address_removal(agent, tmp_path)
+            address_in_agent_settings.plan_address_removal(agent, tmp_path)

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from helix_desktop.engine import tool_call_outcomes
+from helix_desktop.engine import tool_result_reading
 
 
 def changed(tool: str, **given: object) -> list[str]:
     arguments = json.dumps(given)
-    found = tool_call_outcomes.parse_call_arguments(arguments)
+    found = tool_result_reading.parse_call_arguments(arguments)
     return list(
-        tool_call_outcomes.find_changed_paths(tool, found, tool_call_outcomes.command_of_call(tool, found, arguments))
+        tool_result_reading.find_changed_paths(tool, found, tool_result_reading.command_of_call(tool, found, arguments))
     )
 
 
@@ -50,31 +50,31 @@ def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: li
     ],
 )
 def test_a_command_that_failed_says_why(text: str) -> None:
-    assert tool_call_outcomes.describe_failure(text, ok=True, command=True)
-    assert not tool_call_outcomes.describe_failure(f"a file\n{text}", ok=True, command=False)
+    assert tool_result_reading.describe_failure(text, ok=True, command=True)
+    assert not tool_result_reading.describe_failure(f"a file\n{text}", ok=True, command=False)
 
 
 def test_what_only_mentions_an_error_is_no_failure() -> None:
-    assert tool_call_outcomes.describe_failure("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
+    assert tool_result_reading.describe_failure("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
 
 
 def test_a_tool_that_says_it_failed_says_why_in_its_words_and_a_command_in_its_last_line() -> None:
     said = "not found in file.\nText: x"
-    assert tool_call_outcomes.describe_failure(said, ok=False, command=False) == "not found in file. Text: x"
-    assert tool_call_outcomes.describe_failure(said, ok=False, command=True) == "Text: x"
+    assert tool_result_reading.describe_failure(said, ok=False, command=False) == "not found in file. Text: x"
+    assert tool_result_reading.describe_failure(said, ok=False, command=True) == "Text: x"
 
 
 def test_an_output_that_is_nothing_but_an_error_is_a_failure_of_any_tool() -> None:
     assert (
-        tool_call_outcomes.describe_failure("Error: the card is not known\n", ok=True, command=False)
+        tool_result_reading.describe_failure("Error: the card is not known\n", ok=True, command=False)
         == "Error: the card is not known"
     )
-    assert tool_call_outcomes.describe_failure("Error: one\nof a file that was read", ok=True, command=False) == ""
+    assert tool_result_reading.describe_failure("Error: one\nof a file that was read", ok=True, command=False) == ""
 
 
 def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_in_a_file() -> None:
     pasted = "CI fails:\n  app/auth.ts:35:11 lint/noImplicitAnyLet\nError: it ended\nsee app/auth.ts:35 for more\nat 12:30:45 today"
-    assert tool_call_outcomes.find_pasted_errors(pasted) == [
+    assert tool_result_reading.find_pasted_errors(pasted) == [
         "app/auth.ts:35:11 lint/noImplicitAnyLet",
         "Error: it ended",
     ]
@@ -82,16 +82,16 @@ def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_i
 
 def test_files_an_output_says_were_made() -> None:
     commit = "[main 1a2b] Split\n 2 files changed, 9 insertions(+)\n create mode 100644 src/a b.py\n delete mode 100644 old.py"
-    assert tool_call_outcomes.find_created_files(commit) == ["src/a b.py", "old.py"]
-    assert tool_call_outcomes.find_created_files("File created successfully at: /tmp/x.md") == ["/tmp/x.md"]
-    assert tool_call_outcomes.find_created_files("File not found: a.py") == []
+    assert tool_result_reading.find_created_files(commit) == ["src/a b.py", "old.py"]
+    assert tool_result_reading.find_created_files("File created successfully at: /tmp/x.md") == ["/tmp/x.md"]
+    assert tool_result_reading.find_created_files("File not found: a.py") == []
 
 
 def test_commands_that_prove_something() -> None:
-    assert tool_call_outcomes.is_verifying_command("cd a && python -m pytest -q")
-    assert tool_call_outcomes.is_verifying_command("npm run check")
-    assert not tool_call_outcomes.is_verifying_command("cat Makefile.md")
-    assert not tool_call_outcomes.is_verifying_command("cat > run.sh <<EOF\npytest\nEOF")
+    assert tool_result_reading.is_verifying_command("cd a && python -m pytest -q")
+    assert tool_result_reading.is_verifying_command("npm run check")
+    assert not tool_result_reading.is_verifying_command("cat Makefile.md")
+    assert not tool_result_reading.is_verifying_command("cat > run.sh <<EOF\npytest\nEOF")
 
 
 def test_the_open_tasks_of_a_list() -> None:
@@ -100,16 +100,16 @@ def test_the_open_tasks_of_a_list() -> None:
         {"step": "read", "status": "in_progress"},
         {"content": "x", "status": "completed"},
     ]
-    assert tool_call_outcomes.find_open_tasks({"todos": tasks}) == ["write", "read"]
-    assert tool_call_outcomes.find_open_tasks({"plan": []}) == []
-    assert tool_call_outcomes.find_open_tasks({"plan": "later"}) is None
-    assert tool_call_outcomes.is_verifying_command("git add -A && git commit -m x")
-    assert not tool_call_outcomes.is_verifying_command("git status")
+    assert tool_result_reading.find_open_tasks({"todos": tasks}) == ["write", "read"]
+    assert tool_result_reading.find_open_tasks({"plan": []}) == []
+    assert tool_result_reading.find_open_tasks({"plan": "later"}) is None
+    assert tool_result_reading.is_verifying_command("git add -A && git commit -m x")
+    assert not tool_result_reading.is_verifying_command("git status")
 
 
 def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
     def subject(line: str) -> str:
-        return tool_call_outcomes.key_shared_by_attempts("bash", {"command": line}, line)
+        return tool_result_reading.key_shared_by_attempts("bash", {"command": line}, line)
 
     assert subject("cd a && pytest -q") == subject("pytest -x tests")
     assert subject("npm run build") != subject("git status")
@@ -120,7 +120,7 @@ def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> N
     """A pattern holds the interpreter: for a minute the window would not be painted."""
     command = opening * (60_000 // len(opening)) + "a" * 10_000 + "\npytest -q"
     start = time.thread_time()
-    assert tool_call_outcomes.is_verifying_command(command)
+    assert tool_result_reading.is_verifying_command(command)
     assert time.thread_time() - start < 2
 
 
@@ -137,7 +137,7 @@ def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> N
     ],
 )
 def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> None:
-    assert tool_call_outcomes.strip_here_documents(command) == rest
+    assert tool_result_reading.strip_here_documents(command) == rest
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> No
     ],
 )
 def test_an_output_is_named_by_what_its_call_is_about(arguments: str, name: str) -> None:
-    assert tool_call_outcomes.describe_call_as_source(arguments) == name
+    assert tool_result_reading.describe_call_as_source(arguments) == name
 
 
 def test_a_name_of_an_output_is_short() -> None:
-    assert tool_call_outcomes.describe_call_as_source(json.dumps({"command": "x" * 9_000})) == "x" * 200
+    assert tool_result_reading.describe_call_as_source(json.dumps({"command": "x" * 9_000})) == "x" * 200

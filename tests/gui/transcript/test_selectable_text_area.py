@@ -6,9 +6,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.views.text_line_view import TextLineView
+from helix_desktop.gui.views.large_text_view import TextLineView
 
 
 def shown(theme: Theme) -> tuple[QWidget, TextLineView]:

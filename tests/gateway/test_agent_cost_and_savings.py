@@ -6,7 +6,7 @@ import pytest
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.view import build_state
-from helix_desktop.gateway.agent_figures import compute_agent_figures
+from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 
 

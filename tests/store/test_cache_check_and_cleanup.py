@@ -8,8 +8,8 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import cache_records
+from helix_desktop.store.cache_check_and_cleanup import CacheCheck, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
-from helix_desktop.store.cache_maintenance import CacheCheck, VerifyResult, free_cache_bytes
 
 SHELL = EntryOrigin("shell", "ls")
 

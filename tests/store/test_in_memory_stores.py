@@ -24,7 +24,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
 from helix_desktop.store.cache_records import CHUNK
-from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
+from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.store.conftest import Stores
 

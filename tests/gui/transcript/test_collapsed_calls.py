@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.facts import ModelReplied, Reasoning, Rewound, Stop, ToolReturned
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
-from helix_desktop.gui.transcript.call_groups import SMALLEST, CallGroup
+from helix_desktop.gui.transcript.collapsed_calls import SMALLEST, CallGroup
 from helix_desktop.gui.transcript.item_boxes import describe_call_group
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine import important_sentences
+from helix_desktop.engine import agent_findings
 
 FOUND = "The cache is cleared before it is read, so that the second request never finds what the first one wrote."
 
 
 def test_before_a_change_two_lines_of_what_was_found_are_enough_and_before_another_call_there_must_be_more() -> None:
     remark = f"I see. {FOUND} Let me fix that:"
-    assert important_sentences.reports_finding(remark, changes=True)
-    assert not important_sentences.reports_finding(remark, changes=False)
-    assert important_sentences.reports_finding(f"{FOUND} {remark}", changes=False)
+    assert agent_findings.reports_finding(remark, changes=True)
+    assert not agent_findings.reports_finding(remark, changes=False)
+    assert agent_findings.reports_finding(f"{FOUND} {remark}", changes=False)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_before_a_change_two_lines_of_what_was_found_are_enough_and_before_anoth
     ],
 )
 def test_what_is_announced_is_no_finding_and_neither_is_a_line_or_an_essay(text: str) -> None:
-    assert not important_sentences.reports_finding(text, changes=True)
+    assert not agent_findings.reports_finding(text, changes=True)
 
 
 def test_the_beginning_of_an_answer_is_a_report() -> None:
-    assert important_sentences.extract_report(FOUND * 11) == (FOUND * 11)[: important_sentences.LONGEST_REPORT]
-    assert important_sentences.extract_report("Done.") == ""
-    assert important_sentences.extract_report('{\n  "reason": "' + FOUND + '"\n}') == ""
+    assert agent_findings.extract_report(FOUND * 11) == (FOUND * 11)[: agent_findings.LONGEST_REPORT]
+    assert agent_findings.extract_report("Done.") == ""
+    assert agent_findings.extract_report('{\n  "reason": "' + FOUND + '"\n}') == ""
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_the_beginning_of_an_answer_is_a_report() -> None:
     ],
 )
 def test_labelled_sentences_are_conclusions(sentence: str) -> None:
-    assert list(important_sentences.find_conclusions(f"Hello there.\n{sentence}\nBye now, and thank you")) == [sentence]
+    assert list(agent_findings.find_conclusions(f"Hello there.\n{sentence}\nBye now, and thank you")) == [sentence]
 
 
 def test_what_is_labelled_in_data_or_only_mentions_a_cause_is_no_conclusion() -> None:
     assert (
         list(
-            important_sentences.find_conclusions(
+            agent_findings.find_conclusions(
                 '"reason": "the cause is that the cache is cleared"\nI do not know the cause yet.'
             )
         )
@@ -68,7 +68,7 @@ def test_what_is_labelled_in_data_or_only_mentions_a_cause_is_no_conclusion() ->
 
 def test_open_are_the_items_below_a_line_that_says_they_remain_and_boxes_that_are_not_ticked() -> None:
     text = "Done:\n- the reader\n\nNext steps:\n1. Write the parser\n\n2) Test it\nThat is all\n- an item\n- [ ] ask Ann\n- [x] ask Bob"
-    assert list(important_sentences.find_tasks_left_open(text)) == ["Write the parser", "Test it", "ask Ann"]
+    assert list(agent_findings.find_tasks_left_open(text)) == ["Write the parser", "Test it", "ask Ann"]
 
 
 @given(
@@ -76,14 +76,14 @@ def test_open_are_the_items_below_a_line_that_says_they_remain_and_boxes_that_ar
     | st.lists(st.sampled_from(["Cause: ", "- ", "[ ] ", "Remaining:\n", "\n", "word ", "。", "原因："])).map("".join)
 )
 def test_what_is_kept_was_said(text: str) -> None:
-    assert text.startswith(important_sentences.extract_report(text))
-    assert set(important_sentences.find_conclusions(text)) <= set(important_sentences.split_sentences(text))
-    assert all(task in text for task in important_sentences.find_tasks_left_open(text))
+    assert text.startswith(agent_findings.extract_report(text))
+    assert set(agent_findings.find_conclusions(text)) <= set(agent_findings.split_sentences(text))
+    assert all(task in text for task in agent_findings.find_tasks_left_open(text))
 
 
 def test_a_page_of_empty_lines_takes_no_quadratic_time() -> None:
     """A pattern holds the interpreter: for seconds the window would not be painted."""
     start = time.thread_time()
-    assert important_sentences.extract_report("\n" * 60_000 + FOUND)
-    assert not important_sentences.extract_report("\n" * 60_000 + '  "reason": 1' + FOUND)
+    assert agent_findings.extract_report("\n" * 60_000 + FOUND)
+    assert not agent_findings.extract_report("\n" * 60_000 + '  "reason": 1' + FOUND)
     assert time.thread_time() - start < 2

@@ -9,7 +9,7 @@ from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, Usage
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
-from helix_desktop.gui.inspector import context_figures
+from helix_desktop.gui.inspector import inspector_figures
 from tests.gui import story
 
 
@@ -20,7 +20,7 @@ def state() -> ConversationState:
 def test_parts_are_the_blocks_of_the_view() -> None:
     now = state()
     meter = context_usage.measure_window(now, context_policy.policy_from_fact(now.settings.policy))
-    parts = context_figures.list_view_blocks(now)
+    parts = inspector_figures.list_view_blocks(now)
     assert [part.block for part in parts] == list(now.get_view().blocks)
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in ContextKind}
     folded = (ContextKind.HANDOVER, ContextKind.OUTPUT)
@@ -31,19 +31,19 @@ def test_parts_are_the_blocks_of_the_view() -> None:
 def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
     """Also when the provider reports that it bills more for them: that is a figure of the request."""
     now = state()
-    before = {part.block_name: part.tokens for part in context_figures.list_view_blocks(now)}
+    before = {part.block_name: part.tokens for part in inspector_figures.list_view_blocks(now)}
     for _ in range(12):
         used = round(now.record.ledger.shown[-1] * 1.5)
         reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
         now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, reply))
     assert now.billed_per_counted_token() == pytest.approx(1.5, abs=0.01)
-    after = {part.block_name: part.tokens for part in context_figures.list_view_blocks(now)}
+    after = {part.block_name: part.tokens for part in inspector_figures.list_view_blocks(now)}
     assert before.items() <= after.items()
 
 
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
-    names = [part.block_name for part in context_figures.list_view_blocks(now)]
+    names = [part.block_name for part in inspector_figures.list_view_blocks(now)]
     assert "Handover 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
@@ -51,20 +51,20 @@ def test_blocks_have_names_a_person_knows() -> None:
 
 def test_the_largest_come_first() -> None:
     now = state()
-    parts = context_figures.list_view_blocks(now)
-    largest = context_figures.largest_blocks(parts)
+    parts = inspector_figures.list_view_blocks(now)
+    largest = inspector_figures.largest_blocks(parts)
     assert [part.tokens for part in largest] == sorted((part.tokens for part in largest), reverse=True)
     assert largest[0].block_name == "edit_file src/lock/manager.rs"
 
 
 def test_what_can_be_recalled() -> None:
     assert state().count_recallable_tokens() in (0, 4_812 + 18_240)
-    assert context_figures.newest_handover_name(state()) == "Handover 3"
+    assert inspector_figures.newest_handover_name(state()) == "Handover 3"
 
 
 def test_savings() -> None:
     told = Savings(9, sent=480_000, without=2_910_000, cache_read=436_800, paid=1.2, paid_without=7.34, unpriced=2)
-    rows = context_figures.build_savings_rows(told)
+    rows = inspector_figures.build_savings_rows(told)
     assert [(words, figure) for words, figure, _ in rows] == [
         ("If summarized only when full", "≈ 2.91M"),
         ("Sent", "480K"),
@@ -74,11 +74,11 @@ def test_savings() -> None:
         ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
-    assert context_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50% of the tokens"
-    assert context_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99% of the tokens"
-    assert len(context_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
-    assert context_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[2:] == [
+    assert inspector_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50% of the tokens"
+    assert inspector_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99% of the tokens"
+    assert len(inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
+    assert inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[2:] == [
         ("Cost so far", "$0", False),
         ("Not included: requests without a price", "1", False),
     ]
-    assert len(context_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2
+    assert len(inspector_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2

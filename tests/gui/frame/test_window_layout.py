@@ -5,9 +5,9 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
-from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH, WindowFrame
+from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH, WindowFrame
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowStateFile
 from tests.turns import qt_works
 
 

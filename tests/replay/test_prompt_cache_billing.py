@@ -9,8 +9,8 @@ import pytest
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import Image, Message, Request, Role, ToolResult
-from helix_desktop.replay import cache_billing
-from helix_desktop.replay.cache_billing import BillingLedger, Piece, RecallReason
+from helix_desktop.replay import prompt_cache_billing
+from helix_desktop.replay.prompt_cache_billing import BillingLedger, Piece, RecallReason
 from tests.replay.sessions import says, user
 
 PRICES = RelativePrices(0.1, 1.25, 5.0)
@@ -68,13 +68,13 @@ def test_each_message_costs_four_tokens_more() -> None:
             Message(Role.ASSISTANT, (ToolCall("c", "read", ""),)),
         ),
     )  # fmt: skip
-    counted = [tokens for _, tokens in cache_billing.billing_pieces(request, 6_000, words)]
+    counted = [tokens for _, tokens in prompt_cache_billing.billing_pieces(request, 6_000, words)]
     assert counted == [6_000, 2 + 4, 1_604, 1, 3, 2, 1 + 4, 1 + 4 + 1_600, 1 + 4]
 
 
 def test_without_management_each_request_is_all_that_came_before() -> None:
     session = [user("a b"), says("c"), user("d"), says("e")]
-    ledger = cache_billing.bill_without_folds(session, BillingLedger(PRICES, 10), words)
+    ledger = prompt_cache_billing.bill_without_folds(session, BillingLedger(PRICES, 10), words)
     assert ledger.steps == [1_906, 1_916]
     assert ledger.output == 10
     assert ledger.overflowed == 2
@@ -147,4 +147,4 @@ def test_what_a_recall_brought_is_billed_apart() -> None:
 
 def test_times_are_the_sessions_own_where_it_has_them() -> None:
     said = [replace(says("a"), time=1_000.0), replace(says("b"), time=1_400.0), says("c")]
-    assert list(cache_billing.request_times(said)) == [10.0, 410.0, 420.0]
+    assert list(prompt_cache_billing.request_times(said)) == [10.0, 410.0, 420.0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.tools.repository_copying import GitCheckout, create_repository_copy, find_source_repository
+from helix_desktop.tools.private_git_copy import GitCheckout, create_repository_copy, find_source_repository
 from tests.tools.git_places import PROGRAMS, git_places, make_repository
 
 

@@ -40,15 +40,15 @@ from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tools import repository_copying as copying
+from helix_desktop.tools import private_git_copy as copying
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.repository_copying import CopySource, GitCheckout
+from helix_desktop.tools.private_git_copy import CopySource, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
-from helix_desktop.workbench.file_changes import COPIES
+from helix_desktop.workbench.change_list_and_undo import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"

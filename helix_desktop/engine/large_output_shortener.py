@@ -1,6 +1,6 @@
 """Stores outputs, user messages and attachments that are too large, and shows excerpts of them.
 
-This module asks the models; `strategies/output_excerpts.py` has the questions and reads the answers.
+This module asks the models; `strategies/large_output_choice.py` has the questions and reads the answers.
 After a failure, and at the latest after `admission_wait` seconds, a preview is shown.
 """
 
@@ -18,8 +18,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
-from helix_desktop.engine.strategies import markers, output_excerpts
-from helix_desktop.engine.strategies.output_excerpts import COMPACT, FULL, PREVIEW, OutputChoice
+from helix_desktop.engine.strategies import large_output_choice, markers
+from helix_desktop.engine.strategies.large_output_choice import COMPACT, FULL, PREVIEW, OutputChoice
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.engine.tool_call_parsing import PendingCall
 from helix_desktop.engine.tool_names import RECALLS
@@ -66,7 +66,7 @@ class LargeOutputShortener:
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
         head = meter.parts[ContextKind.SYSTEM]
-        commands = output_excerpts.find_command_outputs_to_limit(batch, names, meter.used, meter.window, head)
+        commands = large_output_choice.find_command_outputs_to_limit(batch, names, meter.used, meter.window, head)
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
         own |= {
             one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)
@@ -76,7 +76,7 @@ class LargeOutputShortener:
         if sum(one.tokens for one in batch if one.call in chosen) <= min(most, policy.admission_tokens):
             own |= chosen
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        large = output_excerpts.find_outputs_to_shorten(sizes, policy, meter.window, meter.factor, commands)
+        large = large_output_choice.find_outputs_to_shorten(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
@@ -113,7 +113,7 @@ class LargeOutputShortener:
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
         """Whether the agent read a folded output again. An excerpt would not help then."""
-        if not returned.repeat_of or returned.tokens > most or output_excerpts.is_command_output(returned, tool):
+        if not returned.repeat_of or returned.tokens > most or large_output_choice.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
 
@@ -186,10 +186,10 @@ class LargeOutputShortener:
         request = request_building.build_request(view, await self.contents.read_view_contents(view))
         shown = {one.returned.call: "(long; see below)" for one in held}
         answered = replace(request, messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)))
-        question = output_excerpts.output_choice_question(previews, numbers)
+        question = large_output_choice.output_choice_question(previews, numbers)
         asked = append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT)
         answer = await asking.ask_for_text(main, asked, self.conversation.policy.admission_wait)
-        chosen = output_excerpts.parse_output_choices(answer, list(previews), numbers)
+        chosen = large_output_choice.parse_output_choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 
     def _indexes_of_outputs_that_fit_whole(
@@ -213,7 +213,7 @@ class LargeOutputShortener:
         """Add to `done` what the fast model kept. If it fails, the preview stays."""
         if (client := self._model_that_compacts()) is None:
             return
-        question = output_excerpts.compaction_question(one.call, keep, COMPACTED)
+        question = large_output_choice.compaction_question(one.call, keep, COMPACTED)
         material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
         request = build_material_request(material, question, facts.Purpose.COMPACTION, COMPACTED * 2)
         try:
@@ -245,7 +245,7 @@ class LargeOutputShortener:
         self, one: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
         returned = one.returned
-        shown = output_excerpts.format_excerpt(returned.output, returned.tokens, text, asked=asked)
+        shown = large_output_choice.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened at the agent's request" if asked else "")
         fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
         writer = self._model_that_compacts() if asked else None
@@ -275,11 +275,11 @@ class LargeOutputShortener:
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
     """Return what a model is shown of an attachment too large for its window."""
     text = await build_preview_in_thread(await read_stored_text(cache, part.stored), policy.preview_tokens * 4)
-    return f"[Attachment: {part.name}]\n{output_excerpts.format_excerpt(part.stored, part.tokens, text)}"
+    return f"[Attachment: {part.name}]\n{large_output_choice.format_excerpt(part.stored, part.tokens, text)}"
 
 
 def _choose_by_keep_argument(output: LargeOutput, keep: str, may_be_full: Sequence[int]) -> OutputChoice:
-    if output_excerpts.asks_for_everything(keep):
+    if large_output_choice.asks_for_everything(keep):
         return OutputChoice(FULL if output.index in may_be_full else PREVIEW)
     return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)
 

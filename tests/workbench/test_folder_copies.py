@@ -18,11 +18,11 @@ from helix_desktop.engine.ports import CallContext, PermissionAnswer, Permission
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
-from helix_desktop.tools import repository_copying
+from helix_desktop.tools import private_git_copy
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
-from helix_desktop.workbench.repository_copies import FolderCopy, _read_copy_description
+from helix_desktop.workbench.folder_copies import FolderCopy, _read_copy_description
 from tests.tools.git_places import PROGRAMS
 from tests.workbench.conftest import Desks
 from tests.workbench.test_git_repository import git, project
@@ -1132,7 +1132,7 @@ async def test_a_refused_merge_leaves_the_copy_as_it_was(
     git(project, "commit", "--message", "All")
     with monkeypatch.context() as crash:
         if crashes:
-            crash.setattr(repository_copying, "put_back_set_aside_files", lambda *_: None)
+            crash.setattr(private_git_copy, "put_back_set_aside_files", lambda *_: None)
         with pytest.raises(ActionRefused, match=r"x\.pyc"):
             await bench.copies.bring_back(copy, "merge", "Work")
     assert (work / "a").read_text() == ("one\n" if crashes else "one\nmy own words\n")

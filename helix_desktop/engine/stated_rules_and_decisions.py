@@ -1,5 +1,6 @@
-"""Words with which people state a rule, a limit or a preference (`resources/rule_words.json`), by language.
+"""Tells whether a sentence states a rule, a limit, a preference or a decision, by words of its language.
 
+The words of rules and preferences are in `resources/rule_words.json`.
 A sentence with such a word is kept word for word. `rules` are words of demands. `wishes` also occur
 in other sentences, so they come second if there is little room. Both are generous: a sentence too
 many costs a few tokens, and a sentence too few loses a rule. The lists named `…_inside` are matched
@@ -11,6 +12,12 @@ import json
 import re
 
 from helix_desktop.resources import resources_folder
+
+_DECIDED = re.compile(
+    r"\b(?:let'?s (?:go with|use|keep|do|not|drop|switch)|we(?:'ll| will| decided| agreed)\b|go(?:ing)? with|i (?:have )?decided|i'd rather|"
+    r"wir nehmen|nehmen wir|wir machen|entschieden)",
+    re.IGNORECASE,
+)
 
 
 @functools.cache
@@ -38,6 +45,10 @@ def states_a_rule(sentence: str) -> bool:
 def states_a_wish(sentence: str) -> bool:
     """Whether the sentence may state a limit or preference, by words that also mean other things."""
     return _has_word_of_list(sentence, "wishes")
+
+
+def states_a_decision(sentence: str) -> bool:
+    return _DECIDED.search(sentence) is not None
 
 
 def _has_word_of_list(sentence: str, name: str) -> bool:

@@ -20,7 +20,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.transcript.text_surface import TextSurface
+from helix_desktop.gui.transcript.selectable_text_area import TextSurface
 from helix_desktop.gui.translation import tr
 
 LONGEST = 4_000

@@ -16,10 +16,10 @@ from helix_desktop.gui.frame import sidebar as sidebar_module
 from helix_desktop.gui.frame.sidebar import Sidebar
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
-from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_state_file import WindowStateFile
 
 SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.

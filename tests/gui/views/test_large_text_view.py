@@ -14,7 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.views.text_line_view import TextLineView, split_runs_by_line
+from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
 
 LEFT = Qt.MouseButton.LeftButton
 

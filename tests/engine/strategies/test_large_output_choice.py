@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import ToolReturned
-from helix_desktop.engine.strategies import output_excerpts
-from helix_desktop.engine.strategies.output_excerpts import (
+from helix_desktop.engine.strategies import large_output_choice
+from helix_desktop.engine.strategies.large_output_choice import (
     COMPACT,
     FULL,
     PREVIEW,
@@ -61,24 +61,24 @@ def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
 
 def test_in_a_short_conversation_commands_have_no_limit_of_their_own() -> None:
     tools = ["run_command", "read_file"]
-    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000) == [0]
-    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 7_999, 128_000) == []
-    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 500, 2_000) == [0]
+    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000) == [0]
+    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 7_999, 128_000) == []
+    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 500, 2_000) == [0]
     # The long system prompt of another agent does not make a conversation long.
-    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
-    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
-    assert output_excerpts.find_command_outputs_to_limit(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
+    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
+    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
+    assert large_output_choice.find_command_outputs_to_limit(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
 
 
 @pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
 def test_tools_that_run_commands(tool: str) -> None:
-    assert output_excerpts.is_command_output(batch(1)[0], tool)
+    assert large_output_choice.is_command_output(batch(1)[0], tool)
 
 
 @pytest.mark.parametrize("tool", ["read", "view_file", "trunk_list", "prune", "web_search", ""])
 def test_tools_that_do_not(tool: str) -> None:
-    assert not output_excerpts.is_command_output(batch(1)[0], tool)
-    assert output_excerpts.is_command_output(ToolReturned("a", stored("x"), 5, exit_code=0), tool)
+    assert not large_output_choice.is_command_output(batch(1)[0], tool)
+    assert large_output_choice.is_command_output(ToolReturned("a", stored("x"), 5, exit_code=0), tool)
 
 
 def test_the_limit_counts_what_the_model_bills_and_shrinks_with_a_small_window() -> None:
@@ -113,9 +113,9 @@ def test_full_where_it_would_not_fit_counts_as_preview() -> None:
 
 def test_full_is_offered_only_where_it_may_be() -> None:
     previews = {1: ("read a", "lines of a"), 2: ("read b", "lines of b")}
-    assert "only for 2" in output_excerpts.output_choice_question(previews, [2])
-    assert "full" not in output_excerpts.output_choice_question(previews, [])
-    assert "lines of a" in output_excerpts.output_choice_question(previews, [])
+    assert "only for 2" in large_output_choice.output_choice_question(previews, [2])
+    assert "full" not in large_output_choice.output_choice_question(previews, [])
+    assert "lines of a" in large_output_choice.output_choice_question(previews, [])
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helix_desktop.project import agent_files
+from helix_desktop.project import agent_descriptions
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
 def agent(tmp_path: Path, text: str, name: str = "reviewer.md") -> ProjectItem:
     (tmp_path / name).write_text(text)
-    (item,) = agent_files.find_agent_files(tmp_path, ProjectReading(tmp_path))
+    (item,) = agent_descriptions.find_agent_files(tmp_path, ProjectReading(tmp_path))
     return item
 
 
@@ -19,8 +19,8 @@ def test_an_agent_says_what_it_is_and_what_it_may_use(tmp_path: Path) -> None:
         "agents: tester\npolicy: helix\n---\nYou review.",
     )
     assert (item.name, item.about, item.body) == ("reviewer", "Reads", "You review.")
-    assert agent_files.tools_of_agent(item) == ("Read", "Grep", "Bash(git diff:*)")
-    assert agent_files.agents_callable_by(item) == ("tester",)
+    assert agent_descriptions.tools_of_agent(item) == ("Read", "Grep", "Bash(git diff:*)")
+    assert agent_descriptions.agents_callable_by(item) == ("tester",)
     assert item.notes == ()
 
 

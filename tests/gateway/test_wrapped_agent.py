@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.errors import NotFound
-from helix_desktop.gateway import agent_run
+from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream, read_agent_environment
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart, build_agent_of_command
 from helix_desktop.providers import http_transport
@@ -51,7 +51,9 @@ def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_i
 
 def test_a_registration_has_the_proxies_of_its_agent() -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern"}
-    registration = agent_run.build_registration_for_run("claude", AgentUpstream("", "https://llm.example/v1"), environ)
+    registration = wrapped_agent.build_registration_for_run(
+        "claude", AgentUpstream("", "https://llm.example/v1"), environ
+    )
     assert registration.upstream == "https://llm.example/v1"
     assert registration.proxies == {"https_proxy": "http://proxy:3128", "no_proxy": "intern"}
 
@@ -65,7 +67,7 @@ def test_a_registration_has_the_certificates_of_its_agent_and_of_its_trusted_set
     environ = read_agent_environment("claude", where)
     assert environ == {"SSL_CERT_FILE": "/etc/all.pem", "NODE_EXTRA_CA_CERTS": "/etc/ca.pem"}
     with pytest.raises(http_transport.UnmendableFailure, match="SSL_CERT_FILE cannot be read"):
-        agent_run.build_registration_for_run("claude", AgentUpstream(), environ)
+        wrapped_agent.build_registration_for_run("claude", AgentUpstream(), environ)
 
 
 async def test_each_registration_goes_through_its_own_proxy() -> None:
@@ -107,16 +109,20 @@ def test_a_wrap_that_ends_ends_the_agent_with_all_that_it_started_and_leaves_not
 
 def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     one = {"requests": 3, "sent": 900, "without": 900, "recalls": 0, "paid": 0.18, "paid_without": 0.24}
-    assert agent_run.format_run_summary([one]) == "Helix Desktop: 3 requests were recorded, and no tokens were saved."
+    assert (
+        wrapped_agent.format_run_summary([one]) == "Helix Desktop: 3 requests were recorded, and no tokens were saved."
+    )
     saved = {**one, "without": 1800}
-    assert "(50% saved), $0.18 instead of $0.24" in agent_run.format_run_summary([saved])
-    assert "$" not in agent_run.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price
-    assert agent_run.format_run_summary([]) == "Helix Desktop: no request to a model was answered through the gateway."
+    assert "(50% saved), $0.18 instead of $0.24" in wrapped_agent.format_run_summary([saved])
+    assert "$" not in wrapped_agent.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price
+    assert (
+        wrapped_agent.format_run_summary([]) == "Helix Desktop: no request to a model was answered through the gateway."
+    )
     lost = "Helix Desktop: requests were not recorded, and went on as they came. The disk is full."
-    assert agent_run.format_run_summary([], "The disk is full.") == lost
-    assert agent_run.format_run_summary([one], "The disk is full.").splitlines()[1:] == [lost]
+    assert wrapped_agent.format_run_summary([], "The disk is full.") == lost
+    assert wrapped_agent.format_run_summary([one], "The disk is full.").splitlines()[1:] == [lost]
     dearer = {**saved, "paid": 0.3, "recalls": 2}
-    assert agent_run.format_run_summary([dearer]) == (
+    assert wrapped_agent.format_run_summary([dearer]) == (
         "Helix Desktop: 900 tokens sent instead of 1,800 (50% saved); 2 recalls."
     )
 
@@ -124,7 +130,7 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
 RUNS = """
 import json, os, sys
 from pathlib import Path
-from helix_desktop.gateway.agent_run import run_agent
+from helix_desktop.gateway.wrapped_agent import run_agent
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import build_agent_of_command
 private, url = Path(sys.argv[1]), "http://127.0.0.1:9/t/token"
@@ -150,20 +156,20 @@ def test_a_run_has_the_agents_exit_code_and_a_direct_way_to_the_gateway(tmp_path
 
 
 def test_before_anything_is_made_the_agent_must_be_there() -> None:
-    agent_run.check_agent_is_installed(build_agent_of_command([sys.executable], "anthropic"))
+    wrapped_agent.check_agent_is_installed(build_agent_of_command([sys.executable], "anthropic"))
     with pytest.raises(NotFound, match="no-such-agent was not found"):
-        agent_run.check_agent_is_installed(build_agent_of_command(["no-such-agent"], "anthropic"))
+        wrapped_agent.check_agent_is_installed(build_agent_of_command(["no-such-agent"], "anthropic"))
 
 
 def test_a_gateway_that_is_not_there_says_nothing() -> None:
-    assert agent_run.fetch_gateway_status("http://127.0.0.1:9/t/token") is None
+    assert wrapped_agent.fetch_gateway_status("http://127.0.0.1:9/t/token") is None
 
 
 def test_this_program_is_started_on_the_home_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = program_folders.find_program_folders(tmp_path / "home")
-    assert agent_run.command_of_this_program(own)[-2:] == ["--home", str(own.data)]
+    assert wrapped_agent.command_of_this_program(own)[-2:] == ["--home", str(own.data)]
     monkeypatch.delenv("HELIX_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     usual = program_folders.find_program_folders()
-    assert ("--home" in agent_run.command_of_this_program(usual)) == (usual.data == usual.config)
-    assert "--home" in agent_run.command_of_this_program(own)
+    assert ("--home" in wrapped_agent.command_of_this_program(usual)) == (usual.data == usual.config)
+    assert "--home" in wrapped_agent.command_of_this_program(own)

@@ -26,9 +26,9 @@ from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import system_prompt_and_settings
+from helix_desktop.workbench.changed_lines_by_file import StepDifferences
 from helix_desktop.workbench.git_repository import GitRepository
 from helix_desktop.workbench.model_roles import WorkspaceModels
-from helix_desktop.workbench.step_differences import StepDifferences
 
 KEEP_DAYS = 30
 _SWEPT = "checkpoints.swept"  # This file has the time of the last daily clean-up.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.rule_words import read_rule_words, states_a_rule, states_a_wish
+from helix_desktop.engine.stated_rules_and_decisions import read_rule_words, states_a_rule, states_a_wish
 
 
 @pytest.mark.parametrize("word", [*read_rule_words("rules"), *read_rule_words("rules_inside")])

@@ -4,7 +4,7 @@ import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from helix_desktop.gui.layouts import build_row, clear_layout
+from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.theme import Theme
 
 
