@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from helix_desktop.engine import context_usage, facts, fold_economics, span_as_text, text_passages
+from helix_desktop.engine import context_usage, facts, fold_economics, span_text_and_detail_sources, text_passages
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
@@ -209,7 +209,7 @@ async def compact_entry(
 ) -> str:
     """Let a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     entry = await find_entry(cache, name)
-    text = await span_as_text.read_stored_text(cache, entry.stored)
+    text = await span_text_and_detail_sources.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = large_output_choice.compaction_question(about, keep, COMPACTED_TOKENS // 2)
     request = build_material_request(text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS)
@@ -237,7 +237,7 @@ async def recall_folded_messages(
     ]
     if asked:
         return await _passages_in_messages(branch, cache, tokens, messages, words)
-    texts = await span_as_text.read_short_outputs(messages, cache)
+    texts = await span_text_and_detail_sources.read_short_outputs(messages, cache)
     text = "\n".join(format_message(branch, message, texts) for message in messages)
     if tokens.count_tokens(text) <= PAGE_TOKENS:
         return text
@@ -268,10 +268,10 @@ async def _passages_in_messages(
             left += 1
         else:
             room -= fact.output.size
-            text = await span_as_text.read_stored_text(cache, fact.output)
+            text = await span_text_and_detail_sources.read_stored_text(cache, fact.output)
             name = f'recall_cached_content("{fact.output.digest.hex[:SHORT_HASH]}"), {describe_output(branch, seq)}'
             texts.append((name, text.split("\n")))
-    shown = span_as_text.read_span_texts(branch, branch.items, cache)
+    shown = span_text_and_detail_sources.read_span_texts(branch, branch.items, cache)
     in_view = {line.strip() async for one in shown for line in one.text.split("\n")}
     work = functools.partial(text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view)
     found = await asyncio.to_thread(work)
@@ -312,7 +312,7 @@ def format_message(
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, facts.ModelReplied):
-        sources = span_as_text.sources_of_reply(branch, seq, fact)
+        sources = span_text_and_detail_sources.sources_of_reply(branch, seq, fact)
         return "\n".join(_format_source(one) for one in sources if recalls or one.tool not in RECALLS)
     return ""
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, facts, request_building, span_as_text
+from helix_desktop.engine import conversation_details, facts, request_building, span_text_and_detail_sources
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.changes.undone_files import UNDID, UndoneFiles, read_undone_files
 from helix_desktop.engine.context_policy import Policy
@@ -32,7 +32,12 @@ from helix_desktop.engine.conversation_details import (
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
-from helix_desktop.engine.span_as_text import SpanText, details_of_stored_entries, read_detail_sources, read_span_texts
+from helix_desktop.engine.span_text_and_detail_sources import (
+    SpanText,
+    details_of_stored_entries,
+    read_detail_sources,
+    read_span_texts,
+)
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fold_covers import covers_overlap
 from helix_desktop.engine.state.view_items import ViewItem
@@ -246,8 +251,8 @@ class FoldDocumentWriter:
                 before += entry
         collecting = DetailCollector()
         known = SourceTexts().with_sources([DetailSource(each.seq, "user", each.text) for each in before])
-        for at in range(0, len(seqs), span_as_text.BATCH):
-            some = seqs[at : at + span_as_text.BATCH]
+        for at in range(0, len(seqs), span_text_and_detail_sources.BATCH):
+            some = seqs[at : at + span_text_and_detail_sources.BATCH]
             sources = await read_detail_sources(reading.branch, some, self.cache)
             stored = list(details_of_stored_entries(reading.branch, some))
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
@@ -273,7 +278,7 @@ class FoldDocumentWriter:
         texts = [one.text async for one in read_span_texts(reading.branch, items, self.cache)]
         names = {call.call.name for call in reading.branch.calls.values()}
         seqs = (seq for seq in reading.branch.order if seq <= reading.plan.span.last)
-        beside = span_as_text.sources_beside_messages(reading.situation.state, seqs)
+        beside = span_text_and_detail_sources.sources_beside_messages(reading.situation.state, seqs)
         return [*beside, *(DetailSource(0, "output", text) for text in (*texts, *names))]
 
     async def _read_details_of_earlier_document(

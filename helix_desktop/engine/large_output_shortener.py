@@ -17,7 +17,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
-from helix_desktop.engine.span_as_text import read_stored_text
+from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.engine.strategies import large_output_choice, markers
 from helix_desktop.engine.strategies.large_output_choice import COMPACT, FULL, PREVIEW, OutputChoice
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread

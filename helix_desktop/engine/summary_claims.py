@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, combinations
 
-from helix_desktop.engine import span_as_text
+from helix_desktop.engine import span_text_and_detail_sources
 from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSource, format_argument_values
 from helix_desktop.engine.facts import Folded, Span
@@ -159,8 +159,8 @@ async def find_unsupported_claims_of_fold(
     if not isinstance(span := fold.cover, Span):
         return []
     seqs = [seq for seq in history.branch.order if span.first <= seq <= span.last]
-    sources = await span_as_text.read_detail_sources(history.branch, seqs, cache)
-    sources += span_as_text.sources_beside_messages(history, seqs)
+    sources = await span_text_and_detail_sources.read_detail_sources(history.branch, seqs, cache)
+    sources += span_text_and_detail_sources.sources_beside_messages(history, seqs)
     return await asyncio.to_thread(find_unsupported_claims, fold.text, sources)
 
 

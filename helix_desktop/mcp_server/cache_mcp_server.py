@@ -19,7 +19,7 @@ from helix_desktop.engine.cache_entry_rows import EntryRow
 from helix_desktop.engine.content_recall import HASH_BEGINNING, MOST_HITS, SHORT_HASH, find_entry
 from helix_desktop.engine.message_blocks import parts_of, require_message
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.span_as_text import read_stored_text
+from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.mcp_server import cache_operations, offered_tools
 from helix_desktop.mcp_server.cache_operations import ServedWorkspace, recall_content, search_content

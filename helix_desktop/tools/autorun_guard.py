@@ -21,7 +21,7 @@ from sys import maxsize
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import autorun_files, git_settings
+from helix_desktop.tools import autorun_files, risky_git_settings
 from helix_desktop.tools.changes.folder_walk import grant_access_to_path, restore_folder_modes
 from helix_desktop.tools.hidden_files import is_hidden_only_by_place, matches_hidden_patterns
 from helix_desktop.tools.sandbox_home import is_within_folder
@@ -329,7 +329,7 @@ class _AutorunScan:
         if len(content) > autorun_files.MOST_BYTES:
             return AutorunFile(hashlib.sha256(content).hexdigest(), None, link, mode)
         if settings:
-            meaning = "\n".join(git_settings.list_doubtful_settings(content.decode("utf-8", "surrogateescape")))
+            meaning = "\n".join(risky_git_settings.list_doubtful_settings(content.decode("utf-8", "surrogateescape")))
         else:
             meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
         return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)
@@ -409,12 +409,12 @@ class _AutorunScan:
         item = self._add_autorun_file(path, settings=True)
         if item is None or item.content is None or not item.runnable_content:
             return []
-        pairs = list(git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape")))
+        pairs = list(risky_git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape")))
         folder = os.path.dirname(path)
         counted = [
             f"{name} = {value}"
             for name, value in pairs
-            if git_settings.may_setting_run_program(name, value)
+            if risky_git_settings.may_setting_run_program(name, value)
             and not (name == "core.worktree" and self._is_worktree_of_git_folder(folder, value))
         ]
         self.found[path] = replace(item, runnable_content="\n".join(counted))
@@ -504,11 +504,11 @@ def _read_risky_user_settings() -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for path in (Path.home() / ".gitconfig", Path.home() / ".config/git/config", Path("/etc/gitconfig")):
         with suppress(OSError):
-            found += git_settings.parse_git_settings(path.read_text(errors="surrogateescape"))
+            found += risky_git_settings.parse_git_settings(path.read_text(errors="surrogateescape"))
     return [
         (name, value)
         for name, value in found
-        if git_settings.may_setting_run_program(name, value) and not value.startswith("/")
+        if risky_git_settings.may_setting_run_program(name, value) and not value.startswith("/")
     ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from helix_desktop.tools import git_settings
+from helix_desktop.tools import risky_git_settings
 
 _KEPT = (
     "user.name", "user.email", "user.useconfigonly", "author.*", "committer.*",
@@ -84,7 +84,7 @@ def _read_git_settings_file(path: Path, roots: Sequence[Path], depth: int) -> It
     text = ""
     with suppress(OSError):
         text = path.read_text("utf-8", "surrogateescape")
-    for name, value in git_settings.parse_git_settings(text):
+    for name, value in risky_git_settings.parse_git_settings(text):
         yield name, value
         if depth < _DEEPEST and (name == "include.path" or _is_include_for_roots(name, path, roots)):
             yield from _read_git_settings_file(path.parent / Path(value).expanduser(), roots, depth + 1)

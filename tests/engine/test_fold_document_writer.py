@@ -22,7 +22,7 @@ from helix_desktop.engine.fold_document_writer import (
     parse_details_entry,
 )
 from helix_desktop.engine.messages import Request
-from helix_desktop.engine.span_as_text import SpanText
+from helix_desktop.engine.span_text_and_detail_sources import SpanText
 from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.engine.strategies.handover import SECTIONS

@@ -45,10 +45,6 @@ READING = 0.7  # A key pressed within this many seconds was not meant for the ca
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
-def describe_scope(scope: str) -> str:
-    return translate_name("permission scope", scope, otherwise=scope)
-
-
 def is_asked_by_server(question: PermissionQuestion) -> bool:
     """Whether an MCP server asks the user for something, under its own name (elicitation)."""
     return bool(question.form) or question.call.name.endswith("__elicitation")
@@ -338,7 +334,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._first = refuse
         for scope in reversed(self._question.scopes):
             look = "primary" if scope == self._question.scopes[0] else ""
-            button = self._build_answer_button(describe_scope(scope), f"allow-{scope}", look)
+            button = self._build_answer_button(
+                translate_name("permission scope", scope, otherwise=scope), f"allow-{scope}", look
+            )
             button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
             ways.addWidget(button)
             self._allowing.append(button)

@@ -63,7 +63,9 @@ class TrustDialog(TransientDialog):
     def _show_trust_item(self, row: int) -> None:
         item = self._items[row]
         self._path.setText(mark_on_one_line(str(item.path)))
-        self._means.setText("\n".join([_explain_item_effect(item), *map(translate_sentences, item.notes)]))
+        self._means.setText(
+            "\n".join([translate_name("effect of trust", item.kind), *map(translate_sentences, item.notes)])
+        )
         if self._text is not None:
             self._right.removeWidget(self._text)
             self._text.hide()
@@ -110,7 +112,3 @@ def describe_untrusted_items(items: Sequence[ProjectItem]) -> str:
             n=format_number(len(items)),
         )
     return translate_name("untrusted item", item.kind, otherwise=item.name, name=item.name)
-
-
-def _explain_item_effect(item: ProjectItem) -> str:
-    return translate_name("effect of trust", item.kind)

@@ -38,7 +38,10 @@ class ProgramSettingsPage(SettingsPage):
             sentence,
             self._settings[setting],
             setting.choices,
-            [describe_setting_choice(choice) for choice in setting.choices],
+            [
+                LANGUAGES.get(choice) or translate_name("choice of a setting", choice, otherwise=choice)
+                for choice in setting.choices
+            ],
             setting.least or 0,
             setting.most or 0,
             tr(setting.unit) if setting.unit else "",
@@ -55,7 +58,3 @@ class ProgramSettingsPage(SettingsPage):
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
-
-
-def describe_setting_choice(choice: str) -> str:
-    return LANGUAGES.get(choice) or translate_name("choice of a setting", choice, otherwise=choice)

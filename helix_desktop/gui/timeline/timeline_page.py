@@ -13,7 +13,7 @@ from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
-from helix_desktop.engine.span_as_text import read_short_outputs
+from helix_desktop.engine.span_text_and_detail_sources import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
 from helix_desktop.engine.view import build_state

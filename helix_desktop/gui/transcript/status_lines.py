@@ -14,7 +14,7 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
         case facts.UserSaid(by=by) if by:
             return _describe_automatic_message(fact)
         case facts.ModelReplied(stop=stop):
-            return _describe_cut_reply(stop)
+            return translate_name("cut reply", stop)
         case facts.TurnEnded():
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
@@ -72,10 +72,6 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
         return words
     uncovered = tr("Undo cannot restore: {names}", names=", ".join(map(printable_path, left)))
     return join_sentences(words, uncovered) if files else uncovered
-
-
-def _describe_cut_reply(stop: facts.Stop) -> str:
-    return translate_name("cut reply", stop)
 
 
 def _describe_end_of_turn(fact: facts.TurnEnded) -> str:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 
 from helix_desktop.engine.facts import Recorded, ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.span_as_text import read_short_outputs
+from helix_desktop.engine.span_text_and_detail_sources import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.background_runner import BackgroundRunner

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.git_settings import list_doubtful_settings, may_setting_run_program, parse_git_settings
+from helix_desktop.tools.risky_git_settings import list_doubtful_settings, may_setting_run_program, parse_git_settings
 
 TEXT = """# a comment
 [core]

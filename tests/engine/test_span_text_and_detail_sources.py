@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine import span_as_text
+from helix_desktop.engine import span_text_and_detail_sources
 from helix_desktop.engine.facts import (
     Attachment,
     Excluded,
@@ -43,7 +43,7 @@ async def test_a_writer_reads_what_the_view_shows() -> None:
     talk.fold("m", PartRef(3), kind=FoldKind.MARKER)
     passages = [
         text
-        async for text in span_as_text.read_span_texts(
+        async for text in span_text_and_detail_sources.read_span_texts(
             talk.state.branch, talk.state.branch.items_in_span(Span(1, 3)), cache
         )
     ]
@@ -61,7 +61,7 @@ async def test_who_takes_observations_is_told_when_things_were_said() -> None:
     talk, cache = await told()
     passages = [
         text
-        async for text in span_as_text.read_span_texts(
+        async for text in span_text_and_detail_sources.read_span_texts(
             talk.state.branch, talk.state.branch.items_in_span(Span(1, 2)), cache, dated=True
         )
     ]
@@ -74,7 +74,7 @@ async def test_a_writer_reads_documents_as_they_are() -> None:
     talk.fold("h", Span(1, 3))
     (passage,) = [
         text
-        async for text in span_as_text.read_span_texts(
+        async for text in span_text_and_detail_sources.read_span_texts(
             talk.state.branch, talk.state.branch.items_in_span(Span(1, 3)), cache
         )
     ]
@@ -84,7 +84,9 @@ async def test_a_writer_reads_documents_as_they_are() -> None:
 async def test_the_collector_reads_originals() -> None:
     talk, cache = await told()
     talk.fold("m", PartRef(3), kind=FoldKind.MARKER)
-    user, said, call, output = await span_as_text.read_detail_sources(talk.state.branch, [1, 2, 3], cache)
+    user, said, call, output = await span_text_and_detail_sources.read_detail_sources(
+        talk.state.branch, [1, 2, 3], cache
+    )
     assert user.text == "see the file\nNever touch it."
     assert [name.split()[0] for name in user.names] == ["rules.txt", "p.png"]
     assert (said.role, said.text) == ("assistant", "I look")
@@ -96,14 +98,14 @@ async def test_what_was_taken_out_stays_out() -> None:
     talk, cache = await told()
     for ref in (PartRef(1, 0), PartRef(1, 1), PartRef(2, 1), PartRef(3)):
         talk.add(Excluded(ref))
-    found = await span_as_text.read_detail_sources(talk.state.branch, [1, 2, 3], cache)
+    found = await span_text_and_detail_sources.read_detail_sources(talk.state.branch, [1, 2, 3], cache)
     assert [source.role for source in found] == ["user", "call"]
     assert "file" not in found[0].text
 
 
 async def test_every_entry_is_listed_with_what_it_is() -> None:
     talk, _ = await told()
-    found = list(span_as_text.details_of_stored_entries(talk.state.branch, [1, 2, 3]))
+    found = list(span_text_and_detail_sources.details_of_stored_entries(talk.state.branch, [1, 2, 3]))
     assert len(found) == 4
     assert found[2].text.endswith("run ls · exit 1 · 1 line · 10 B")
 
@@ -111,12 +113,15 @@ async def test_every_entry_is_listed_with_what_it_is() -> None:
 async def test_long_entries_are_read_at_both_ends_and_missing_ones_said_to_be() -> None:
     cache = MemoryCache()
     long = await cache.store_content(b"begin" + b"x" * (3 << 20) + b"end", EntryOrigin("run"))
-    text = await span_as_text.read_stored_text(cache, long)
-    assert len(text) < span_as_text.MOST_BYTES + 100
+    text = await span_text_and_detail_sources.read_stored_text(cache, long)
+    assert len(text) < span_text_and_detail_sources.MOST_BYTES + 100
     assert text.startswith("begin")
     assert text.endswith("end")
-    assert await span_as_text.read_stored_text(cache, stored("never put")) == span_as_text.GONE
+    assert (
+        await span_text_and_detail_sources.read_stored_text(cache, stored("never put"))
+        == span_text_and_detail_sources.GONE
+    )
     picture = await cache.store_content(b"bytes", EntryOrigin("run", "", "image/png"))
-    assert "a picture" in await span_as_text.read_stored_text(cache, picture)
+    assert "a picture" in await span_text_and_detail_sources.read_stored_text(cache, picture)
     huge = Stored(stored("never put").digest, 5 << 20)
-    assert await span_as_text.read_stored_text(cache, huge) == span_as_text.GONE
+    assert await span_text_and_detail_sources.read_stored_text(cache, huge) == span_text_and_detail_sources.GONE
