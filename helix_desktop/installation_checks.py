@@ -167,7 +167,7 @@ def _check_token_vocabularies() -> Iterator[DoctorFinding]:
         yield DoctorFinding("Encodings", _BAD, str(error), remedy)
         return
     good = set(counts.values()) == {2}
-    yield DoctorFinding("Encodings", _GOOD if good else _BAD, f"{' and '.join(counts)} are installed.")
+    yield DoctorFinding("Encodings", _GOOD if good else _BAD, f"{', '.join(counts)} are installed.")
 
 
 async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:

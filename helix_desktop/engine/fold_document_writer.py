@@ -199,7 +199,7 @@ class FoldDocumentWriter:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
         if self._document_limit_tokens(reading) >= LEAST_DOCUMENT_TOKENS:
             return ""
-        return f"Folding {reading.shown:,} tokens would save less than a tenth of that number."
+        return f"There is too little to fold: the text would replace {reading.shown:,} tokens and be about as long."
 
     async def wait_and_return_why_given_up(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
         """Wait as long as a turn may. Return an empty string if the work is finished."""

@@ -17,7 +17,7 @@ from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.copy_bring_back import CopyBringBack, explain_copies_left, find_files_left_in_copies
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_choose_one, ask_to_confirm, show_text_box
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench
@@ -112,7 +112,10 @@ class ConversationActions:
         self._ask_to_delete_for_good(bench, tr("Empty trash"), text, rows)
 
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
-        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone. The agent's own files are kept, and the recorder will not save this conversation again.", title=row.title)  # fmt: skip
+        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.", title=row.title)  # fmt: skip
+        if row.agent:
+            kept = tr("The agent's own files are kept, and the recorder will not save this conversation again.")
+            text = join_sentences(text, kept)
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, [row], (row.id,))
 
     def _ask_to_delete_for_good(

@@ -99,8 +99,8 @@ def explain_copies_left(copies: int, files: Sequence[str]) -> str:
     """Explains what becomes of the copies of conversations that are deleted, and what is only there."""
     text = format_count(
         copies,
-        "A copy of the repository belongs to it. If you discard the copy, its changes are stored in the cache first. If you keep it, `helix-desktop copy list` shows it.",
-        "{n} copies of the repository belong to them. If you discard the copies, their changes are stored in the cache first. If you keep them, `helix-desktop copy list` shows them.",
+        "A copy of the repository belongs to it. If you discard the copy, its changes are stored in the cache first. If you keep it, “helix-desktop copy list” shows it.",
+        "{n} copies of the repository belong to them. If you discard the copies, their changes are stored in the cache first. If you keep them, “helix-desktop copy list” shows them.",
     )
     return f"{text}\n\n{tr('Not brought back:')}\n{name_first_files(files)}" if files else text
 

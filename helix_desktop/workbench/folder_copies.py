@@ -418,7 +418,7 @@ class RepositoryCopies:
     async def _restore_planned_steps(self, plan: BringBackPlan, session: Session | None) -> tuple[str, ...]:
         checkpoints, steps = plan.checkpoints, plan.steps
         done = await change_restoring.restore_paths(checkpoints, steps)
-        said = "Changes from a copy"
+        said, title = "Changes from a copy", session.conversation.state.title if session is not None else ""
         facts: list[Fact] = [replace(done.fact, by="command")] if done.fact is not None else []
         if session is None:
             session = await self._bench.start_conversation(said)
@@ -430,7 +430,10 @@ class RepositoryCopies:
             for path, why in done.paths_left_alone
             if path not in folders
         ]
-        return (f"Files changed: {len(done.restored):,}. You can undo this in conversation {session.id}.", *left)
+        return (
+            f"Files changed: {len(done.restored):,}. You can undo this in the conversation “{title or said}”.",
+            *left,
+        )
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
         """Store the content, then rename and delete the copy. A crash in between is harmless."""

@@ -358,7 +358,7 @@ async def test_too_little_to_save_is_not_written() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("the task")
     await worked(kept, 9, 20)
-    with pytest.raises(ActionRefused, match="would save less than a tenth"):
+    with pytest.raises(ActionRefused, match="too little to fold"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert not any(isinstance(each.fact, FoldFailed) for each in kept.conversation.state.facts)
     assert all(writer.requests == [] for writer in kept.writers.values())

@@ -1192,6 +1192,16 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
     assert not over.isVisible()
 
 
+@pytest.mark.parametrize("agent", ["", "claude-code"])
+def test_deleting_speaks_of_an_agents_files_only_if_an_agent_wrote_the_conversation(
+    window: MainWindow, bench: FakeWorkbench, agent: str
+) -> None:
+    bench.rows["flaky"] = replace(bench.rows["flaky"], agent=agent, trashed=True)
+    window.sidebar.conversation_action_wanted.emit("delete", "flaky")
+    text = window.findChildren(QMessageBox)[-1].text()
+    assert ("the recorder will not save this conversation again" in text) is bool(agent)
+
+
 @pytest.mark.parametrize(("words", "brought_back"), [("Keep the copy", []), ("Discard the copy", ["discard"])])
 def test_deleting_a_conversation_asks_what_becomes_of_its_copy(
     window: MainWindow, bench: FakeWorkbench, words: str, brought_back: list[str]

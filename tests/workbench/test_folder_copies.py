@@ -1140,7 +1140,7 @@ async def test_a_refused_merge_leaves_the_copy_as_it_was(
     assert status.commits == 1
     (work / "new").write_text("new\n")
     said = await bench.copies.bring_back(_again(bench, copy), "apply")
-    assert "Files changed: 2" in said[0]
+    assert said[0] == "Files changed: 2. You can undo this in the conversation “Changes from a copy”."
     assert {each: (work / each).read_text() for each in ("a", "mine")} == {"a": "one\nmy own words\n", "mine": "mine\n"}
     wanted = {"a": "one\nmy own words\n", "mine": "mine, and changed since\n", "b": "the agent's\n", "new": "new\n"}
     assert {each: (project / each).read_text() for each in wanted} == wanted

@@ -224,6 +224,8 @@ class TokenLedger:
             shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
         paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
+        if paid and at["without"] == at["sent"]:
+            paid_without = paid  # The provider may have charged less than the prices say, but nothing was folded.
         tokens, before = (
             (at["steps"], at["sent"], at["without"], at["read"]),
             max(0.0, ever - paid) + self.unstated_dollars_until(seq),

@@ -153,13 +153,13 @@ class Composer(QWidget):
     def show_window_meter(
         self, meter: WindowMeter = UNKNOWN_METER, figures: Savings | None = None, *, has_price: bool = True
     ) -> None:
-        """Shows how full the window is, and the cost. A "+" stands for requests without a price."""
+        """Shows how full the window is, and the cost. A "+" stands for requests of unknown cost."""
         self._measured, self._left_out = meter, ""
         self._cost = "" if has_price else tr("the price is not known")
         if figures is not None and (figures.paid >= 0.0005 or figures.unpriced):
             self._cost = f"{format_dollars(figures.paid)}{' +' if figures.unpriced else ''}"
             if figures.unpriced:
-                words = tr("Not included: requests without a price")
+                words = tr("Not included: requests of unknown cost")
                 self._left_out = f"{words}: {format_number(figures.unpriced)}"
         self._update_meter_with_attachments()
 

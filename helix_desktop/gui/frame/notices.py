@@ -1,5 +1,6 @@
 """Short notices at the lower edge of the window, with a button for an undo or another action."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -21,6 +22,7 @@ ERROR_NOTICE_MS = 15_000
 ERRORS_TOGETHER_MS = 1_500  # Errors that follow each other within this time share one notice.
 MAX_ERROR_LINES = 4
 WIDTH = 560
+_LONG_WORD = re.compile(r"[!-~]{32}(?=[!-~]{8})")
 
 _PLACEMENT_EVENTS = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide})
 
@@ -54,7 +56,7 @@ class Notices(QWidget):
 
     @property
     def shown_text(self) -> str:
-        return self._text.text() if not self.isHidden() else ""
+        return self._text.text().replace("\u200b", "") if not self.isHidden() else ""
 
     def show_notice(
         self, text: str, *, button: str = "", act: Callable[[], object] | None = None, shown_ms: int = NOTICE_MS
@@ -69,7 +71,7 @@ class Notices(QWidget):
         self._undo = act
         self._errors = []
         text = without_backticks(text)
-        self._text.setText(text)
+        self._text.setText(_LONG_WORD.sub("\\g<0>\u200b", text))  # A hash in it wraps instead of being cut.
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
         self._close.setIcon(build_icon("close", self._theme.colour_of_token("panel")))

@@ -88,10 +88,9 @@ def newest_handover_name(state: Moment) -> str:
 
 def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     """Returns rows of words, figure and whether to highlight the figure."""
-    rows = [
-        (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False),
-        (tr("Sent"), format_token_count(figures.sent), False),
-    ]
+    rows = [(tr("Sent"), format_token_count(figures.sent), False)]
+    if figures.without != figures.sent:
+        rows.insert(0, (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False))
     if figures.cache_read:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
     if round(figures.paid_before, 3):
@@ -99,7 +98,7 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     if figures.paid or figures.unpriced:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
     if figures.unpriced:
-        rows.append((tr("Not included: requests without a price"), format_number(figures.unpriced), False))
+        rows.append((tr("Not included: requests of unknown cost"), format_number(figures.unpriced), False))
     if figures.paid_without and figures.paid > 0:
         if (dollars := figures.paid_without - figures.paid) > 0:
             share = _format_saved_share(dollars / figures.paid_without)

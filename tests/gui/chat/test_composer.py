@@ -295,7 +295,7 @@ def test_the_meter_says_that_its_cost_lacks_requests_without_a_price(composer: C
     """A stopped reply and a model without a price cost nothing, while the panel said that they are not included."""
     composer.show_window_meter(meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5, unpriced=1))
     assert composer._figures.text() == "34% full · $0.420 +"
-    assert composer.context_button.toolTip().endswith("Not included: requests without a price: 1")
+    assert composer.context_button.toolTip().endswith("Not included: requests of unknown cost: 1")
     assert composer.context_button.accessibleDescription() == composer.context_button.toolTip()
     composer.show_window_meter(meter(43_900, 128_000), Savings(1, 0, 0, 0, 0.0, 0.0, unpriced=1))
     assert composer._figures.text() == "34% full · $0 +", "the first reply was stopped"

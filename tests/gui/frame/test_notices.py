@@ -100,3 +100,18 @@ def test_an_undo_comes_back_after_an_error_of_something_else_and_its_shortcut_me
     notices.show_notice("It is in the trash.", act=lambda: None)
     notices.run_notice_action()
     assert (notices.shown_text, done) == ("It is here.", ["undone"])
+
+
+def test_a_long_hash_wraps(theme: Theme) -> None:
+    """The notice about a discarded copy was cut at its right edge."""
+    parent = QWidget()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    text = f"The copy's changes are stored in the cache as {'8fe3' * 16}, a bundle."
+    notices.show_notice(text)
+    theme.set_zoom(2.0)
+    notices.show_notice(text)
+    assert notices.shown_text == text
+    assert notices._text.minimumSizeHint().width() <= notices.width() - notices._close.width()
+    theme.set_zoom(1.0)

@@ -70,7 +70,7 @@ def test_savings() -> None:
         ("Sent", "480K"),
         ("Read from the provider's cache", "91%"),
         ("Cost so far", "$1.20"),
-        ("Not included: requests without a price", "2"),
+        ("Not included: requests of unknown cost", "2"),
         ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
@@ -79,6 +79,12 @@ def test_savings() -> None:
     assert len(inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
     assert inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[2:] == [
         ("Cost so far", "$0", False),
-        ("Not included: requests without a price", "1", False),
+        ("Not included: requests of unknown cost", "1", False),
     ]
-    assert len(inspector_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2
+    assert len(inspector_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 1
+
+
+def test_where_nothing_was_folded_nothing_is_said_to_be_saved() -> None:
+    told = Savings(4, sent=13_100, without=13_100, cache_read=10_480, paid=0.012, paid_without=0.012)
+    rows = inspector_figures.build_savings_rows(told)
+    assert [words for words, *_ in rows] == ["Sent", "Read from the provider's cache", "Cost so far"]
