@@ -38,6 +38,7 @@ HEADER = struct.Struct(">cI")
 LARGEST = PIECE
 HELLO_SECONDS = 10.0  # A running program that hangs delays other programs by at most this time.
 SOCKETS = sys.platform != "win32"
+LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
 log = logging.getLogger(__name__)

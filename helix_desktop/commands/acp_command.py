@@ -84,7 +84,7 @@ async def serve_editor_in_workspace(arguments: Namespace, workspace: StoredWorks
 
 async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
     """Serves the editor until it disconnects, or until a window wants to open the workspace and nothing is running."""
-    from helix_desktop import concurrency
+    from helix_desktop import concurrency, running_instance
     from helix_desktop.gateway import gateway_workspaces
 
     owner, released = concurrency.OwnedTasks("editor"), False
@@ -99,7 +99,7 @@ async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: C
     withdraw = gateway_workspaces.set_release_handler(bench.id, release)
     try:
         await asyncio.wait({serving})
-        return workspace_access.LATER if released else 0
+        return running_instance.LATER if released else 0
     finally:
         withdraw()
         await owner.aclose(limit=2)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 Work = Callable[[Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # The exit code that tells another process of this program: "the user must agree first".
-LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 YES: Options = {
@@ -151,7 +150,7 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
         except errors.StoreBusy:
             if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
                 code = await running_instance.run_at_owner(wire, arguments.argv, console)
-                if code != LATER:
+                if code != running_instance.LATER:
                     return code
             elif loop.time() > until:
                 raise
@@ -282,7 +281,7 @@ async def run_command_of_caller(
             remedy="Close the workspace in the other program first.",
         )
     if leaving and getattr(arguments, "lasting", False):
-        return LATER
+        return running_instance.LATER
     if counting is not None:
         counting.wanted |= bool(getattr(arguments, "counts", True))
     arguments.places, arguments.argv = where, argv

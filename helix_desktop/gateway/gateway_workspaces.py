@@ -77,9 +77,7 @@ class GatewayWorkspaces:
         async with self._lock:
             identity = await self._find_workspace_id(workspace)
             found = self._conversations_by_id.get(identity)
-            if isinstance(found, RemoteAgentConversations) and found.is_ended:
-                found = None
-            if found is None:
+            if found is None or (isinstance(found, RemoteAgentConversations) and found.is_ended):
                 found = self._conversations_by_id[identity] = await self._open_here_or_connect(identity)
             self._ids_by_name[workspace] = identity
         return found
@@ -102,7 +100,9 @@ class GatewayWorkspaces:
                 return await self._open_in_this_process(identity)
             except StoreBusy:
                 if (wire := await running_instance.connect_to_owner(self._where.run, identity)) is not None:
-                    return RemoteAgentConversations(wire, self._ask)
+                    room = RemoteAgentConversations(wire, self._ask)
+                    if await room.serves_agents():
+                        return room
                 if asyncio.get_running_loop().time() > until:
                     raise
                 await asyncio.sleep(0.1)

@@ -6,7 +6,7 @@ The connection is made like a command's, but it stays open and carries questions
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -39,14 +39,21 @@ class RemoteAgentConversations:
             OwnedTasks("engine elsewhere"), self._send_line, lambda _kind, question: self._ask(*question), HelixError
         )
         self.is_ended = False
+        self._exit_code = 0
         self._talk.tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
 
     async def _run_until_disconnected(self, wire: running_instance.FrameConnection) -> None:
         try:
-            await running_instance.run_at_owner(wire, [*ARGUMENTS], self)
+            self._exit_code = await running_instance.run_at_owner(wire, [*ARGUMENTS], self)
         finally:
             self.is_ended = True
             self._talk.fail_all_questions(StoppedByUser(CLOSED))
+
+    async def serves_agents(self) -> bool:
+        """Return False if the other process has the workspace open only for a moment."""
+        with suppress(HelixError):
+            await self.figures_since(1e12)  # No conversation has any of that time.
+        return self._exit_code != running_instance.LATER
 
     async def read_input(self) -> bytes:
         return await self._lines_to_send.get()

@@ -98,10 +98,6 @@ class PendingCopies:
                 return sorted(numbered, key=lambda one: int(one.name))
             return []
 
-    def rename_as_failed(self, folder: Path) -> None:
-        """Put aside a folder of copies that cannot be imported."""
-        folder.rename(folder.with_name(f"{folder.name}.failed"))
-
     def _seal_open_folder(self) -> None:
         self._copied.clear()
         self._rows.clear()

@@ -235,7 +235,7 @@ class HistoryRecorder:
             elif self._deaths < MOST_DEATHS:
                 return False
             else:
-                self._copies.rename_as_failed(folder)
+                folder.rename(folder.with_name(f"{folder.name}.failed"))
         return True
 
     def _import_files(self) -> bool:

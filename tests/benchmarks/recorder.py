@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import json
 import os
 import statistics
 import subprocess
@@ -27,6 +26,7 @@ from typing import Any
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from helix_desktop import program_folders
+from helix_desktop.resident.resident_client import ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks.bring_in import SIZE, TRACES, _written
@@ -46,15 +46,15 @@ def helix(home: Path, *given: str, histories: Path) -> str:
 class RecorderWatch:
     """What the processes of a recorder take: processor time and memory."""
 
-    def __init__(self, home: Path, histories: Path) -> None:
-        self._home, self._histories = home, histories
+    def __init__(self, home: Path) -> None:
+        self._home = home
         self.processor: dict[int, float] = {}
         self.memory: dict[int, float] = {}
         self._worked = time.time()
 
     def rests(self) -> float:
         """When the last import ended, or 0 while there is work."""
-        status = json.loads(helix(self._home, "resident", "status", "--json", histories=self._histories))
+        status = asyncio.run(ask_resident(program_folders.find_program_folders(self._home), "status")) or {}
         before = sum(self.processor.values())
         self._look(status["pid"])
         if sum(self.processor.values()) - before > 0.02 or any(files for *_, files in os.walk(self._home / "recorder")):
@@ -82,7 +82,7 @@ def _tree(pid: int) -> list[int]:
 
 def recorded(home: Path, histories: Path, begun: float) -> tuple[float, RecorderWatch]:
     """Seconds from `begun` to the last import."""
-    watch = RecorderWatch(home, histories)
+    watch = RecorderWatch(home)
     helix(home, "recorder", "on", histories=histories)
     while not (last := watch.rests()):
         if time.time() - begun > LIMIT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
@@ -10,9 +11,11 @@ import pytest
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands.workspace_access import find_chosen_workspace
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import ActionRefused, NotFound, StoppedByUser, StoreBusy
 from helix_desktop.gateway import gateway_workspaces, project_workspace
 from helix_desktop.gateway.gateway_app import GatewayApp
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -74,6 +77,32 @@ async def test_a_workspace_that_is_open_elsewhere_is_used_there(
             await owner.finish_requests()
     finally:
         await workspace.aclose()
+
+
+async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_it(tmp_path: Path) -> None:
+    """Seen with the recorder's import: the first request of an agent and that for its title were not recorded."""
+    where = program_folders.find_program_folders(tmp_path)
+    name = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project").id
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    workspace = await AllWorkspaces(where.workspaces_folder).open_stored_workspace(name)
+    answering = AsyncExitStack()
+    answering.push_async_callback(workspace.aclose)
+
+    async def close_after_the_first_question(request: list[str], _console: object) -> int:
+        assert request == ["gateway", "--engine"]
+        tasks.spawn_task(answering.aclose(), name="close")
+        return running_instance.LATER
+
+    tasks = OwnedTasks("a command that ends")
+    owner = await running_instance.listen_for_requests(where.run, name, close_after_the_first_question)
+    answering.push_async_callback(owner.finish_requests)
+    try:
+        async with opened.hold_workspace_open(name) as room:
+            assert list(await room.figures_since()) == []
+            assert isinstance(room, LocalAgentConversations)
+    finally:
+        await opened.aclose()
+        await tasks.aclose()
 
 
 async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path: Path) -> None:

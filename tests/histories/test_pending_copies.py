@@ -105,7 +105,7 @@ def test_where_nothing_was_copied_there_is_nothing_and_what_cannot_be_imported_i
     file.write_bytes(b"one\n")
     copies.copy_file(file)
     (folder,) = copies.seal_and_list_folders()
-    copies.rename_as_failed(folder)
+    folder.rename(folder.with_name(f"{folder.name}.failed"))
     assert copies.seal_and_list_folders() == []
     (kept,) = (tmp_path / "copies").iterdir()
     assert kept.name == f"{folder.name}.failed"
