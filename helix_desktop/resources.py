@@ -27,3 +27,8 @@ def read_table(name: str) -> Mapping[str, Any]:
 def read_word_lists(name: str) -> Mapping[str, tuple[str, ...]]:
     """Returns the lists of words in a table, without its tables inside."""
     return {key: tuple(text.split()) for key, text in read_table(name).items() if isinstance(text, str)}
+
+
+def read_schema(name: str) -> str:
+    """Returns the SQL that makes the tables of a store."""
+    return (resources_folder() / "schemas" / f"{name}.sql").read_text("utf-8")

@@ -1,7 +1,7 @@
 """Converts a provider's refusal (status and body) to an error with a sentence and a remedy.
 
 Providers agree on little, not even on where the sentence is, so the sentence itself is
-examined. The lists below contain what providers and local servers are known to say.
+examined. `resources/tables/provider_refusals.toml` has what providers and local servers are known to say.
 """
 
 import re
@@ -13,62 +13,12 @@ from helix_desktop import errors
 from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
+from helix_desktop.resources import read_table
 
 LONGEST_SENTENCE = 600
 # These patterns take more than twice as long for a text twice as long, so they only see short texts.
 LONGEST_CODE, MOST_CODES = 80, 10
 
-_CONTEXT = re.compile(
-    r"""context_length_exceeded | string_above_max_length | exceed_context_size | model_context_window_exceeded
-    | request_too_large | maximum\ (context|prompt)\ length | exceeds?\ (the\ |its\ |model's\ )?(available\ |maximum\ |model\ )?context
-    | context\ (window|length|size|limit)\ (of\ this\ model\ )?(is\ |was\ |has\ been\ )?(exceed|overflow|too\ (small|short))
-    | exceeds\ the\ context\ window | larger\ than\ the\ context | prompt\ is\ too\ long | input\ is\ too\ long | prompt\ too\ long
-    | input\ length\ and\ .?max_tokens.?\ exceed | exceeds?\ context\ limit | (input|prompt)\ token\ count.*exceed
-    | exceeds\ the\ (maximum\ )?(number\ of\ tokens|(input\ )?token\ (limit|count)) | exceeded\ model\ token\ limit | token\ limit\ exceeded
-    | too\ large\ for\ model\ with\ \d+ | reduce\ the\ length\ of\ the\ (messages|prompt|input) | too\ many\ (input\ )?tokens
-    | context\ the\ overflows | loaded\ with\ context\ length\ of\ only | requested\ tokens.*exceed.*context
-    | (longer|greater)\ than\ the\ (model's\ context\ length|maximum\ model\ length|context\ length) | context\ length\ is\ only\ \d
-    | input\ length\ .*exceeds\ the\ maximum | range\ of\ input\ length | prompt\ exceeds\ max | prompt\ 超长
-    | prompt_tokens\ .*must\ be\ less\ than | exceed\ max\ message\ tokens
-    | inputs.?\ tokens.*must\ be\ <= | request\ too\ large\ for | exceeds\ the\ limit\ of\ \d+\ tokens
-    """,
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
-)
-# Matches refusals that state the window's size, not that of the request or reply.
-_WINDOW = re.compile(
-    r"""(?:maximum\ (?:context|prompt|model)|model's\ context)\ length\ (?:is\ (?:only\ )?|of\ |\()(\d[\d,]*)
-    | >\ (\d[\d,]*)(?:\ maximum|$)
-    | maximum\ number\ of\ tokens\ allowed\ \((\d[\d,]*)
-    | context\ length\ of\ only\ (\d[\d,]*)
-    | context\ (?:size|window)\ (?:of\ |\()(\d[\d,]*)
-    | too\ large\ for\ model\ with\ (\d[\d,]*)
-    | maximum\ allowed\ length\ \((\d[\d,]*)
-    | model\ token\ limit:\ (\d[\d,]*)
-    | must\ be\ <=\ (\d[\d,]*)
-    | max_seq_len\ \((\d[\d,]*)
-    | input\ length\ should\ be\ \[1,\ (\d[\d,]*)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_KEY = re.compile(
-    r"invalid_api_key|api_key_invalid|api key not valid|(invalid|incorrect|missing|no) (x-)?api[- ]key|authentication_error|invalid authentication"
-    r"|you didn't provide an api key|api key (is )?(expired|required)",
-    re.IGNORECASE,
-)
-_MODEL = re.compile(
-    r"model_not_found|model[_ ]not[_ ](found|exist)|not a valid model|does not exist or you do not have access|unknown model|invalid model"
-    r"|try pulling it first|no models? (is |are )?loaded|models/\S+ is not found|model ['\"`]?[^'\"`]*['\"`]? (does not exist|not found|is not found)"
-    r"|not_found_error.*model|model:.*not_found",
-    re.IGNORECASE,
-)
-_MONEY = re.compile(
-    r"insufficient_quota|insufficient balance|credit balance is too low|insufficient credits|billing_error|requires more credits"
-    r"|payment required",
-    re.IGNORECASE,
-)
-_NO_TOOLS = re.compile(
-    r"does not support (tools|function)|tool use is not supported|tools? (is|are) not supported", re.IGNORECASE
-)
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:[\d.]+(?:ms|m|s))+)", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -106,13 +56,17 @@ def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
     )
 
 
+def _search_known_refusal(kind: str, sentence: str) -> re.Match[str] | None:
+    return re.search("|".join(read_table("provider_refusals")[kind]), sentence, re.IGNORECASE)
+
+
 def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelFailed | None:
-    if refusal.status == 413 or (refusal.status <= 500 and _CONTEXT.search(evidence)):
+    if refusal.status == 413 or (refusal.status <= 500 and _search_known_refusal("context", evidence)):
         remedy = "Fold more of the conversation, or choose a model with a larger context window."
         return errors.ContextTooLong(
             sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence)
         )
-    if _NO_TOOLS.search(evidence):
+    if _search_known_refusal("no_tools", evidence):
         return errors.ModelFailed(sentence, remedy="Choose a model that can call tools.")
     if 300 <= refusal.status < 400:
         target = refusal.headers.get("location", "")
@@ -129,16 +83,16 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
     exact = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
-    found = _WINDOW.search(sentence)
+    found = _search_known_refusal("window", sentence)
     return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
 
 
 def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> errors.ModelFailed | None:
-    if refusal.status == 402 or _MONEY.search(evidence):
+    if refusal.status == 402 or _search_known_refusal("money", evidence):
         return errors.NoCreditLeft(sentence, remedy="Add credit at the provider, or choose another model.")
-    if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
+    if refusal.status == 401 or (refusal.status < 500 and _search_known_refusal("key", evidence)):
         return errors.ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
-    if refusal.status < 500 and _MODEL.search(evidence):
+    if refusal.status < 500 and _search_known_refusal("model", evidence):
         return errors.UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
     if refusal.status == 403:
         return errors.ProviderKeyRefused(

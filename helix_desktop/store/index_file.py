@@ -20,6 +20,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_schema
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import CacheRecord, EntryState, encode_entry_place
@@ -37,25 +38,7 @@ _STATEMENT = 2 << 20  # Characters to index in one statement: FTS5 also sorts an
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
-_SCHEMA = f"""
-CREATE TABLE entries(
-  number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, tool TEXT NOT NULL, source TEXT NOT NULL, media TEXT NOT NULL,
-  size INTEGER NOT NULL, kept INTEGER NOT NULL, lines INTEGER NOT NULL, tokens INTEGER NOT NULL, time REAL NOT NULL,
-  uses INTEGER NOT NULL, recalled REAL NOT NULL, pinned INTEGER NOT NULL, state INTEGER NOT NULL);
-CREATE INDEX by_pinned ON entries(number) WHERE pinned;
-CREATE INDEX by_state ON entries(state, number) WHERE state;
-CREATE TABLE sources(source TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE uses(
-  digest BLOB NOT NULL, conversation TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, how TEXT NOT NULL,
-  PRIMARY KEY(digest, conversation, seq, how)) WITHOUT ROWID;
-CREATE TABLE members(conversation TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(conversation, number)) WITHOUT ROWID;
-CREATE TABLE pieces(
-  id INTEGER PRIMARY KEY, number INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
-  conversation TEXT NOT NULL, seq INTEGER NOT NULL);
-CREATE VIRTUAL TABLE words USING fts5(text, content='', detail=none, columnsize=0, tokenize='{search_words.TOKENIZER}');
-INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
-CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-"""
+_SCHEMA = read_schema("index").replace("{search_words.TOKENIZER}", search_words.TOKENIZER)
 # A text, the call that it answers, and its source: an entry's number and offset, or a conversation and a fact's number.
 Piece = tuple[str, str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("

@@ -12,51 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import WrittenByNewerVersion
+from helix_desktop.resources import read_schema
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-_ROWS = (
-    (
-        "CREATE TABLE helix.rows(name bytea NOT NULL, month date NOT NULL, space bytea NOT NULL, written timestamptz NOT NULL"
-        " DEFAULT now(), key bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (name, month)) PARTITION BY RANGE (month)"
-    ),
-    "ALTER TABLE helix.rows ALTER COLUMN body SET STORAGE EXTERNAL",  # Encrypted bytes cannot be compressed, so PostgreSQL need not try.
-    "CREATE TABLE helix.forgotten(name bytea PRIMARY KEY, space bytea NOT NULL, mark bigserial NOT NULL, word bytea NOT NULL)",
-    "CREATE INDEX forgotten_mark ON helix.forgotten(space, mark)",
-    "CREATE TABLE helix.machines(space bytea, machine bytea, sealed bytea NOT NULL, PRIMARY KEY (space, machine))",
-    (
-        "CREATE TABLE helix.usage(space bytea, slot int, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (space, slot))"
-        " WITH (fillfactor = 50)"
-    ),
-    "CREATE TABLE helix.quotas(space bytea PRIMARY KEY, bytes bigint NOT NULL)",
-)
-_HEADS = (
-    (
-        "CREATE TABLE helix.heads(space bytea, name bytea, version bigint NOT NULL, writer bytea NOT NULL, until timestamptz"
-        " NOT NULL, changed bigint NOT NULL, sealed bytea NOT NULL, PRIMARY KEY (space, name)) WITH (fillfactor = 70)"
-    ),
-    "CREATE INDEX heads_changed ON helix.heads(space, changed)",
-)
-_TASKS = (
-    (
-        "CREATE TABLE helix.tasks(space bytea, id text, position bigserial, state text NOT NULL, priority int NOT NULL,"
-        " added float8 NOT NULL, deadline float8 NOT NULL, worker text NOT NULL, until float8 NOT NULL, claims int NOT NULL,"
-        " sealed bytea NOT NULL, result bytea NOT NULL, PRIMARY KEY (space, id)) WITH (fillfactor = 70)"
-    ),
-    "CREATE INDEX tasks_waiting ON helix.tasks(space, state, priority DESC, position)",
-    "CREATE TABLE helix.task_needs(space bytea, task text, needs text, PRIMARY KEY (space, task, needs))",
-)
-_NOTES = (
-    "ALTER TABLE helix.tasks ADD COLUMN charged float8 NOT NULL DEFAULT 0",
-    (
-        "CREATE TABLE helix.notes(space bytea, name text, until float8 NOT NULL, amount float8 NOT NULL, PRIMARY KEY (space, name))"
-        " WITH (fillfactor = 70)"
-    ),
-)
-STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS, _NOTES)
+STEPS = tuple(read_schema("shared_store").split("-- Next step\n"))
 VERSION = len(STEPS)
 _THERE = (  # Not `to_regclass`, which may return what was true before we waited for the lock.
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
@@ -96,8 +59,7 @@ def _upgrade_tables(connection: Connection) -> None:
             connection.execute("CREATE TABLE helix.version(version int NOT NULL)")
             connection.execute("INSERT INTO helix.version VALUES (0)")
         for step in STEPS[version:]:
-            for statement in step:
-                connection.execute(statement.encode())
+            connection.execute(step.encode())
         connection.execute("UPDATE helix.version SET version = %s", (VERSION,))
 
 

@@ -152,8 +152,7 @@ def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.
         connection.execute("CREATE SCHEMA helix")
         connection.execute("CREATE TABLE helix.version(version int NOT NULL)")
         connection.execute("INSERT INTO helix.version VALUES (1)")
-        for statement in postgres_pool.STEPS[0]:
-            connection.execute(statement.encode())
+        connection.execute(postgres_pool.STEPS[0].encode())
         engine = PostgresRowStore(url, seal.space)
         engine.store_rows(ROW)
         assert connection.execute("SELECT version FROM helix.version").fetchone() == (postgres_pool.VERSION,)
