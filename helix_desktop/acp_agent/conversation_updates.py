@@ -117,7 +117,7 @@ class ConversationUpdates:
         if (session := self.bench.sessions.find_open_session(self.conversation)) is None:
             return []
         meter, row = session.context.next_request_meter(), self.bench.conversation_row(self.conversation)
-        usage = (meter.used, meter.window, row.cost if row is not None else 0.0)
+        usage = (meter.used, meter.window, row.whole_cost if row is not None else 0.0)
         if usage == self._usage:
             return []
         self._usage = usage

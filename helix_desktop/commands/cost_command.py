@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from datetime import UTC, datetime
+from typing import Any
 
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_subcommand, find_conversation_by_prefix, print_result
@@ -55,10 +56,21 @@ async def _print_conversation_cost(arguments: Namespace, workspace: StoredWorksp
         result.append({"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes})
         for words, tokens, dollars in told:
             lines.append(f"        {tokens:>10,}         {_format_dollars(dollars):>10}  {words}")
-    await print_result(arguments, console, {"requests": result}, *lines)
+    below = await _list_agents_with_costs(workspace, name)
+    lines += [f"{_format_dollars(one['cost']):>39}  sub-agent {one['conversation']}: {one['title']}" for one in below]
+    await print_result(arguments, console, {"requests": result, "agents": below}, *lines)
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
+
+
+async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list[dict[str, Any]]:
+    """Returns all conversations below this one."""
+    rows, found, seen = await workspace.journal.list_conversations(), list[dict[str, Any]](), {name}
+    while below := [row for row in rows if row.parent in seen and row.id not in seen]:
+        found += [{"conversation": row.id, "title": row.title, "cost": row.cost} for row in below]
+        seen.update(row.id for row in below)
+    return found
 
 
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:

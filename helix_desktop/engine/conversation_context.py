@@ -41,6 +41,10 @@ class ConversationContext:
         ahead = self._conversation.expected_state
         return context_usage.estimate_next_message_cost(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
+    def cost_of_agents(self) -> float:
+        """Return what the agents below this conversation have cost."""
+        return self._services.agents_spent()[0]
+
     def model_whose_cost_cannot_be_limited(self) -> str:
         """Return the main model's name if there is a cost limit but no known price."""
         limits, paid = self._services.limits(), self._conversation.state.spent
@@ -92,7 +96,8 @@ class ConversationContext:
     async def _keep_cache_alive(self) -> None:
         """Send the last request again. If that fails, the cache expires, as it would have anyway."""
         client, state = self._services.models(facts.ModelRole.MAIN), self._conversation.state
-        end = turn_loop.turn_end_at_spending_limit(self._services, self._conversation, len(state.spent))
+        paid = turn_loop.cost_with_agents(self._services, self._conversation)
+        end = turn_loop.turn_end_at_spending_limit(self._services, self._conversation, paid)
         if client is not None and end is None:
             with suppress(HelixError, TimeoutError):
                 last = await self.rebuild_request(state.branch.steps[-1])

@@ -343,7 +343,8 @@ class FoldDocumentWriter:
         """Return the text, and the number of unsupported claims in its first version."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
-        if undone := (await read_undone_files(reading.situation.state, self.cache)).describe_undone():
+        files = await read_undone_files(reading.situation.state, self.cache)
+        if undone := files.describe_undos(files.made):
             question += f"\n{undone} What was undone is not done: do not report it as completed work."
         text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
         if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
@@ -458,7 +459,7 @@ def _without_undone_work(found: Sequence[Detail], files: UndoneFiles) -> list[De
     """Leave out files that were written and undone since, and say what is undone now."""
     kept = [each for each in found if not (each.kind == "written" and files.is_undone(each.text))]
     kept = [each for each in kept if not each.text.startswith(UNDID)]  # What an earlier document said of it.
-    undone = files.describe_undone()
+    undone = files.describe_undos(files.made)
     return sort_details([*kept, Detail("decision", undone, files.last_seq)] if undone else kept)
 
 

@@ -24,11 +24,17 @@ class ConversationListRow:
     parent: str = ""
     parent_call: str = ""
     cost: float = 0.0
+    agents_cost: float = 0.0  # Of the conversations below it, which `cost` does not include.
     agent: str = ""  # The connected agent that writes this conversation; empty: this program's own.
     machine: str = ""  # In a shared workspace: the machine that wrote last; empty for this one.
     copy: str = ""  # The branch or commit from which the conversation's private copy was made.
     overlaps: tuple[str, ...] = ()  # Files changed both in this conversation's copy and in others.
     acp_agent: str = ""  # The foreign agent that works in this conversation over ACP.
+
+    @property
+    def whole_cost(self) -> float:
+        """Return the cost with sub-agents. What a foreign agent reports may be what the gateway counted below it."""
+        return max(self.cost, self.agents_cost) if self.acp_agent else self.cost + self.agents_cost
 
 
 @dataclass(frozen=True, slots=True)

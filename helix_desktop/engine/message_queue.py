@@ -89,6 +89,10 @@ class TurnRunner:
         if self.task is not None:
             self.task.cancel()
 
+    def cost_of_turn(self) -> float:
+        """Return what the turn has cost until now, with sub-agents, or 0.0 if none runs."""
+        return self._talking.cost_of_turn() if self._talking is not None else 0.0
+
     def retry_immediately(self) -> None:
         """Ask the model again without waiting any longer."""
         if self._talking is not None and self._talking.wake is not None:

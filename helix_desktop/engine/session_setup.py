@@ -131,8 +131,9 @@ class SessionServices(FoldServices):
     setup: Callable[[], Awaitable[ConversationSetup]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    # What this agent and all its sub-agents have spent together, in dollars, and their limit.
-    agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    # Dollars of the agents below; and for a sub-agent: of the user's turn that it works for, of all agents of that
+    # conversation, and what these may cost.
+    agents_spent: Callable[[], tuple[float, float, float, float]] = lambda: (0.0, 0.0, 0.0, 0.0)
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks

@@ -23,6 +23,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
+SMALLEST_COST = 1e-9  # Sums of dollars differ by less, depending on their order.
 _CAUSES: Mapping[type[errors.HelixError], str] = {
     errors.ProviderKeyRefused: "key",
     errors.NoCreditLeft: "credit",
@@ -58,7 +59,8 @@ async def append_note_on_undone_files(services: SessionServices, conversation: C
     moment = state.last_undo, len(state.record.rewinds)
     if state.last_undo <= state.branch.notes.get(UNDO, (0, ""))[0] or moment == conversation.examined_undo:
         return
-    news = (await read_undone_files(state, services.cache)).describe_news()
+    undone = await read_undone_files(state, services.cache)
+    news = undone.describe_undos(undone.told)
     text = facts.Text(f"[{news}]", services.tokens.count_tokens(news))
     note = (facts.UserSaid((text,), steering=True, by=UNDO),) if news else ()
     # An undo made meanwhile is told with the next request.
@@ -119,8 +121,11 @@ class TurnLoop:
         self.wake: Callable[[], object] | None = None  # Ends the wait, so that the model is asked at once.
         self._steps = 0
         self._cuts = 0
-        self._paid_before = len(conversation.state.spent)
+        self._paid_before = cost_with_agents(services, conversation)
         self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
+
+    def cost_of_turn(self) -> float:
+        return cost_with_agents(self._services, self._conversation) - self._paid_before
 
     async def run_turn(self, *, runs_waiting_calls: bool = False) -> facts.TurnEnded:
         """Run steps until the turn ends. Record and return its end. `runs_waiting_calls`: those of the last reply first."""
@@ -302,21 +307,25 @@ class TurnLoop:
         return turn_end_at_spending_limit(self._services, self._conversation, self._paid_before)
 
 
+def cost_with_agents(services: SessionServices, conversation: Conversation) -> float:
+    """Return what the conversation and the agents below it have cost until now."""
+    return sum(one.usage.cost for one in conversation.state.spent) + services.agents_spent()[0]
+
+
 def turn_end_at_spending_limit(
-    services: SessionServices, conversation: Conversation, paid_before: int
+    services: SessionServices, conversation: Conversation, paid_before: float
 ) -> facts.TurnEnded | None:
     limits = services.limits()
     day, ever = services.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
-    paid = [one.usage.cost for one in conversation.state.spent]
-    turn, agents = sum(paid[paid_before:]), services.agents_spent()
+    paid, (_, of_turn, of_agents, limit_of_agents) = cost_with_agents(services, conversation), services.agents_spent()
     for what, spent, limit in (
-        ("This turn", turn, limits.turn_cost),
-        ("This conversation", sum(paid) + agents[0], limits.conversation_cost),
+        ("This turn", max(paid - paid_before, of_turn), limits.turn_cost),
+        ("This conversation", paid, limits.conversation_cost),
         ("Today", day, limits.day_cost),
         ("This workspace", ever, limits.workspace_cost),
-        ("All agents of this conversation", *agents),
+        ("All agents of this conversation", of_agents, limit_of_agents),
     ):
-        if limit and spent >= limit:
+        if limit and spent >= limit - SMALLEST_COST:
             why = f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}."
             return facts.TurnEnded(facts.TurnEnd.SPENDING_LIMIT, why)
     return None

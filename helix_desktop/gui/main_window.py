@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -764,6 +765,7 @@ class MainWindow(WindowFrame):
     def _show_meter_and_price_of(self, chat: ChatPage, session: Session) -> None:
         chat.rewrite_cost.warn_before_message(session)
         figures = context_usage.compute_savings(session.conversation.state)
+        figures = replace(figures, paid=figures.paid + session.context.cost_of_agents())
         has_price = not lacks_price(session.conversation.expected_state)
         chat.composer.show_window_meter(session.context.next_request_meter(), figures, has_price=has_price)
         chat.composer.price.show_next_message_cost(
@@ -885,7 +887,7 @@ class MainWindow(WindowFrame):
     def quit_or_ask(self, quit_now: Callable[[], object], *, asks: bool = True) -> None:
         """Quits. If agents are working, it asks first, but not again while the question is shown."""
         watched = self._activity_by_workspace.values()
-        working = sum(len(one.conversations_in(*WORKING_STATES)) for one in watched)
+        working = sum(len(one.working_agents()) for one in watched)
         if not working or not asks:
             quit_now()
         elif self.findChild(QMessageBox, "quit") is None:

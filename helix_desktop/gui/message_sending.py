@@ -8,6 +8,7 @@ from functools import partial
 
 from PySide6.QtGui import QAction
 
+from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
@@ -15,7 +16,7 @@ from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
-from helix_desktop.gui.changes.undo_dialog import is_folder_change, shorten_name_list
+from helix_desktop.gui.changes.undo_dialog import shorten_name_list
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
@@ -123,7 +124,7 @@ def send_held_messages(
 
 def describe_files_to_undo(files: Sequence[FileChange]) -> str:
     """Says which files were changed after a message. Returns an empty string if none was."""
-    names = [make_safe_text(file.place) for file in files if not is_folder_change(file.change)]
+    names = [make_safe_text(file.place) for file in files if not is_change_of_folder(file.change)]
     counted = format_count(len(names), "{n} file changed since: ", "{n} files changed since: ")
     return f"{counted}{shorten_name_list(names)}" if names else ""
 

@@ -15,8 +15,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
-# While the dialog is open, the rows are updated in PARTS parts, one part after each interval.
-UPDATE_INTERVAL_MS, PARTS = 200, 4
+UPDATE_INTERVAL_MS = 800  # While the dialog is open, the rows are updated after each interval.
 
 
 class SubagentsDialog(TransientDialog):
@@ -28,7 +27,6 @@ class SubagentsDialog(TransientDialog):
         super().__init__(tr("Agents"), parent, 860, 420)
         self._bench, self._conversation, self._open_conversation = bench, conversation, open_conversation
         self._items: dict[str, QTreeWidgetItem] = {}
-        self._turn = 0
         self._summary_label = build_plain_label("", "muted", self, wraps=False)
         self._tree = RowTree(self)
         self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
@@ -40,7 +38,7 @@ class SubagentsDialog(TransientDialog):
         self._tree.itemDoubleClicked.connect(lambda _item, _column: self._open_selected_agent())
         build_column(self._summary_label, self._tree, self._build_button_row(), owner=self, margins=(20, 16, 20, 16))
         timer = QTimer(self)
-        timer.timeout.connect(lambda: self.update_agent_rows(PARTS))
+        timer.timeout.connect(self.update_agent_rows)
         timer.start(UPDATE_INTERVAL_MS)
         self.update_agent_rows()
 
@@ -56,15 +54,11 @@ class SubagentsDialog(TransientDialog):
             self._tree.currentItemChanged.connect(lambda now, _, one=button: one.setEnabled(now is not None))
         return build_row(1, *for_selected, self._all, close)
 
-    def update_agent_rows(self, parts: int = 1) -> None:
-        """Updates some rows at each call, so that large trees stay cheap. Only changed cells are painted."""
+    def update_agent_rows(self) -> None:
+        """Updates all rows. Only changed cells are painted."""
         rows = self._bench.workforce.list_agent_rows(self._conversation)
-        new = {row.id: self._add_agent_item(row) for row in rows if row.id not in self._items}
-        self._turn = (self._turn + 1) % parts
-        for number, row in enumerate(rows):
-            item = self._items[row.id]
-            if row.id not in new and number % parts != self._turn:
-                continue
+        for row in rows:
+            item = self._items.get(row.id) or self._add_agent_item(row)
             for column, text in enumerate(_agent_row_cells(row)):
                 if item.text(column) != text:
                     item.setText(column, text)

@@ -132,7 +132,7 @@ class WorkspaceActivity(QObject):
             self._list_timer.start()
 
     def _set_state_and_notify(self, event: ActivityChanged) -> None:
-        parents = self._parents_of(event.conversation)
+        parents = self.bench.conversations_above(event.conversation)
         before = self._states.get(event.conversation, ConversationActivity.IDLE)
         works = event.running in WORKING_STATES
         # The user need not know that a sub-agent ended whose parent is working.
@@ -153,17 +153,18 @@ class WorkspaceActivity(QObject):
         if ended or event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
-    def _parents_of(self, conversation: str) -> list[str]:
-        """Returns the conversations above a sub-agent's. Those of other machines may name each other."""
-        found, row = list[str](), self.bench.conversation_row(conversation)
-        while row is not None and row.parent and row.parent not in found:
-            found.append(row.parent)
-            row = self.bench.conversation_row(row.parent)
-        return found
+    def working_agents(self) -> list[str]:
+        """Returns all conversations that work. One that only waits for its sub-agents does not count."""
+        working = self.conversations_in(*WORKING_STATES)
+        above = {one for agent in working for one in self.bench.conversations_above(agent)}
+        waiting = {one for one in above if self._states.get(one) is not ConversationActivity.THINKING}
+        return [one for one in working if one not in waiting]
 
     def working_agents_below(self, conversation: str) -> list[str]:
         """Returns the sub-agents of a conversation, and theirs, that are working or ask the user."""
-        return [one for one in self.conversations_in(*WORKING_STATES) if conversation in self._parents_of(one)]
+        return [
+            one for one in self.conversations_in(*WORKING_STATES) if conversation in self.bench.conversations_above(one)
+        ]
 
     def _state_with_agents(self, conversation: str) -> ConversationActivity:
         """Returns a conversation's state, or, if it does not work, that of a sub-agent in the background."""

@@ -5,22 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
 from helix_desktop.engine.ports import CallContext
+from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import built_in_tool
 
-DEEPEST = 2
-MOST_IN_ALL = 32
 _LONGEST_TASK = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationBounds:
-    """The limits for all agents together that work below one of the user's conversations."""
-
-    depth: int = DEEPEST
-    most_agents: int = MOST_IN_ALL
 
 
 @dataclass(slots=True)
@@ -46,7 +37,7 @@ class AgentPlace:
     depth: int = 0
     chain: tuple[str, ...] = ()
     tree: AgentTree = field(default_factory=AgentTree)
-    bounds: Callable[[], DelegationBounds] = DelegationBounds
+    limits: Callable[[], TurnLimits] = TurnLimits
     roles: Callable[[], Mapping[str, AgentRole]] = dict
 
     @property
@@ -117,15 +108,15 @@ class AgentDelegation:
         )  # fmt: skip
 
     def _check_delegation_bounds(self) -> None:
-        bounds = self._place.bounds()
-        if self._place.depth >= bounds.depth:
+        limits = self._place.limits()
+        if self._place.depth >= limits.agents_depth:
             depth = self._place.depth
             raise ActionRefused(
                 f"A sub-agent at this depth ({depth}) cannot delegate further.", remedy="Do the work yourself."
             )
-        if self._place.tree.started_count >= bounds.most_agents:
+        if self._place.tree.started_count >= limits.agents:
             raise ActionRefused(
-                f"{bounds.most_agents} sub-agents have already been started in this conversation, so no more can be started."
+                f"{limits.agents} sub-agents have already been started in this conversation, so no more can be started."
             )
 
     def _find_allowed_role(self, name: str) -> AgentRole | None:
@@ -163,6 +154,6 @@ class AgentDelegation:
 
     def build_delegate_tool(self) -> tuple[built_in_tool.BuiltInTool, ...]:
         own = self._place.roles().get(self._place.current_role)
-        if self._place.depth >= self._place.bounds().depth or (own is not None and not own.callable_agents):
+        if self._place.depth >= self._place.limits().agents_depth or (own is not None and not own.callable_agents):
             return ()
         return (built_in_tool.declare_tool(ToolName.DELEGATE, self.delegate_task),)

@@ -84,6 +84,8 @@ class ConversationListRows:
         first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
         rows = await self._journal.list_conversations()
         self._rows = {row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows}
+        for one in tuple(self):
+            self._add_cost_above(one, one.cost)
         paid = await self._journal.facts_about_cost(last_midnight())
         for _, of_one in itertools.groupby(paid, attrgetter("conversation")):
             for recorded in facts_paid_here(tuple(of_one)):
@@ -97,7 +99,7 @@ class ConversationListRows:
                 # A fork begins with the copied facts and one more. The next fact names the agent.
                 behind = row.forked_at + 1 if row.forked_from else 0
                 begun = () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
-                self._rows[one] = await self._row_with_agent_name(row, begun[0] if begun else None)
+                self._replace_row(await self._row_with_agent_name(row, begun[0] if begun else None))
 
     async def _row_with_agent_name(self, row: StoredConversation, begun: facts.Recorded | None) -> ConversationListRow:
         """Return the row with the agent's name, as it was stored or from the first fact."""
@@ -109,7 +111,9 @@ class ConversationListRows:
         return _row_with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
-        self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
+        for one in [self._rows[name] for name in conversations if name in self._rows]:
+            self._add_cost_above(one, -one.cost - one.agents_cost)
+            del self._rows[one.id]
 
     def add_new_row(self, conversation: str, started: facts.ConversationStarted, time: float) -> None:
         row = ConversationListRow(conversation, started.title, time, parent=started.parent)
@@ -118,9 +122,28 @@ class ConversationListRows:
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
         """Apply a new fact to its row. `meter`: from the conversation's session, if that is open."""
         self._today.add_cost_if_today(recorded)
-        self._rows[recorded.conversation] = _list_row_after_fact(self._rows[recorded.conversation], recorded)
+        self._replace_row(_list_row_after_fact(self._rows[recorded.conversation], recorded))
         if meter is not None:
             self.update_row_meter(recorded.conversation, meter)
+
+    def ids_above(self, conversation: str) -> list[str]:
+        """Return the conversation that delegated this work, the one above that, and so on."""
+        found = [conversation]  # Conversations of other machines may name each other as parents.
+        while (row := self._rows.get(found[-1])) is not None and row.parent in self._rows and row.parent not in found:
+            found.append(row.parent)
+        return found[1:]
+
+    def _replace_row(self, row: ConversationListRow) -> None:
+        """Replace a row. The costs of a new one's sub-agents may already be known."""
+        before = self._rows.get(row.id)
+        below = before.agents_cost if before else sum(one.whole_cost for one in self if one.parent == row.id)
+        self._rows[row.id] = replace(row, agents_cost=below)
+        if dollars := row.cost - before.cost if before else row.cost + below:
+            self._add_cost_above(row, dollars)
+
+    def _add_cost_above(self, row: ConversationListRow, dollars: float) -> None:
+        for above in self.ids_above(row.id):
+            self._rows[above] = replace(self._rows[above], agents_cost=self._rows[above].agents_cost + dollars)
 
     def update_row_meter(self, conversation: str, meter: WindowMeter) -> None:
         row = self._rows[conversation]

@@ -11,7 +11,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     ConversationStarted,
     ModelReplied,
-    Spent,
+    Recorded,
     Stop,
     Text,
     ToolReturned,
@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import CLOSED, ConversationActivity, FactAppended
+from helix_desktop.engine.session_events import CLOSED, ConversationActivity
 from helix_desktop.engine.session_setup import TaskSpawner, TurnLimits
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, NotFound
@@ -33,6 +33,7 @@ from helix_desktop.resources import read_table
 from helix_desktop.tools import delegate_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
 from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 
 _CLAUDE_TOOLS = {name: tuple(ours.split()) for name, ours in read_table("agent_tools")["claude_code"].items()}
@@ -53,7 +54,6 @@ class DelegatedAgent:
     began: float
     ended: float = 0.0
     state: str = "waiting"
-    cost: float = 0.0
     waits: int = 0  # The number of its calls that wait for other agents.
 
     @property
@@ -66,7 +66,6 @@ class AgentTeam(delegate_tool.AgentTree):
     """All agents below one conversation of the user's. `freed`: one of them has ended or waits."""
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)
-    cost: float = 0.0
     began: float = 0.0
     working: int = 0  # How many are working now.
     stops: int = 0  # How often all were stopped.
@@ -115,6 +114,7 @@ class SubagentRunner:
     find: Callable[[str], Session | None]
     limits: Callable[[], TurnLimits]
     describe_copy: Callable[[Session], Awaitable[str]]
+    rows: ConversationListRows
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _teams: dict[str, AgentTeam] = field(default_factory=dict)
     _roots: dict[str, str] = field(default_factory=dict)  # For each agent: the user's conversation at the top.
@@ -125,29 +125,27 @@ class SubagentRunner:
 
     def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
         chain, team = self._chains.get(conversation, ()), self.team_of(conversation)
-        return AgentPlace(depth, chain, team, self._agent_limits, self.roles.list_roles)
+        return AgentPlace(depth, chain, team, self.limits, self.roles.list_roles)
 
     def team_of(self, conversation: str) -> AgentTeam:
         return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
 
-    def cost_and_limit_of_tree(self, conversation: str) -> tuple[float, float]:
-        """Return what the agents of its tree have cost together, and may cost. 0 means no limit."""
-        if conversation not in self._roots:
-            return 0.0, 0.0
-        return self.team_of(conversation).cost, self.limits().agents_cost
+    def cost_of_agents_below(self, conversation: str) -> float:
+        """Return what the agents below a conversation have ever cost."""
+        row = self.rows.find_row(conversation)
+        return row.whole_cost - row.cost if row is not None else 0.0
 
-    def _agent_limits(self) -> delegate_tool.DelegationBounds:
-        limits = self.limits()
-        return delegate_tool.DelegationBounds(limits.agents_depth, limits.agents)
+    def agents_spending(self, conversation: str) -> tuple[float, float, float, float]:
+        """See `SessionServices.agents_spent`."""
+        below, root = self.cost_of_agents_below(conversation), self._roots.get(conversation, "")
+        turn = above.turns.cost_of_turn() if (above := self.find(root)) is not None else 0.0
+        return below, turn, *((self.cost_of_agents_below(root), self.limits().agents_cost) if root else (0.0, 0.0))
 
     def find_interrupted_agents(self, parent: ConversationState) -> list[str]:
         """Return the agents in the background whose end was not reported, because the program ended before."""
-        said = [
-            r.fact
-            for r in parent.facts
-            if isinstance(r.fact, UserSaid) and r.fact.by.startswith(("agent:", "interrupted:"))
-        ]
-        reported = "\n".join(part.text for fact in said for part in fact.parts if isinstance(part, Text))
+        said = (r.fact for r in parent.facts if isinstance(r.fact, UserSaid))
+        ended = (fact for fact in said if fact.by.startswith(("agent:", "interrupted:")))
+        reported = "\n".join(part.text for fact in ended for part in fact.parts if isinstance(part, Text))
         results = [one.fact for one in parent.facts_on_path() if isinstance(one.fact, ToolReturned)]
         begun = [result.child for result in results if result.child and IN_BACKGROUND in result.head]
         return [agent for agent in begun if agent not in self._roots and f"({agent})" not in reported]
@@ -158,7 +156,7 @@ class SubagentRunner:
         """Run an agent to its end, or start one in the background."""
         team = self.team_of(order.parent)
         team.began = team.began or time.time()
-        self._check_cost_limit(team)
+        self._check_limits(team, self.cost_of_agents_below(self._roots.get(order.parent, order.parent)))
         agent = await self._create_agent(order, team)
         if order.background:
             self.spawn(self._run_in_background(agent, order, context.ask, team), name=f"agent {agent.agent_label}")
@@ -167,11 +165,11 @@ class SubagentRunner:
         async with self._lend_slot_while_waiting(team.agents.get(order.parent), team):
             return await self._run_agent(agent, order, context.ask, team)
 
-    def _check_cost_limit(self, team: AgentTeam) -> None:
+    def _check_limits(self, team: AgentTeam, cost: float) -> None:
         limits = self.limits()
-        if limits.agents_cost and team.cost >= limits.agents_cost:
+        if limits.agents_cost and cost >= limits.agents_cost:
             raise ActionRefused(
-                f"The agents in this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
+                f"The agents in this conversation have cost ${cost:.2f}; the limit is ${limits.agents_cost:.2f}."
             )
         if limits.agents_seconds and self._time_left(team) <= 0:
             raise ActionRefused(
@@ -282,12 +280,20 @@ class SubagentRunner:
 
     def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
         """Return all agents below a conversation of the user's, in the order they began."""
-        return [_build_agent_list_row(agent) for agent in self.team_of(conversation).agents.values()]
+        return [self._build_agent_row(agent) for agent in self.team_of(conversation).agents.values()]
+
+    def _build_agent_row(self, agent: DelegatedAgent) -> SubagentRow:
+        meter, row = agent.session.context.next_request_meter(), self.rows.find_row(agent.id)
+        state = "asking" if agent.session.running is ConversationActivity.ASKING else agent.state
+        seconds, cost = (agent.ended or time.time()) - agent.began, row.cost if row is not None else 0.0
+        return SubagentRow(
+            agent.id, agent.parent, agent.agent_label, agent.task, state, meter.used, meter.window, cost, seconds
+        )  # fmt: skip
 
     def stop_agent(self, agent: str) -> None:
         """Stop an agent and all agents below it."""
-        found, team = self._find_agent(agent), self.team_of(agent)
-        _end_agents([each for each in team.agents.values() if each is found or self._is_agent_below(each, agent)], team)
+        team = self.team_of(agent)
+        _end_agents([each for each in team.agents.values() if agent in (each.id, *self.rows.ids_above(each.id))], team)
 
     def stop_all_agents(self, conversation: str) -> None:
         """Stop all agents below a conversation, also those whose conversation is still being created."""
@@ -301,31 +307,9 @@ class SubagentRunner:
         for team in self._teams.values():
             _end_agents(team.agents.values(), team, CLOSED)
 
-    def _is_agent_below(self, agent: DelegatedAgent, above: str) -> bool:
-        agents = self.team_of(above).agents
-        at: DelegatedAgent | None = agent
-        while at is not None:
-            if at.parent == above:
-                return True
-            at = agents.get(at.parent)
-        return False
-
-    def _find_agent(self, agent: str) -> DelegatedAgent:
-        found = self._teams.get(self._roots.get(agent, ""), AgentTeam()).agents.get(agent)
-        if found is None:
-            raise NotFound(f"No agent named {agent[:60]!r} is working in this conversation.")
-        return found
-
-    def add_up_agent_cost(self, event: object) -> None:
-        if isinstance(event, FactAppended) and event.recorded.conversation in self._roots:
-            fact = event.recorded.fact
-            if isinstance(fact, ModelReplied | Spent):
-                team = self.team_of(event.recorded.conversation)
-                team.cost += fact.usage.cost
-                if agent := team.agents.get(event.recorded.conversation):
-                    agent.cost += fact.usage.cost
-            if isinstance(fact, ModelReplied | TurnEnded):
-                self._notify_team_listeners()
+    def notify_after_step_of_agent(self, recorded: Recorded) -> None:
+        if recorded.conversation in self._roots and isinstance(recorded.fact, ModelReplied | TurnEnded):
+            self._notify_team_listeners()
 
     def _notify_team_listeners(self) -> None:
         for listener in tuple(self.listeners):
@@ -376,15 +360,6 @@ def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
         if name.startswith("mcp__"):
             found[name.removeprefix("mcp__") if "__" in name[5:] else f"{name[5:]}__*"] = None
     return tuple(found)
-
-
-def _build_agent_list_row(agent: DelegatedAgent) -> SubagentRow:
-    meter = agent.session.context.next_request_meter()
-    state = "asking" if agent.session.running is ConversationActivity.ASKING else agent.state
-    seconds = (agent.ended or time.time()) - agent.began
-    return SubagentRow(
-        agent.id, agent.parent, agent.agent_label, agent.task, state, meter.used, meter.window, agent.cost, seconds
-    )  # fmt: skip
 
 
 def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam, why: str = "") -> None:

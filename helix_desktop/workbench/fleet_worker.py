@@ -331,8 +331,7 @@ class FleetWorker:
     def _task_cost(self, claimed: ClaimedFleetTask) -> float:
         """Return what the task has cost until now, with its sub-agents."""
         own = claimed.session.conversation.state.spent if claimed.session else ()
-        agents, _ = self._bench.workforce.cost_and_limit_of_tree(claimed.task.id)
-        return sum(one.usage.cost for one in own) + agents
+        return sum(one.usage.cost for one in own) + self._bench.workforce.cost_of_agents_below(claimed.task.id)
 
     async def _await_step_allowed(self, claimed: ClaimedFleetTask) -> None:
         """Wait while a provider must not be asked. Raises BudgetSpent if that costs too much."""

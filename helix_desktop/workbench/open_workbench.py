@@ -106,7 +106,9 @@ class Workbench:
         self.mcp_servers = WorkspaceMcpServers(workspace, shared.access.secrets, self.tasks.spawn_task)
         self.project = WorkspaceRulesAndSkills(workspace)
         self.hooks = HookRunner(workspace, self.project, kit)
-        self.claims = WorkerClaims(self.hooks, lambda name: row.parent if (row := self._rows.find_row(name)) else "")
+        self._rows = ConversationListRows(workspace.journal)
+        self.conversations_above = self._rows.ids_above
+        self.claims = WorkerClaims(self.hooks, self.conversations_above)
         self.planning = PlanMode(permissions, self.choose_permission_mode)
         self.models = WorkspaceModels(shared.access, lambda: workspace.settings.models)
         self._shared = shared
@@ -123,8 +125,8 @@ class Workbench:
             self.sessions.find_open_session,
             lambda: system_prompt_and_settings.parse_turn_limits(workspace.settings.limits),
             self.copies.describe_copy_of_agent,
+            self._rows,
         )
-        self._rows = ConversationListRows(workspace.journal)
         self._meters = ConversationMeters(self._rows, workspace.journal, self.sessions, self.tasks.spawn_task)
         self.sharing = WorkspaceSharing(self, shared.machine)
         self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
@@ -256,11 +258,8 @@ class Workbench:
                 if opened.state.own_model:
                     self._apply_conversation_model(conversation, opened.state.own_model)
                 if not self.sharing.other_machine_writing(conversation):
-                    await self._partial.recover_cut_off_reply(
-                        opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
-                    )
-                    await self._partial.recover_printed_outputs(
-                        opened, self.workspace.cache, self.token_counter.count_tokens
+                    await self._partial.recover_texts(
+                        opened, self.model_of_conversation(conversation), self.workspace.cache, self.token_counter
                     )
                     await self._report_interrupted_agents(opened)
                 await self.copies.get_or_open_tools(opened.state.own_copy)
@@ -440,7 +439,7 @@ class Workbench:
                 conversation.id, system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
             ),
             spent=self._rows.cost_today_and_ever,
-            agents_spent=partial(self.workforce.cost_and_limit_of_tree, conversation.id),
+            agents_spent=partial(self.workforce.agents_spending, conversation.id),
             run_foreign_turn=partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
             if conversation.state.acp_agent
             else None,
@@ -713,6 +712,11 @@ class Workbench:
             own_copy = session.conversation.state.own_copy if session is not None else ""
             if own_copy and isinstance(event.recorded.fact, facts.FilesChanged):
                 self.tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
+            self.workforce.notify_after_step_of_agent(event.recorded)
+            for above in (
+                self._rows.ids_above(event.recorded.conversation) if hasattr(event.recorded.fact, "usage") else ()
+            ):
+                self._on_event(session_events.MeterChanged(above))  # Its cost includes what was paid here.
         elif isinstance(
             event, session_events.ActivityChanged | session_events.MessagesQueued | session_events.FoldProgress
         ):
@@ -722,7 +726,6 @@ class Workbench:
             self._meters.update_shown_meter(event.conversation)
         self.sharing.send_soon_after_fact(event)
         self.hooks.run_observing_hooks(event, self.tasks.spawn_task)
-        self.workforce.add_up_agent_cost(event)
         for listener in tuple(self._listeners):
             listener(event)
 

@@ -7,7 +7,6 @@ A file that is found when a conversation is opened is from a program that was ki
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, ToolReturned, TurnEnded
 from helix_desktop.engine.messages import TextDelta
-from helix_desktop.engine.ports import ContentCache, EntryOrigin
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
@@ -87,10 +86,11 @@ class PartialReplies:
         if streaming_over is not None and streaming_over.is_saved:
             self._spawn(asyncio.to_thread(self._delete_partial_reply, key), name="drop a partial reply")
 
-    async def recover_printed_outputs(
-        self, conversation: Conversation, cache: ContentCache, count: Callable[[str], int]
+    async def recover_texts(
+        self, conversation: Conversation, model: str, cache: ContentCache, tokens: TokenCounter
     ) -> None:
-        """Append what a killed program saved of the outputs of calls that still ran."""
+        """Append what a killed program saved: an answer that was cut off, and the outputs of calls that still ran."""
+        await self._recover_cut_off_reply(conversation, model, tokens)
         for pending in tuple(conversation.state.branch.running_calls):
             key, call = _key_of_output(conversation.id, pending.id), pending.call
             if (found := await asyncio.to_thread(self._read_partial_reply, key)) is None:
@@ -98,18 +98,19 @@ class PartialReplies:
             text = f"{found[1][-MOST_PRINTED:]}{CUT_OFF}"
             origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
             stored = await cache.store_content(text.encode("utf-8", "replace"), origin)
-            await conversation.append_facts(ToolReturned(pending.id, stored, count(text), ok=False, stopped=True))
+            await conversation.append_facts(
+                ToolReturned(pending.id, stored, tokens.count_tokens(text), ok=False, stopped=True)
+            )
             await asyncio.to_thread(self._delete_partial_reply, key)
 
-    async def recover_cut_off_reply(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
-        """Append what a killed program saved of an answer as a reply that was cut off."""
+    async def _recover_cut_off_reply(self, conversation: Conversation, model: str, tokens: TokenCounter) -> None:
         found = await asyncio.to_thread(self._read_partial_reply, conversation.id)
         if found is None:
             return
         after, text = found
         facts = conversation.state.facts
         if text and not any(isinstance(each.fact, ModelReplied | TurnEnded | Rewound) for each in facts[after:]):
-            reply = ModelReplied((Text(text, count(text)),), model, Stop.CUT, saw=after)
+            reply = ModelReplied((Text(text, tokens.count_tokens(text)),), model, Stop.CUT, saw=after)
             await conversation.append_facts(reply)
         await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 

@@ -1,7 +1,7 @@
 """The conversations that a worker has claimed. Each step and call first checks that it still has them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import field, replace
 
@@ -30,9 +30,9 @@ class WorkerClaim:
 class WorkerClaims:
     """Claims by conversation; sub-agents have that of their parent. Calls check the claim, then run `hooks`."""
 
-    def __init__(self, hooks: CallHooks, parent_of: Callable[[str], str]) -> None:
+    def __init__(self, hooks: CallHooks, ids_above: Callable[[str], Sequence[str]]) -> None:
         self._hooks = hooks
-        self._parent_of = parent_of
+        self._ids_above = ids_above
         self.held: dict[str, WorkerClaim] = {}
 
     @asynccontextmanager
@@ -48,13 +48,8 @@ class WorkerClaims:
             claim.removed.set()
 
     def find_claim(self, conversation: str) -> WorkerClaim | None:
-        seen = set[str]()  # Two conversations of other machines may name each other as parents.
-        while self.held and conversation and conversation not in seen:
-            if (claim := self.held.get(conversation)) is not None:
-                return claim
-            seen.add(conversation)
-            conversation = self._parent_of(conversation)
-        return None
+        names = (conversation, *self._ids_above(conversation)) if self.held else ()
+        return next((self.held[name] for name in names if name in self.held), None)
 
     @contextmanager
     def give_up_worker_slot(self, conversation: str) -> Iterator[None]:

@@ -124,7 +124,7 @@ def explained(home: Path, helix: Helix) -> list[Json]:
     code, out, _ = helix("--home", home, "cost", "-w", workspace_of(home, helix), "--conversation", row["id"], "--json")
     assert code == 0
     value = json.loads(out)
-    assert value.keys() == {"requests"}
+    assert value.keys() == {"requests", "agents"}
     found: list[Json] = value["requests"]
     return found
 

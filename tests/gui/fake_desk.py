@@ -163,6 +163,7 @@ class FakeSession(StandIn):
     kind_in_progress: FoldKind | None = None
     fold_cost: float | None = 0.03
     first_price = 0.0  # known once it is ready
+    agents_cost = 0.0
     rewrite: context_usage.PendingRewrite | None = None
     unpriced = ""
 
@@ -274,6 +275,9 @@ class FakeSession(StandIn):
 
     async def explain_costs_of_last_turn(self) -> Sequence[RequestCost]:
         return explain_costs_of_last_turn(self.state)
+
+    def cost_of_agents(self) -> float:
+        return self.agents_cost
 
     def next_message_cost(self) -> context_usage.NextMessageCost | None:
         return context_usage.estimate_next_message_cost(self.state, self.policy)
@@ -614,6 +618,12 @@ class FakeWorkbench(StandIn):
 
     def conversation_row(self, conversation: str) -> Row | None:
         return self.rows.get(conversation)
+
+    def conversations_above(self, conversation: str) -> list[str]:
+        found = [conversation]
+        while (row := self.rows.get(found[-1])) is not None and row.parent and row.parent not in found:
+            found.append(row.parent)
+        return found[1:]
 
     async def open_session(self, conversation: str) -> FakeSession:
         if conversation not in self.rows:

@@ -831,6 +831,26 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     assert not window.top.stop.isVisible()
 
 
+@pytest.mark.parametrize(
+    ("own", "count"),
+    [
+        (ConversationActivity.TOOLS, "1 agent is"),  # It waits for its sub-agent.
+        (ConversationActivity.ASKING, "1 agent is"),  # Its sub-agent asks.
+        (ConversationActivity.IDLE, "1 agent is"),
+        (ConversationActivity.THINKING, "2 agents are"),
+    ],
+)
+def test_quitting_counts_an_agent_and_not_the_conversation_that_waits_for_it(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession, own: ConversationActivity, count: str
+) -> None:
+    bench.rows["child"] = Row("child", "C", 0.0, parent=session.id)
+    for name, state in (("child", ConversationActivity.TOOLS), (session.id, own)):
+        bench._heard(ActivityChanged(name, state))
+    window.current_activity._bridge.emit_waiting_events()
+    window.quit_or_ask(lambda: None)
+    assert click_way(window, "Keep working").startswith(count)
+
+
 def test_agents_in_the_background_are_shown_at_the_top_and_lead_to_their_list(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.ports import CallContext
-from helix_desktop.tools.delegate_tool import AgentPlace, Delegation, DelegationBounds, DelegationResult
+from helix_desktop.engine.session_setup import TurnLimits
+from helix_desktop.tools.delegate_tool import AgentPlace, Delegation, DelegationResult
 from tests.tools.world import World
 
 
@@ -60,9 +61,7 @@ async def test_depth_and_number_are_limited(here: World) -> None:
     assert "delegate" not in {
         spec.name for spec in here.kit.build_toolbox(start_child=children, place=AgentPlace(2)).offered_specs()
     }
-    here.box = here.kit.build_toolbox(
-        start_child=children, place=AgentPlace(1, bounds=lambda: DelegationBounds(most_agents=2))
-    )
+    here.box = here.kit.build_toolbox(start_child=children, place=AgentPlace(1, limits=lambda: TurnLimits(agents=2)))
     for _ in range(2):
         assert (await here.run("delegate", task="x")).ok
     assert "no more can be started" in await here.said("delegate", task="x")

@@ -26,7 +26,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import CLOSED
+from helix_desktop.engine.session_events import CLOSED, MeterChanged
 from helix_desktop.project import project_files as folders
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
@@ -191,7 +191,47 @@ async def test_the_money_of_a_tree_is_limited(desks: Desks, folder: Path, team: 
     assert not first.ok
     assert "All agents of this conversation has cost" in first.head or "have cost" in first.head
     assert "the limit is $0.03" in second.head or "limit is" in second.head
-    assert bench.workforce.team_of(session.id).cost == pytest.approx(0.03)
+    assert bench.workforce.cost_of_agents_below(session.id) == pytest.approx(0.03)
+
+
+async def test_a_conversation_costs_what_its_agents_cost_too_and_totals_count_nothing_twice(
+    desks: Desks, folder: Path, team: Team
+) -> None:
+    bench, session = await begun(desks, folder, agents_depth=3)
+    team.cost, heard = 0.5, list[str]()
+    bench.subscribe_to_events(lambda event: heard.append(event.conversation) if type(event) is MeterChanged else None)
+    team.answers = {"ROOT": [delegates({"task": "WORK"})], "WORK": [delegates({"task": "MORE"})], "MORE": []}
+    await told(session, "ROOT")
+    assert session.id in heard, "the meter of the parent follows what its agents pay"
+    rows = {row.id: row for row in bench.list_conversations()}
+    (child,) = [result.child for result in results(session)]
+    (below,) = [row.id for row in rows.values() if row.parent == child]
+    expected = {session.id: (1.0, 2.5), child: (1.0, 1.5), below: (0.5, 0.5)}
+    assert {row.id: (row.cost, row.whole_cost) for row in rows.values()} == expected
+    assert session.context.cost_of_agents() == 1.5
+    assert bench._rows.cost_today_and_ever()[1] == 2.5
+    await bench._rows.read_all_rows()  # as after a restart
+    assert {row.id: (row.cost, row.whole_cost) for row in bench.list_conversations()} == expected
+    bench._rows.remove_conversation_rows([below])
+    assert [row.whole_cost for row in bench.list_conversations() if row.id == session.id] == [2.0]
+
+
+async def test_the_limit_of_a_turn_holds_for_the_agents_that_work_in_it(desks: Desks, folder: Path, team: Team) -> None:
+    bench, session = await begun(desks, folder, turn_cost=1.0)
+    team.cost = 0.3
+    team.answers = {
+        "ROOT": [delegates({"task": "WORK"}), calls("list_files")],
+        "WORK": [calls("list_files") for _ in range(9)],
+        "AGAIN": [calls("list_files"), says("ok")],
+    }
+    await told(session, "ROOT")
+    (end,) = [one.fact for one in session.all_facts if isinstance(one.fact, TurnEnded)]
+    assert end.why == "This turn has cost $1.20; the limit is $1.00."
+    assert "This turn has cost $1.20" in results(session)[0].head
+    assert len(team.requests) == 4
+    await told(session, "AGAIN")
+    assert len(team.requests) == 6, "what an earlier turn's agents cost is not counted again"
+    assert bench.workforce.cost_of_agents_below(session.id) == pytest.approx(0.9)
 
 
 async def test_the_time_of_a_tree_is_limited(desks: Desks, folder: Path, team: Team) -> None:

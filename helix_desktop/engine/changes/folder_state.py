@@ -162,7 +162,7 @@ def merge_changes_and_find_paths_changed_by_others(
 def without_folders_whose_contents_changed(changes: Sequence[PathChange]) -> list[PathChange]:
     """Leave out folders whose contents changed, too, because people count only the contents."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
-    return [change for change in changes if not (_is_change_of_folder(change) and change.path in holding)]
+    return [change for change in changes if not (is_change_of_folder(change) and change.path in holding)]
 
 
 def _parent_paths(path: str) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _parent_paths(path: str) -> Iterator[str]:
         yield path
 
 
-def _is_change_of_folder(change: PathChange) -> bool:
+def is_change_of_folder(change: PathChange) -> bool:
     return all(item is None or item.kind is PathKind.FOLDER for item in (change.before, change.after))
 
 

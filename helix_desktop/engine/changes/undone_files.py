@@ -55,13 +55,9 @@ class UndoneFiles:
         path = next((paths[tail] for tail in tails if tail in paths), "")
         return path in self.restored and self.restored[path] == self.before[path] != self.made[path]
 
-    def describe_undone(self) -> str:
-        """Return one line on all files that are not as the agent left them, or an empty string."""
-        return _format_sentence(UNDID, self._named(p for p, item in self.restored.items() if item != self.made[p]))
-
-    def describe_news(self) -> str:
-        """Return one line on what the model does not know yet, or an empty string."""
-        new = {path: item for path, item in self.restored.items() if item != self.told[path]}
+    def describe_undos(self, known: Items) -> str:
+        """Return one line on all files that an undo or redo left otherwise than `known`, or an empty string."""
+        new = {path: item for path, item in self.restored.items() if item != known[path]}
         undone = _format_sentence(UNDID, self._named(path for path, item in new.items() if item != self.made[path]))
         redone = self._named(path for path, item in new.items() if item == self.made[path])
         return " ".join(filter(None, (undone, _format_sentence("The user redid your changes to ", redone))))

@@ -25,14 +25,13 @@ from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.common.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.common.elided_label import ElidedLabel
-from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_popup_menu, build_push_button, build_scroll_area, set_surface_look
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
 # The file list's usual and least widths and least height, and the note's least width, in pixels.
@@ -252,14 +251,7 @@ class ChangesPage(QWidget):
         if over:
             usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
         self.cover_button.setVisible(over)
-        first = tr(
-            "First checkpoint: {files}, {size}, {seconds} s.",
-            files=format_count(progress.files, "{n} file", "{n} files"),
-            size=format_byte_size(progress.bytes),
-            seconds=format_number(progress.seconds, 1),
-        )
-        hint = first if progress.state == "ready" and progress.files else ""
-        self._note.set_elided_text(words.get(progress.state, usual), hint)
+        self._note.set_elided_text(words.get(progress.state, usual))
 
     def _ask_which_folders_to_cover(self) -> None:
         """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import find_changed_lines, is_binary, split_into_lines
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind
+from helix_desktop.engine.changes.folder_state import PathChange, is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
@@ -57,7 +57,9 @@ class UndoChangesDialog(widgets.TransientDialog):
 
     def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
         found = []
-        planned = [one for one in planned if not is_folder_change(one)] or planned
+        planned = [
+            one for one in planned if not is_change_of_folder(PathChange(one.path, one.before, one.after))
+        ] or planned
         done = [one for one in planned if one.how is UndoOutlook.RESTORE]
         back = [self._path_for_display(one) for one in done if one.before is not None]
         gone = [self._path_for_display(one) for one in done if one.before is None]
@@ -103,11 +105,6 @@ class UndoChangesDialog(widgets.TransientDialog):
         grid.setColumnStretch(0, 1)
         grid.setRowStretch(2 * len(planned), 1)
         return widgets.build_scroll_area(inner, self)
-
-
-def is_folder_change(one: PlannedUndo | PathChange) -> bool:
-    item = one.before or one.after
-    return item is not None and item.kind is PathKind.FOLDER
 
 
 def shorten_name_list(places: Sequence[str]) -> str:

@@ -10,11 +10,11 @@ class ElidedLabel(QLabel):
 
     def __init__(self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0) -> None:
         super().__init__(parent, textFormat=Qt.TextFormat.PlainText)
-        self._words, self._tip, self._mode, self._least = "", "", mode, least
+        self._words, self._mode, self._least = "", mode, least
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
 
-    def set_elided_text(self, words: str, tip: str = "") -> None:
-        self._words, self._tip = words, tip
+    def set_elided_text(self, words: str) -> None:
+        self._words = words
         self.setAccessibleName(words)
         self.updateGeometry()
         self._elide_to_width()
@@ -33,10 +33,9 @@ class ElidedLabel(QLabel):
         whole = self.fontMetrics().horizontalAdvance(self._words) <= self.width()
         shown = self.fontMetrics().elidedText(self._words, self._mode, self.width())
         self.setText(self._words if whole else shown if self.width() >= self._least else "")
-        tip = " ".join(filter(None, ("" if whole else self._words, self._tip)))
-        if not tip:
+        if whole:
             self.setToolTip("")
             return
         from html import escape  # Its 2,000 entities would delay the start.
 
-        self.setToolTip(f"<span>{escape(tip)}</span>")
+        self.setToolTip(f"<span>{escape(self._words)}</span>")

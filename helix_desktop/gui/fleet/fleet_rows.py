@@ -130,7 +130,7 @@ def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]
             agent = make_safe_text(row.acp_agent or row.agent)
             where = [make_safe_text(bench.name), agent, make_safe_text(row.copy)]
             what, files_and_cost = (describe_running_state(running), titles[row.id]), (_join_file_names(files), shared)
-            rows[f"{bench.id} {row.id}"] = [*what, *where, *files_and_cost, format_dollars(row.cost)]
+            rows[f"{bench.id} {row.id}"] = [*what, *where, *files_and_cost, format_dollars(row.whole_cost)]
     return rows
 
 

@@ -270,8 +270,8 @@ class ConversationRowPainter(RowPainter):
             (state, colour),
             (f" · {writer}" if state and writer else writer, "danger" if row.overlaps else "muted"),
         ]
-        if row.cost:
-            told.append((f" · {format_dollars(row.cost)}", "faint"))
+        if row.whole_cost:
+            told.append((f" · {format_dollars(row.whole_cost)}", "faint"))
         for words, name in told:
             painter.setPen(theme.colour_of_token(name))
             shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, line.right() - left)

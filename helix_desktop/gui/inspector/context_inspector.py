@@ -210,7 +210,7 @@ class ContextInspector(QWidget):
         # For a moment in the past, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
-        yield from build_savings_boxes(ink, width, paid)
+        yield from build_savings_boxes(ink, width, paid, session.context.cost_of_agents() if session else 0.0)
         if self._is_at_present:
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)

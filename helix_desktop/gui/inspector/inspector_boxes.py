@@ -129,12 +129,14 @@ def build_context_boxes(
         yield FigureBox(ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True)
 
 
-def build_savings_boxes(ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
+def build_savings_boxes(
+    ink: DrawingStyle, width: float, state: Moment, agents_cost: float = 0.0
+) -> Iterator[LayoutBox]:
     """Builds boxes for what was sent, paid and saved, or a link to set an unknown price."""
     savings = compute_savings(state)
-    for number, (words, figure, good) in enumerate(build_savings_rows(savings)):
+    for number, (words, figure, good) in enumerate(build_savings_rows(savings, agents_cost)):
         yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
-    if lacks_price(state) and not savings.paid:
+    if lacks_price(state) and not savings.paid and not agents_cost:
         # The composer already says that no price is known. Those words would leave no room for the figure's name here.
         yield FigureBox(
             ink, width, tr("Cost so far"), tr("Set the price…"), accent=True, act=ConversationAct.SET_MODEL_PRICE

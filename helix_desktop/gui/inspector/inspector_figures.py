@@ -86,7 +86,7 @@ def newest_handover_name(state: Moment) -> str:
     return fold_title(max(handovers, key=lambda fold: branch.ages[fold.fold]))
 
 
-def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
+def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[tuple[str, str, bool]]:
     """Returns rows of words, figure and whether to highlight the figure."""
     rows = [(tr("Sent"), format_token_count(figures.sent), False)]
     if figures.without != figures.sent:
@@ -95,8 +95,10 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
     if round(figures.paid_before, 3):
         rows.append((tr("Cost before import or fork"), format_dollars(figures.paid_before), False))
-    if figures.paid or figures.unpriced:
-        rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
+    if figures.paid or figures.unpriced or round(agents_cost, 3):
+        rows.append((tr("Cost so far"), format_dollars(figures.paid + agents_cost), False))
+    if round(agents_cost, 3):
+        rows.append((tr("Of this, sub-agents"), format_dollars(agents_cost), False))
     if figures.unpriced:
         rows.append((tr("Not included: requests of unknown cost"), format_number(figures.unpriced), False))
     if figures.paid_without and figures.paid > 0:

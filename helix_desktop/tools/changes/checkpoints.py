@@ -5,7 +5,6 @@ a crash leaves at most unused contents, which are found again by hash. Stamps ar
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,8 +40,6 @@ class CheckpointProgress:
     state: str = "waiting"
     files: int = 0
     of_files: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
     why: str = ""
 
 
@@ -201,7 +198,6 @@ class Checkpoints:
             await self._save_known_state()
 
     async def _check_folders(self, *, thorough: bool) -> None:
-        began = time.monotonic()
         if self.latest_checkpoint is None:
             self.folders.remember_permissions_of_roots()
             await self._read_known_state()
@@ -210,15 +206,14 @@ class Checkpoints:
         try:
             if not self.is_ready:
                 self.leftovers = found.leftovers
-            await self._store_wanted_contents(found, began)
+            await self._store_wanted_contents(found)
         finally:
             folder_walk.restore_folder_modes(found.opened)
         changes = self.folders.adopt_walk_result(found)
         self.steps.record_check(found.folders, changes)
         await self._store_checkpoint(changes)
         if not self.is_ready:
-            files = sum(len(names) for names in self.folders.records.values())
-            self._notify_progress(CheckpointProgress("ready", files, files, found.bytes, time.monotonic() - began))
+            self._notify_progress(CheckpointProgress("ready"))
             await self._save_known_state()
 
     async def _read_known_state(self) -> None:
@@ -245,7 +240,7 @@ class Checkpoints:
         self.folders.adopt_saved_records(kept.known)
         self.latest_checkpoint, self._chain = kept.checkpoint, kept.chain_sizes
 
-    async def _store_wanted_contents(self, found: WalkResult, began: float) -> None:
+    async def _store_wanted_contents(self, found: WalkResult) -> None:
         done = 0
         wanted = {one.path: one for one in found.wanted}
         async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):
@@ -263,9 +258,7 @@ class Checkpoints:
                     found.uncovered.setdefault(folder, []).append(UncoveredPath(got.path, "changed while it was read"))
             done += len(batch)
             if not self.is_ready:
-                self._notify_progress(
-                    CheckpointProgress("reading", done, len(found.wanted), found.bytes, time.monotonic() - began)
-                )
+                self._notify_progress(CheckpointProgress("reading", done, len(found.wanted)))
 
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
         """Store the state as a difference, or as a manifest if there is none yet or the chain is long."""

@@ -58,7 +58,6 @@ class UnchangedFolder:
     mark: bytes
     inner: tuple[str, ...]
     files: int
-    bytes: int
     linked: tuple[tuple[tuple[int, int], str, int], ...]
 
 
@@ -75,7 +74,6 @@ class WalkResult:
     # Folders that this walk made readable, each with the mode to restore.
     opened: list[tuple[int, int]] = field(default_factory=list)
     files: int = 0
-    bytes: int = 0
 
 
 class FolderWalk:
@@ -236,7 +234,6 @@ class FolderWalk:
 
     def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
         self.found.files += seen.files
-        self.found.bytes += seen.bytes
         for identity, name, names in seen.linked:
             self.found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
 
@@ -250,7 +247,7 @@ class FolderWalk:
         inner: list[str] = []
         folders: list[tuple[str, os.stat_result]] = []
         linked: list[tuple[tuple[int, int], str, int]] = []
-        fresh = files = size = 0
+        fresh = files = 0
         for entry in entries:
             name = entry.name
             try:
@@ -265,10 +262,8 @@ class FolderWalk:
             stamp = pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, mode, st.st_size)
             record = get(name)
             files += 1
-            if kind == 0o100000:
-                size += st.st_size
-                if st.st_nlink > 1:
-                    linked.append(((st.st_dev, st.st_ino), name, st.st_nlink))
+            if kind == 0o100000 and st.st_nlink > 1:
+                linked.append(((st.st_dev, st.st_ino), name, st.st_nlink))
             if record is not None and record.startswith(stamp):
                 now[name] = record
             elif not (
@@ -283,7 +278,7 @@ class FolderWalk:
             record = _folder_record(st.st_mode & 0o7777)
             fresh += get(name) != record
             now[name] = record
-        seen = UnchangedFolder(told, tuple(inner), files, size, tuple(linked))
+        seen = UnchangedFolder(told, tuple(inner), files, tuple(linked))
         self._count_unchanged_folder(path, seen)
         found.uncovered.setdefault(path, [])  # Replaces what was left out at the last walk and is gone now.
         if fresh or len(now) != len(known) or path not in self._known:

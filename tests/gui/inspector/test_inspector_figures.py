@@ -17,6 +17,13 @@ def state() -> ConversationState:
     return build_state(story.recorded())
 
 
+def test_the_cost_so_far_includes_that_of_sub_agents_and_says_how_much_it_is() -> None:
+    figures = Savings(1, 100, 100, 0, 0.012, 0.012)
+    rows = {words: figure for words, figure, _ in inspector_figures.build_savings_rows(figures, 0.03)}
+    assert (rows["Cost so far"], rows["Of this, sub-agents"]) == ("$0.042", "$0.030")
+    assert "Of this, sub-agents" not in [row[0] for row in inspector_figures.build_savings_rows(figures)]
+
+
 def test_parts_are_the_blocks_of_the_view() -> None:
     now = state()
     meter = context_usage.measure_window(now, context_policy.policy_from_fact(now.settings.policy))
