@@ -26,7 +26,7 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
-BAR, MOST_BAR = 60, 132  # The minimum and the maximum width of the context meter, in pixels.
+BAR, MOST_BAR = 60, 132  # The minimum and, at 100 % text size, the maximum width of the meter, in pixels.
 LEAST_BAR = 20  # The minimum width in pixels of the meter's bar when there is no room for the figures.
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
@@ -308,8 +308,8 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def _fit_controls_to_width(self) -> None:
-        """Fits a narrow window: hides the bar, then the cost, shortens the mode, and last shows only
-        the bar. "+ Attach" shrinks to its icon.
+        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shortens the mode, and
+        last shows only the bar.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -319,6 +319,11 @@ class Composer(QWidget):
         room -= sum(each.sizeHint().width() + px(10) for each in buttons if not each.isHidden())
         figures, known = self._figures.sizeHint().width() + px(22), self._measured.window > 0
         missing = (figures if known else 0) - room
+        if missing > 0:
+            room += self._attach.sizeHint().width()
+            self._attach.setText("+")
+            room -= self._attach.sizeHint().width()
+            missing = (figures if known else 0) - room
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
         if known and missing > whole - px(LEAST):  # If there is no room for its figures, the meter shows only a bar.
@@ -327,14 +332,10 @@ class Composer(QWidget):
             shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
-        if room < (px(LEAST_BAR) if known else 0):
-            room += self._attach.sizeHint().width()
-            self._attach.setText("+")
-            room -= self._attach.sizeHint().width()
         written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
         self.price.setVisible(price > 0 and room >= figures + price)
-        with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)
+        with_figures, with_bar = room >= figures, room < figures or room >= figures + price + BAR
         self._figures.setVisible(with_figures)
         self.meter.setVisible(with_bar)
         self.context_button.setVisible(known and room >= px(LEAST_BAR))

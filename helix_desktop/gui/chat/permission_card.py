@@ -42,6 +42,7 @@ NAMED = 5  # At most this many of the paths that an undo would not restore are l
 COMMANDS = ("run_command",)
 LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
 READING = 0.7  # A key pressed within this many seconds was not meant for the card.
+SHOWN = Qt.FocusReason.TabFocusReason  # With this reason, a preview shows that it has the focus.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
@@ -190,7 +191,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     def focus_first_control(self) -> None:
         self._taken = time.monotonic()
         first = self._first if self._first.isEnabled() or self._preview is None else self._preview
-        first.setFocus(Qt.FocusReason.OtherFocusReason)
+        first.setFocus(SHOWN)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Ignores a press too early to be meant for this question, and the second click of a double click."""
@@ -286,6 +287,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             return
         self._length.setText(self._preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
+        if not self._preview.is_end_seen and any(button.hasFocus() for button in self._allowing):
+            self._preview.setFocus(SHOWN)  # Otherwise Qt would move the focus out of the card.
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
         if self._preview.is_end_seen and self._preview.hasFocus():

@@ -87,7 +87,7 @@ class FleetDialog(TransientDialog):
         columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 115), (tr("Cost"), 80))  # fmt: skip
         words = tr("To give an agent work, choose “New task…”.")
-        self._task_list = FleetList(tr("Tasks"), columns, page, [len(columns) - 1], words)
+        self._task_list = FleetList(tr("Tasks"), columns, page, [len(columns) - 1], words, whole=(0, 6))
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
@@ -202,7 +202,7 @@ class FleetDialog(TransientDialog):
         columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
                    (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
         about = tr("Conversations that are running or have their own copy of the repository are listed here.")
-        self._conversation_list = FleetList(tr("Conversations"), columns, self, empty=about)
+        self._conversation_list = FleetList(tr("Conversations"), columns, self, empty=about, whole=(0, 7))
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.refresh_changed_files(""))

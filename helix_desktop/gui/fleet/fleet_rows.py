@@ -19,8 +19,8 @@ from helix_desktop.gui.translation import format_count, format_number, tr, trans
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LEAST_WIDTH = 160  # The minimum width in pixels of the column that gets the remaining room.
-SHORT_CELL = 18  # Cells that are at most this many letters wide, with their margins, are shown in full.
+# The minimum width, in pixels and in letters, of the column that gets the remaining room.
+LEAST_WIDTH, LEAST_LETTERS = 160, 14
 NARROW = 100  # A column of at most this many pixels keeps its width.
 LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
@@ -29,7 +29,10 @@ Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status
 
 
 class FleetList(RowTree):
-    """`columns`: titles and widths (0: the rest). `figures`: number columns. Only changed cells are drawn."""
+    """`columns`: titles and widths (0: the rest). `figures`: number columns. Only changed cells are drawn.
+
+    Cells of the columns `whole` and `figures` are never cut.
+    """
 
     def __init__(
         self,
@@ -38,10 +41,11 @@ class FleetList(RowTree):
         parent: QWidget,
         figures: Sequence[int] = (),
         empty: str = "",
+        whole: Sequence[int] = (),
     ) -> None:
         super().__init__(parent, empty)
         self._items: dict[str, QTreeWidgetItem] = {}
-        self._figures, self._widths = figures, [width for _, width in columns]
+        self._figures, self._whole, self._widths = figures, (*whole, *figures), [width for _, width in columns]
         self.setAccessibleName(name)
         self.setProperty("look", "table")
         self.setIconSize(QSize(9, 9))
@@ -56,22 +60,20 @@ class FleetList(RowTree):
         self._fit_columns_to_room()
 
     def _fit_columns_to_room(self) -> None:
-        """Shrinks columns if room is short: first the widest, then all wide ones. Short cells, such as states,
-        are never cut. If there is no room even then, columns are hidden from the last on, figures after the others.
+        """Shrinks columns if room is short: first the widest, then all wide ones. If there is no room even then,
+        columns are hidden from the last on, but figures after all others.
         """
-        room = self.viewport().width() - LEAST_WIDTH
+        room = self.viewport().width() - max(LEAST_WIDTH, LEAST_LETTERS * self.fontMetrics().averageCharWidth())
         for number in range(len(self._widths)):
             self.setColumnHidden(number, False)  # The title of a hidden column has no width.
-        short = SHORT_CELL * self.fontMetrics().averageCharWidth()
-        cells = [self.sizeHintForColumn(at) for at in range(len(self._widths))]
         titles = [
-            width and max(self.header().sectionSizeHint(at), cell if cell <= short else 0)
-            for at, (width, cell) in enumerate(zip(self._widths, cells, strict=True))
+            width and max(self.header().sectionSizeHint(at), self.sizeHintForColumn(at) if at in self._whole else 0)
+            for at, width in enumerate(self._widths)
         ]
         widths = [width and max(width, title) for width, title in zip(self._widths, titles, strict=True)]
         widest = self._widths.index(max(self._widths))
         left = room - sum(widths) + widths[widest]
-        widths[widest] = min(widths[widest], left) if left >= LEAST_WIDTH // 2 else 0
+        widths[widest] = min(widths[widest], left) if left >= max(LEAST_WIDTH // 2, titles[widest]) else 0
         least = [min(both) if both[0] > NARROW else both[0] for both in zip(widths, titles, strict=True)]
         for last in sorted(range(1, len(widths)), key=lambda at: (at in self._figures, -at)):
             if sum(least) > room:

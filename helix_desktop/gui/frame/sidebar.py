@@ -235,7 +235,7 @@ class Sidebar(QWidget):
         ]
 
     def _build_sidebar_link(self, text: str) -> QPushButton:
-        return widgets.build_push_button(text, self, look="link")
+        return widgets.build_push_button(text, self, look="link", wraps=True)
 
     def _apply_sidebar_sizes(self) -> None:
         px = self._theme.zoomed_pixels

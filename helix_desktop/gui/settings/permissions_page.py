@@ -120,8 +120,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
-        self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool (for example, run_command)"), self.page_content)
-        self._command = widgets.build_line_edit(tr("Command or path"), tr("Command or path (for example, cargo test *)"), self.page_content)  # fmt: skip
+        self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool"), self.page_content)
+        self._command = widgets.build_line_edit(tr("Command or path"), tr("Command or path"), self.page_content)
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
 

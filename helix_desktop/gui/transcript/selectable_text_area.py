@@ -73,15 +73,15 @@ class TextSurface(QAbstractScrollArea):
     @property
     def has_focus_frame(self) -> bool:
         """True if Tab moved the focus here, and no hot spot has it."""
-        return self._reached_by_tab and self._spot is None
+        return self.hasFocus() and self._reached_by_tab and self._spot is None
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
-        self._reached_by_tab = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        if event.reason() is not Qt.FocusReason.ActiveWindowFocusReason:  # Then the frame stays as it was.
+            self._reached_by_tab = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
 
     def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusOutEvent(event)
-        self._reached_by_tab = False
         self.viewport().update()
 
     def viewportEvent(self, event: QEvent) -> bool:

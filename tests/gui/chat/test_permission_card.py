@@ -596,7 +596,27 @@ def test_a_long_change_passes_the_focus_on_once_its_end_was_shown_by_key(approva
         QApplication.processEvents()
     view = approvals.focusWidget()
     assert isinstance(view, ExactDifferenceView)
+    assert view.has_focus_frame, "before End is pressed, nothing showed where the focus was"
     QTest.keyClick(view, Qt.Key.Key_End)
     for _ in range(10):
         QApplication.processEvents()
     assert approvals.focusWidget() is buttons(approvals)["Allow once"]
+
+
+def test_the_focus_stays_in_the_card_when_its_text_turns_out_not_to_fit(approvals: PermissionQuestionPanel) -> None:
+    """In the tour, the third request had the focus for a moment, and then the message box had it."""
+    approvals.resize(900, 170)
+    assert QTest.qWaitForWindowActive(approvals)
+    text = "\n".join(f"echo {n}" for n in range(11))
+    approvals.show_oldest_question({1: replace(COMMAND, preview=text)})
+    card = approvals.visible_card
+    assert card is not None
+    elsewhere = QLineEdit(approvals)
+    elsewhere.show()
+    card.focus_first_control()
+    for _ in range(10):
+        QApplication.processEvents()
+    assert not buttons(approvals)["Allow once"].isEnabled(), "its end does not fit"
+    focused = approvals.focusWidget()
+    assert focused is not None
+    assert card.isAncestorOf(focused)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QMenu, QPushButton
 
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.gui.frame.sidebar import ConversationSearchField, Sidebar, format_folder
@@ -138,3 +138,16 @@ def test_the_shortcut_of_the_search_never_stands_on_its_words(theme: Theme) -> N
     box.resize(260, 32)
     box.setText("x")
     assert not box._key.isVisible()
+
+
+def test_with_large_text_the_words_of_an_empty_list_are_not_cut(theme: Theme) -> None:
+    sidebar = Sidebar(theme)
+    theme.set_zoom(2.0)
+    sidebar.resize(400, 860)
+    sidebar.show_conversation_rows([])
+    sidebar.show()
+    QApplication.processEvents()
+    for words in (sidebar._empty_list_label, sidebar.importing):
+        assert words.height() >= words.heightForWidth(words.width())
+        assert words.geometry().right() < sidebar.width()
+    theme.set_zoom(1.0)
