@@ -38,6 +38,7 @@ class WindowTour(QObject):
         self._step_number = 0
         self._done_steps: set[int] = set()  # Steps of the tour that the user has completed.
         self.steps = self._build_tour_steps()
+        window.notices.hide()  # It is about the workspace that was open before.
         self.coach = TourGuide(window.theme, window)
         self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))
         self.coach.card.back.clicked.connect(lambda: self._go_to_step(self._step_number - 1))

@@ -337,6 +337,7 @@ def test_a_click_on_a_notification_goes_there(front: DialogsAndNotifications, wi
 def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(
     front: DialogsAndNotifications, window: MainWindow
 ) -> None:
+    window.notices.show_notice("The message was removed.", act=lambda: None)
     window.window_actions["tour"].trigger()
     assert window.current_workbench is not None
     assert window.current_workbench.name == "Tour"

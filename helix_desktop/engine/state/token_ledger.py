@@ -226,10 +226,8 @@ class TokenLedger:
         paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
         if paid and at["without"] == at["sent"]:
             paid_without = paid  # The provider may have charged less than the prices say, but nothing was folded.
-        tokens, before = (
-            (at["steps"], at["sent"], at["without"], at["read"]),
-            max(0.0, ever - paid) + self.unstated_dollars_until(seq),
-        )
+        before = max(0.0, ever - paid) + self.unstated_dollars_until(seq)
+        tokens = at["steps"], at["sent"], at["without"], at["read"]
         return Savings(*tokens, paid, paid_without, before, at["unpriced"] if paid or per_million else 0)
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:

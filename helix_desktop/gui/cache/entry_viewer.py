@@ -80,7 +80,11 @@ class EntryViewer(QWidget):
 
     def _show_fitting_buttons(self) -> None:
         """Shows the less important buttons only where there is room; the menu has them too."""
-        self._show_fitting_hash()
+        if self.row is not None:
+            digest = self.row.stored.digest
+            # From this width on, the long hash fits beside the button labels in all languages.
+            roomy = self.width() >= self._theme.zoomed_pixels(1_120)
+            self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
         buttons = (self._copy, self._save, self._show)
         margins = self._column.contentsMargins()
         room = self.width() - margins.left() - margins.right()
@@ -91,13 +95,6 @@ class EntryViewer(QWidget):
             self._head.invalidate()
             if self._head.sizeHint().width() <= room:
                 break
-
-    def _show_fitting_hash(self) -> None:
-        if self.row is not None:
-            digest = self.row.stored.digest
-            # From this width on, the long hash fits beside the button labels in all languages.
-            roomy = self.width() >= self._theme.zoomed_pixels(1_120)
-            self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
 
     def _build_more_menu(self) -> QMenu:
         menu = QMenu(self)
@@ -131,7 +128,7 @@ class EntryViewer(QWidget):
             return
         self.uses = ()
         digest = row.stored.digest
-        self._show_fitting_hash()
+        self._show_fitting_buttons()
         self._hash.setToolTip(digest.hex)
         self._checked_chip.hide()
         self._shape_button.hide()

@@ -346,9 +346,7 @@ class Composer(QWidget):
         self._mode.setText(f"{words.replace('&', '&&')} ▾")
 
     def _show_focus_border(self, focused: bool) -> None:  # noqa: FBT001 - a slot
-        self._box.setProperty("focused", "true" if focused else "false")
-        self._box.style().unpolish(self._box)
-        self._box.style().polish(self._box)
+        set_widget_look(self._box, "focused-box" if focused else "box")
 
     def _restyle_composer(self) -> None:
         px = self._theme.zoomed_pixels
