@@ -1,6 +1,6 @@
 """Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, one event per line.
 
-Tested with files of 1.0, 2.0, 2.1.197 and 2.1.331. A reply has a line for each content block, all with the same
+Tested with files of 1.0, 2.0, 2.1.197 and 2.1.332. A reply has a line for each content block, all with the same
 `message.id`, and results may come between them. Lines form a tree by `parentUuid`. A compaction is a `compact_boundary`
 line followed by a message with the summary; earlier lines stay in the file. What the program showed the model
 besides the messages is in `attachment` lines, since 2.1.331 exactly as the model saw it (`rendered`).

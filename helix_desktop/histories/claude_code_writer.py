@@ -1,4 +1,4 @@
-"""Writes sessions that Claude Code 2.1.331 resumes with `claude --resume ID`.
+"""Writes sessions that Claude Code 2.1.332 resumes with `claude --resume ID`.
 
 Original lines that still exist are written unchanged, except for the session's id. Otherwise each message is a
 line that names the line before it. A compaction is a `compact_boundary` line followed by the summary.
@@ -16,7 +16,7 @@ from helix_desktop.histories import recorded_session, session_writing
 from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
-SEEN_VERSION = "2.1.331"
+SEEN_VERSION = "2.1.332"
 _LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
 Block = dict[str, Any]
 

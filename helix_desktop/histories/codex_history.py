@@ -1,6 +1,6 @@
 """Rollouts of Codex: `~/.codex/sessions/…/rollout-*.jsonl`, one item of the Responses API per line.
 
-Tested with files of 0.169.0, and with older ones of bare items. Newer files wrap each item as
+Tested with files of 0.169.0 and 0.171.0, and with older ones of bare items. Newer files wrap each item as
 `{"type": "response_item", "payload": item}`, among other events. What the model wrote between two
 inputs (reasoning, a message, calls) is one reply. Events name the model (`turn_context`), a request's
 tokens (`token_count`), a command's complete output, and where the history was compacted.

@@ -1,4 +1,4 @@
-"""Writes rollouts that Codex 0.169.0 resumes with `codex exec resume ID`. See `codex_history`.
+"""Writes rollouts that Codex 0.171.0 resumes with `codex exec resume ID`. See `codex_history`.
 
 Original lines that still exist are written unchanged, except for the session's id. Otherwise each message and call
 is an item of the Responses API. A compaction is a `compacted` line with the items that replace all earlier ones.
@@ -19,7 +19,7 @@ from helix_desktop.histories.session_writing import (
     plain_call_id,
 )
 
-SEEN_VERSION = "0.169.0"
+SEEN_VERSION = "0.171.0"
 Item = dict[str, Any]
 
 

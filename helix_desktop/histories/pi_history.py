@@ -1,6 +1,6 @@
 """Sessions of pi: `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`, a tree by `parentId`.
 
-Tested with files of 0.73. The format is documented by pi itself (session-format, versions 1 to 3).
+Tested with files of 0.73 and 1.5. The format is documented by pi itself (session-format, versions 1 to 3).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from helix_desktop.json_values import number_at, object_at, objects_at, text_at
 
 KIND = "pi"
 _SHOWN = ("message", "custom_message", "branch_summary", "compaction")
-_ABOUT = ("model_change", "thinking_level_change", "label", "custom", "session_info", "session")
+_ABOUT = ("model_change", "thinking_level_change", "label", "custom", "session_info", "usage", "session")
 
 
 def is_pi_row(value: Mapping[str, object]) -> bool:
@@ -103,7 +103,7 @@ class _PiMessages(history_rows.HistoryMessages):
             self.add_user_message(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
             self.report.add_left_out_row("bash command outside the context")
-        else:
+        elif role != "system":  # The prompt and the tools, which pi writes anew where they have changed.
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:

@@ -1,4 +1,4 @@
-"""Writes sessions that pi 0.73.1 resumes with `pi --session ID`. See `pi_history`.
+"""Writes sessions that pi 0.73.1 and 1.5.2 resume with `pi --session ID`. See `pi_history`.
 
 Each message is an entry that names the one before. A compaction names itself as the first entry kept.
 """

@@ -40,7 +40,7 @@ def test_the_head_says_where_when_and_with_which_instructions() -> None:
     when = "1970-01-01T00:01:01.000Z"
     about = {
         "id": "thread-1", "session_id": "thread-1", "timestamp": when, "cwd": "/work",
-        "originator": "codex_exec", "cli_version": "0.169.0", "source": "exec", "helix_title": "",
+        "originator": "codex_exec", "cli_version": "0.171.0", "source": "exec", "helix_title": "",
     }  # fmt: skip
     assert lines() == [{"timestamp": when, "type": "session_meta", "payload": about}]
     said = RecordedMessage("user", "go", time=2.0)

@@ -403,8 +403,8 @@ def test_people_are_told_what_was_written_and_what_is_not_in_it(tmp_path: Path) 
     )  # fmt: skip
     report = list(restoring.describe_restored_session(full, tmp_path))
     assert len(report) == 9
-    assert report[-2] == "The session is from version 0.1. Restoring was tested with 0.169.0."
-    assert len(list(restoring.describe_restored_session(replace(bare, version="0.169.0"), tmp_path))) == 2
+    assert report[-2] == "The session is from version 0.1. Restoring was tested with 0.171.0."
+    assert len(list(restoring.describe_restored_session(replace(bare, version="0.171.0"), tmp_path))) == 2
 
 
 def test_a_new_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path: Path) -> None:

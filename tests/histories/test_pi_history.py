@@ -264,6 +264,14 @@ def test_entries_of_an_unknown_kind_are_counted_and_those_about_the_session_are_
     assert complaint.endswith("as they are: no type (1), novelty (1).")
 
 
+def test_the_agents_own_prompt_and_what_it_paid_beside_are_no_messages_and_not_complained_about(tmp_path: Path) -> None:
+    """Seen with pi 1.5: each session has its prompt as a message, and the import complained about each."""
+    prompt = {"sections": {"preamble": "You are an expert."}, "toolsAdded": [{"name": "bash"}]}
+    rows = message("system", **prompt), message("user", "one"), {"type": "usage", "kind": "cache_warm", "usage": {}}
+    found = read(tmp_path, *rows, message("assistant", [written.text("two")]))
+    assert ([one.text for one in found.recordings[0].messages], found.complaints) == (["one", "two"], ())
+
+
 def test_a_file_is_known_by_its_head_or_its_entries() -> None:
     known = pi_history.is_pi_row
     assert known({"type": "session", "cwd": "/w", "id": "1"})
