@@ -1,7 +1,7 @@
 """Asks how the copy that a conversation works in is brought back, and brings it back."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from PySide6.QtWidgets import QWidget
@@ -28,17 +28,22 @@ class CopyBringBack:
     done: Callable[[Sequence[str]], object]
 
     def ask_for_way(self) -> None:
-        self.doing.run_in_background(self._find_files_in_other_copies(), then=self._show_ways)
+        self._run_with_copy(self._find_files_in_other_copies, self._show_ways)
 
-    async def _find_copy_of_conversation(self) -> FolderCopy | None:
-        """Finds the copy, which may be another conversation's if this is a fork or a sub-agent's."""
-        session = await self.bench.open_session(self.row.id)
-        return await asyncio.to_thread(self.bench.copies.find_copy, session.conversation.state.own_copy)
+    def _run_with_copy(
+        self, work: Callable[[FolderCopy], Awaitable[Sequence[str]]], then: Callable[[Sequence[str]], object]
+    ) -> None:
+        """Works with the copy, which may be another conversation's if this is a fork or a sub-agent's."""
 
-    async def _find_files_in_other_copies(self) -> Sequence[str]:
-        copy = await self._find_copy_of_conversation()
-        found = (await self.bench.copies.read_status_of_copies()).get(copy.id) if copy is not None else None
-        return [*found.overlaps] if found is not None else ()
+        async def find_copy_and_work() -> Sequence[str]:
+            session = await self.bench.open_session(self.row.id)
+            copy = await asyncio.to_thread(self.bench.copies.find_copy, session.conversation.state.own_copy)
+            return await work(copy) if copy is not None else ()
+
+        self.doing.run_in_background(find_copy_and_work(), then=then)
+
+    async def _find_files_in_other_copies(self, copy: FolderCopy) -> Sequence[str]:
+        return [*(await self.bench.copies.read_status_of_copies())[copy.id].overlaps]
 
     def _show_ways(self, both: Sequence[str]) -> None:
         ways: list[tuple[str, Callable[[], object]]] = [
@@ -51,17 +56,9 @@ class CopyBringBack:
         ask_to_choose_one(self.window, title, explain_bring_back_ways(both), "", ways)
 
     def _bring_back_and_tell(self, way: str, conflicts: str = "leave") -> None:
-        async def bring_back_copy() -> Sequence[str]:
-            copy = await self._find_copy_of_conversation()
-            return await self.bench.copies.bring_back(copy, way, self.row.title, conflicts) if copy is not None else ()
-
-        self.doing.run_in_background(bring_back_copy(), then=self.done)
+        self._run_with_copy(lambda copy: self.bench.copies.bring_back(copy, way, self.row.title, conflicts), self.done)
 
     def _apply_or_ask(self) -> None:
-        async def find_files_changed_on_both_sides() -> Sequence[str]:
-            copy = await self._find_copy_of_conversation()
-            return await self.bench.copies.find_conflicts(copy) if copy is not None else ()
-
         def ask_which_version(conflicts: Sequence[str]) -> None:
             if not conflicts:
                 self._bring_back_and_tell("apply")
@@ -71,7 +68,7 @@ class CopyBringBack:
             text = tr("These files were changed both in your folder and in the copy. Which version do you want? All other changes are applied as well, and you can undo this.")  # fmt: skip
             ask_to_choose_one(self.window, tr("Conflicts"), f"{text}\n\n{name_first_files(conflicts)}", "", acts)
 
-        self.doing.run_in_background(find_files_changed_on_both_sides(), then=ask_which_version)
+        self._run_with_copy(self.bench.copies.find_conflicts, ask_which_version)
 
     def _ask_to_discard(self) -> None:
         text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")

@@ -104,7 +104,8 @@ async def _is_result_in_cache(use: ToolResources, result: ToolOutput) -> bool:
 async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
     shown = use.roots.display_path(place)
     head = await asyncio.to_thread(workspace_roots.read_file_piece, use.roots, place, 0, 8192)
-    if kind := next((kind for start, kind in _IMAGES if head.startswith(start)), _webp_media_type(head)):
+    webp = "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
+    if kind := next((kind for start, kind in _IMAGES if head.startswith(start)), webp):
         return await _read_image(use, place, kind)
     if b"\0" in head and file_text.encoding_by_mark(head) == "utf-8":
         return await _describe_binary_file(use, place)
@@ -433,10 +434,6 @@ async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
 def printable_name(name: str) -> str:
     """Return a file name on one line, with control characters and undecodable bytes escaped."""
     return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
-
-
-def _webp_media_type(head: bytes) -> str:
-    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
 
 
 TOOLS = (

@@ -3,11 +3,11 @@
 Made from the user's settings, which commands do not see, since they may name helpers, keys and passwords.
 """
 
-import fnmatch
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from helix_desktop.tools import risky_git_settings
@@ -54,11 +54,8 @@ def write_attributes_of_hidden_files(folder: Path, hidden: Sequence[str]) -> Non
 
 def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:
     """Format those of the settings that are harmless as git reads them."""
-    return "".join(_format_git_setting(name, value) for name, value in pairs if _is_setting_kept(name, value))
-
-
-def _is_setting_kept(name: str, value: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, each) for each in _KEPT) and not value.startswith("!") and "\0" not in value
+    harmless = (pair for pair in pairs if not pair[1].startswith("!") and "\0" not in pair[1])
+    return "".join(_format_git_setting(*pair) for pair in harmless if any(fnmatchcase(pair[0], each) for each in _KEPT))
 
 
 def _format_git_setting(name: str, value: str) -> str:
@@ -100,4 +97,4 @@ def _is_include_for_roots(name: str, path: Path, roots: Sequence[Path]) -> bool:
     pattern = pattern if pattern.startswith("/") else f"**/{pattern}"
     pattern = (f"{pattern}*" if pattern.endswith("/") else pattern).replace("**", "*")
     fold = str.casefold if kind.endswith("i") else str
-    return any(fnmatch.fnmatchcase(fold(f"{root}/.git"), fold(pattern)) for root in roots)
+    return any(fnmatchcase(fold(f"{root}/.git"), fold(pattern)) for root in roots)

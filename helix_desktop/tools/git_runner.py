@@ -70,7 +70,13 @@ def run_git(
             _read_user_git_settings.cache_clear()  # The next try has to see the name that is given now.
             way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
             raise ActionRefused("git does not know your name and email address.", remedy=f"{way} {remedy}")
-        raise ActionRefused(f"git refused: {said[:500].rstrip('.')}.", remedy=remedy)
+        if lock := _LOCKED.search(said):
+            raise ActionRefused(
+                "Another git program is working in this repository, or was killed there.",
+                remedy=f"{remedy} Wait until it has ended and try again. If none is running, delete {lock[1]}.",
+            )
+        told = " ".join(_NO_REASON.sub("", said).split())
+        raise ActionRefused(f"git refused: {told[:500].rstrip('.')}.", remedy=remedy)
     return done.stdout
 
 
@@ -101,6 +107,8 @@ _DRIVER = re.compile(
     r"(filter\..*\.(clean|smudge|process)|diff\..*\.(command|textconv)|merge\..*\.driver|branch\..*\.mergeoptions)",
     re.DOTALL,
 )
+_LOCKED = re.compile(r"Unable to create '([^']+\.lock)': File exists")
+_NO_REASON = re.compile(r"^(hint:.*|Aborting\.?|error: |fatal: )", re.MULTILINE)
 _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 
 

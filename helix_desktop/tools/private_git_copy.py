@@ -9,9 +9,9 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
@@ -26,8 +26,10 @@ from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, read_whole_file, restore_entry
 
 LARGEST_CARRIED = 1 << 30
+FindVersions = Callable[[str], Sequence[TreeItem | None]]
 MOST_NAMED = 20
 _UNCHANGED = "Nothing was changed."
+_KEPT = "Nothing was changed in your folder, and the copy keeps its changes."
 _TAKEN_OVER = re.compile(
     r"user\.(name|email)|core\.(autocrlf|eol|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone)"
 )
@@ -88,6 +90,13 @@ class GitCheckout:
         new = self.git_names("ls-files", "-z", "--others", "--exclude-standard")
         return [*map(os.fsdecode, (*raw, *(name for name in new if not self._is_in_cache(name))))]
 
+    def names_that_differ(self, one: str, other: str) -> list[bytes]:
+        return self.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
+
+    def entries_of_commit(self, commit: str) -> dict[bytes, bytes]:
+        """Return git's lines on all files of a commit, by name."""
+        return {line.partition(b"\t")[2]: line for line in self.git_names("ls-tree", "-r", "-z", commit)}
+
     def _is_in_cache(self, name: bytes) -> bool:
         """Whether a file is in a folder that programs fill by themselves, such as `__pycache__`."""
         above = [self.folder / each for each in PurePosixPath(os.fsdecode(name)).parents][:-1]
@@ -118,10 +127,10 @@ class GitCheckout:
     def check_no_merge_open(self) -> None:
         """Raise ActionRefused if a merge or rebase is unfinished."""
         if any(self.path_in_git_folder(name).exists() for name in _UNFINISHED):
-            whose = "the copy" if self.is_copy else "your repository"
+            kind = "the copy" if self.is_copy else "your repository"
             raise ActionRefused(
-                f"A merge or a rebase in {whose} has not been finished ({self.folder}).",
-                remedy="Finish it with git in that folder, then try again.",
+                f"A merge or a rebase in {kind} has not been finished ({self.folder}).",
+                remedy="Finish or abort it with git, or ask the agent in this conversation to do it, then try again.",
             )
 
 
@@ -204,7 +213,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
     lines = copy.run("count-objects", "-v").splitlines()
     borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
-    carried = {name: _size_and_time(copy.folder / name) for name in map(os.fsdecode, changed)}
+    carried = {name: size_and_time(copy.folder / name) for name in map(os.fsdecode, changed)}
     return CopySource(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
 
 
@@ -231,7 +240,9 @@ def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Ite
     there = {path: _stat_entry(source.folder / path) for path in paths}
     for path in (path for path in paths if there[path] is None):
         restore_entry(ours, RootPath(copy.folder, path), None, 0)
-        _remove_empty_folders(copy.folder, path)
+        for above in [copy.folder / each for each in Path(path).parents][:-1]:
+            with suppress(OSError):
+                above.rmdir()  # As git does with folders that became empty.
     for path in reversed(paths):
         if (entry := there[path]) is None:
             continue
@@ -253,14 +264,6 @@ def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
     return None
 
 
-def _remove_empty_folders(root: Path, path: str) -> None:
-    """Remove the folders that became empty when a file was removed, as git does."""
-    for above in [root / each for each in Path(path).parents][:-1]:
-        with suppress(OSError):
-            if above.resolve() == above:
-                above.rmdir()
-
-
 # --- What a copy changed, and bringing it into the user's repository
 
 
@@ -278,10 +281,10 @@ def list_uncommitted_paths(copy: GitCheckout, made: CopySource) -> list[bytes]:
 
 def _untouched_paths(copy: GitCheckout, made: CopySource) -> set[str]:
     """Return the user's uncommitted files that are as they were when the copy was made."""
-    return {name for name, at in made.carried.items() if [*at] == _size_and_time(copy.folder / name)}
+    return {name for name, at in made.carried.items() if [*at] == size_and_time(copy.folder / name)}
 
 
-def _size_and_time(path: Path) -> list[int]:
+def size_and_time(path: Path) -> list[int]:
     with suppress(OSError):
         found = path.lstat()
         return [found.st_size, found.st_mtime_ns]
@@ -302,7 +305,6 @@ def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -
 
 def commit_and_bundle_copy(source: GitCheckout | None, copy: GitCheckout, made: CopySource) -> bytes:
     """Commit everything in the copy, and bundle what only it has for `git fetch`, if anything."""
-    copy.check_git_folder_is_its_own()
     filled = [name + b"/" for name in copy.list_submodule_paths() if any((copy.folder / os.fsdecode(name)).glob("*"))]
     names = [*copy.uncommitted_paths(), *filled]  # Git says nothing of files in the folder of a submodule.
     _give_refs_to_stashes(copy)
@@ -353,18 +355,21 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySo
     if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
     _check_autorun_files_are_in_folder(copy, head)
-    remedy = "Your own folder was not changed. Resolve this in the copy, commit there, and bring it back again."
     way = ("rebase",) if rebase else ("merge", "--no-edit")
     _set_aside_what_user_committed(copy, made, head)
     try:
-        copy.run(*way, "--autostash", "--quiet", head)
+        _check_nothing_in_the_way(copy, head, {*copy.git_names("ls-files", "-z")})
+        copy.run(*way, "--autostash", "--quiet", head, remedy="Your own folder was not changed.")
     except ActionRefused as error:
-        names = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
-        conflicts = "".join(f" Conflict in {printable_path(os.fsdecode(name))}." for name in names[:MOST_NAMED])
-        raise ActionRefused(f"{error.what}{conflicts}", remedy=remedy) from error
+        if not (names := copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")):
+            raise
+        raise ActionRefused(
+            f"Your branch and the copy changed these files in ways that conflict: {name_some_files([*map(os.fsdecode, names)])}.",
+            remedy="Your own folder was not changed. Ask the agent in this conversation to resolve the conflicts and to finish the merge with git, then bring the copy back again.",
+        ) from error
     finally:
         put_back_set_aside_files(copy, made)
-    changed = copy.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, "HEAD")
+    changed = copy.names_that_differ(head, "HEAD")
     _check_unfiltered(copy, changed)
     _check_unfiltered(source, changed)
     return copy.head
@@ -372,8 +377,7 @@ def merge_or_rebase_in_copy(source: GitCheckout, copy: GitCheckout, made: CopySo
 
 def _set_aside_what_user_committed(copy: GitCheckout, made: CopySource, head: str) -> None:
     """Move files that only came with the copy, and that the user has committed since, out of the way of `head`."""
-    committed = copy.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", "HEAD", head)
-    names = set(committed) & set(map(os.fsencode, _untouched_paths(copy, made)))
+    names = {*copy.names_that_differ("HEAD", head)} & set(map(os.fsencode, _untouched_paths(copy, made)))
     for name in map(os.fsdecode, names):
         kept = copy.folder / _ASIDE / head / name
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -384,38 +388,40 @@ def _set_aside_what_user_committed(copy: GitCheckout, made: CopySource, head: st
 
 
 def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
-    """Put files back if their commit was not merged after all, also after a crash.
+    """Put files back if their commit was not merged after all, also after a crash, or once the merge was aborted.
 
     Without them, the user's own words would be missing in the copy as if the agent had removed them.
     """
+    if any(copy.path_in_git_folder(name).exists() for name in _UNFINISHED):
+        return
     for folder in (copy.folder / _ASIDE).glob("*"):
-        is_open = any(copy.path_in_git_folder(name).exists() for name in _UNFINISHED)
-        is_merged = is_open or not copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}")
-        for name in () if is_merged else made.carried:  # The agent could have put other files there.
+        names = made.carried if copy.git_line("rev-list", "--max-count=1", f"HEAD..{folder.name}") else ()
+        by_agent = {*map(os.fsdecode, copy.uncommitted_paths())} if names else set[str]()
+        for name in names:  # The agent could have put other files there.
             place = copy.folder / name
-            if os.path.lexists(folder / name) and place.parent.resolve() == place.parent:
-                (folder / name).replace(place)
+            if os.path.lexists(folder / name) and not (name in by_agent and os.path.lexists(place)):
+                with suppress(OSError):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    if place.parent.resolve() == place.parent:
+                        (folder / name).replace(place)
         delete_folder_tree(folder, ignore_errors=True)
 
 
-def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], commit: str) -> list[bytes]:
-    """Return those of these files that are in the folder exactly as in a commit."""
-    entries = [entry.partition(b"\t") for entry in at.git_names("ls-tree", "-r", "-z", commit)]
-    wanted = {name: about.split() for about, _, name in entries}
-    named = [name for name in names if b"\n" not in name]
-    found = ((name, _stat_entry(at.folder / os.fsdecode(name))) for name in named)
+def _find_files_as_in_commit(at: GitCheckout, names: Iterable[bytes], entries: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return those of these files that are in the folder exactly as in a commit with these entries."""
+    found = ((name, _stat_entry(at.folder / os.fsdecode(name))) for name in names if b"\n" not in name)
     files = {name: one[0].st_mode for name, one in found if one and stat.S_ISREG(one[0].st_mode)}
     hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
     modes = [b"100755" if mode & 0o100 else b"100644" for mode in files.values()]
-    there = zip(files, modes, hashes, strict=True)
-    return [name for name, mode, each in there if wanted.get(name) == [mode, b"blob", each]]
+    there = [b"%s blob %s\t%s" % each for each in zip(modes, hashes, files, strict=True)]
+    return [name for name, line in zip(files, there, strict=True) if entries.get(name) == line]
 
 
 def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
     """Refuse the commit of a file that other programs run if it differs from the one in the copy's folder."""
     added = copy.git_names("diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD")
     added = [name for name in added if is_autorun_path(os.fsdecode(name))]
-    same = _find_files_as_in_commit(copy, added, "HEAD")
+    same = _find_files_as_in_commit(copy, added, copy.entries_of_commit("HEAD"))
     for name in map(os.fsdecode, added):
         if os.fsencode(name) not in same:
             raise ActionRefused(
@@ -439,19 +445,8 @@ def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, 
     source.run("update-ref", f"refs/helix/{name}", commit)
 
 
-def copy_source_after_merge(copy: GitCheckout, made: CopySource) -> CopySource:
-    """Return what the copy differs from once its commits are in the user's branch."""
-    carried = {name: _size_and_time(copy.folder / name) for name in map(os.fsdecode, copy.uncommitted_paths())}
-    return replace(made, base=copy.head, carried=carried)
-
-
 def move_branch_forward(
-    source: GitCheckout,
-    commit: str,
-    name: str,
-    find_versions: Callable[[str], Sequence[TreeItem | None]],
-    *,
-    only_check: bool = False,
+    source: GitCheckout, commit: str, find_versions: FindVersions, *, only_check: bool = False
 ) -> None:
     """Move the user's branch forward if HEAD is still what was merged, or only check that it can be.
 
@@ -460,40 +455,67 @@ def move_branch_forward(
     """
     with suppress(ActionRefused):  # It also fails for files that are no obstacle.
         source.run("update-index", "-q", "--refresh")
-    words = ("read-tree", "-n", "-u", "-m", "HEAD") if only_check else ("merge", "--ff-only", "--quiet")
-    remedy = f"Your files are as they were. The commits are in your repository as refs/helix/{name}."
-    staged = source.git_line("write-tree")
-    changed = source.git_names("diff-tree", "-r", "-z", "--name-only", "HEAD", commit)
+    staged, entries = source.git_line("write-tree"), source.entries_of_commit(commit)
+    changed = {*source.names_that_differ("HEAD", commit)}
+    unstaged = source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all")
+    in_index = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
     # A file that is in the folder as in the commit is no obstacle, but git must be told so.
-    same = _find_files_as_in_commit(source, changed, commit)
+    same = _find_files_as_in_commit(source, changed - ({*unstaged} & {*in_index}), entries)
+    replaced = _find_files_of_versions(source, changed & {*entries} - {*same, *in_index}, find_versions)
+    clean = {*source.git_names("ls-files", "-z")} - {*unstaged, *in_index} | {*same, *replaced}
+    _check_nothing_in_the_way(source, commit, clean, {*unstaged, *in_index})
+    if only_check:
+        return
     source.stage_files(same)
-    entries = {entry.partition(b"\t")[2]: entry for entry in source.git_names("ls-tree", "-r", "-z", commit)}
-    replaced = _find_files_of_versions(source, (set(changed) & set(entries)) - set(same), find_versions)
     source.run("update-index", "-z", "--index-info", given=b"\0".join(entries[name] for name in replaced))
     before = source.git_line("write-tree")
     try:
-        source.run(*words, commit, remedy=remedy)
+        source.run("merge", "--ff-only", "--quiet", commit, remedy=_KEPT)
     except ActionRefused:  # Git changed the files, but could not move the branch.
         source.run("read-tree", "-m", "-u", source.git_line("write-tree"), before)
         source.run("read-tree", staged)
         raise
-    if only_check:
-        source.run("read-tree", staged)
-    elif replaced:
+    if replaced:
         source.run("checkout-index", "--index", "--force", "-z", "--stdin", given=b"\0".join(replaced))
 
 
-def _find_files_of_versions(
-    at: GitCheckout, names: Iterable[bytes], find_versions: Callable[[str], Sequence[TreeItem | None]]
-) -> list[bytes]:
-    """Return those of these files that are not staged and are in the folder as in one of their versions."""
-    found, staged = [], set(at.git_names("diff-index", "--cached", "--name-only", "-z", "HEAD"))
-    for name in sorted(set(names) - staged):
+def _check_nothing_in_the_way(
+    at: GitCheckout, commit: str, clean: Collection[bytes], dirty: Collection[bytes] = ()
+) -> None:
+    """Raise ActionRefused for files that the commit would replace and that are not `clean`. Git does not mind losing ignored ones."""
+    entries = at.entries_of_commit(commit)
+    found = set[bytes]()
+    for name in {*at.names_that_differ("HEAD", commit)}.difference(clean):
+        place, entry = at.folder / os.fsdecode(name), entries.get(name, b"")
+        if place.is_dir() and not place.is_symlink():
+            inside = (os.fsencode(path.relative_to(at.folder)) for path, _ in list_tree_files(place))
+            found.update({*inside}.difference(clean) if entry and not entry.startswith(b"160000") else ())
+        elif os.path.lexists(place) or (entry and name in dirty):
+            found.add(name)
+        elif entry:
+            above = [
+                each for each in place.parents if os.path.lexists(each) and (each.is_symlink() or not each.is_dir())
+            ]
+            found.update({os.fsencode(each.relative_to(at.folder)) for each in above}.difference(clean))
+    if found:
+        raise ActionRefused(
+            f"These files in {at.folder} are not committed and are in the way: {name_some_files(sorted(map(os.fsdecode, found)))}.",
+            remedy=f"{_KEPT} Commit, move or delete these files, then try again.",
+        )
+
+
+def name_some_files(names: Sequence[str]) -> str:
+    return ", ".join(map(printable_path, names[:MOST_NAMED])) + (", …" if len(names) > MOST_NAMED else "")
+
+
+def _find_files_of_versions(at: GitCheckout, names: Iterable[bytes], find_versions: FindVersions) -> list[bytes]:
+    """Return those of these files that are in the folder as in one of their versions."""
+    found = []
+    for name in sorted(names):
         path, entry = os.fsdecode(name), _stat_entry(at.folder / os.fsdecode(name))
         files = [item for item in find_versions(path) if item is not None and item.kind is PathKind.FILE]
         if files and entry is not None and stat.S_ISREG(entry[0].st_mode):
-            held = Digest.of_content((at.folder / path).read_bytes()).raw
-            mode = entry[0].st_mode
+            held, mode = Digest.of_content((at.folder / path).read_bytes()).raw, entry[0].st_mode
             if any(held == item.content and not (mode ^ item.mode) & 0o100 for item in files):
                 found.append(name)
     return found

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import glob_patterns
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.built_in_tool import ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.file_tools import printable_name
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.regex_search import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
@@ -31,11 +30,6 @@ _LONGEST_ROW = 1 << 20  # Parsing a row with more bytes would block the event lo
 _LONGEST_PATH = 32 * 1024
 _BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-
-
-def build_search_files_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
-    """Return the tool search_files, which runs ripgrep in this sandbox."""
-    return (declare_tool(ToolName.SEARCH_FILES, partial(search_files, sandbox)),)
 
 
 async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources) -> ToolOutput:

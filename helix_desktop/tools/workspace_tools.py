@@ -4,12 +4,14 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import (
     command_tools,
@@ -22,7 +24,7 @@ from helix_desktop.tools import (
     todo_tool,
 )
 from helix_desktop.tools.autorun_guard import AutorunGuard as FileGuard
-from helix_desktop.tools.built_in_tool import BuiltInTool, WorkspaceResources
+from helix_desktop.tools.built_in_tool import BuiltInTool, WorkspaceResources, declare_tool
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.command_tools import CommandLimits, WorkspaceCommands
 from helix_desktop.tools.delegate_tool import AgentDelegation, AgentPlace, StartChild
@@ -109,7 +111,8 @@ class WorkspaceTools:
         guard: CallHooks | None = None,
     ) -> Toolbox:
         """Return one conversation's tools. `place`: its place among the agents to which it delegates."""
-        tools = [*file_tools.TOOLS, *search_files_tool.build_search_files_tool(self.sandbox)]
+        search = declare_tool(ToolName.SEARCH_FILES, partial(search_files_tool.search_files, self.sandbox))
+        tools = [*file_tools.TOOLS, search]
         tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
         tools += recall_tools.build_recall_tools(compact, history)
         tools += fetch_tool.TOOLS if self.options.offers_fetch else ()

@@ -303,11 +303,8 @@ class FileChanges:
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Return a file before the agent's change, after it, and now, as choices for the user."""
-        contents = [
-            await self.workspace_checkpoints.read_item_content(item)
-            for item in (planned.before, planned.after, planned.now)
-        ]
-        return contents[0], contents[1], contents[2]
+        read = self.workspace_checkpoints.read_item_content
+        return await read(planned.before), await read(planned.after), await read(planned.now)
 
     async def _record_undo(
         self,

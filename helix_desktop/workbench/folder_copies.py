@@ -82,6 +82,12 @@ class FolderCopy:
         return [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
 
     @property
+    def places(self) -> list[tuple[int, str]]:
+        """Return for each root the number of its repository, and how the names of its files begin there."""
+        parts = (inside.rstrip(".").partition("/") for _, inside in self.roots)
+        return [(int(number), f"{below}/" if below else "") for number, _, below in parts]
+
+    @property
     def label(self) -> str:
         """Return the branch, commit or folder that it is a copy of."""
         return next((each.branch or each.base[:9] or Path(each.source).name for each in self.repositories), "")
@@ -242,8 +248,7 @@ class RepositoryCopies:
             return ""
         if not (names := (await self.read_copy_status(copy)).changed):
             return "[It worked in a copy of the folders and changed no file.]"
-        most = copying.MOST_NAMED
-        shown = ", ".join(map(printable_path, names[:most])) + (", …" if len(names) > most else "")
+        shown = copying.name_some_files(names)
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
     def build_apply_tool(self) -> BuiltInTool:
@@ -368,19 +373,17 @@ class RepositoryCopies:
         changes = list[PathChange]()
         if versions is not None:
             _, _, now = await self._brought_and_present_versions(copy)
-            merged = [f"{at}/" for at, (_, inside) in enumerate(copy.roots) if copy.repositories[_number(inside)].base]
+            merged = [f"{at}/" for at, (number, _) in enumerate(copy.places) if copy.repositories[number].base]
             changes = [one for one in compare_trees(versions.latest_versions(), now) if one.path.startswith((*merged,))]
         await asyncio.to_thread(_remember_brought_back, copy, changes, is_merged=True)
         return said
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:
-        if any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id):
+        working = any(not each.is_idle for each in self._bench.sessions if each.conversation.state.own_copy == copy.id)
+        if working or (copy.id in self._kits and self._kits[copy.id].commands.running_in_background):
             raise ActionRefused(
-                "An agent is working in this copy.", remedy="Stop the agent first, or wait until it has finished."
-            )
-        if copy.id in self._kits and self._kits[copy.id].commands.running_in_background:
-            raise ActionRefused(
-                "A command is still running in this copy.", remedy="Stop the command first, or wait until it has ended."
+                "An agent or a command is still running in this copy.",
+                remedy="Stop it first, or wait until it has ended.",
             )
 
     async def _plan_changes(self, copy: FolderCopy, conflicts: str = "leave") -> BringBackPlan:
@@ -410,7 +413,7 @@ class RepositoryCopies:
         await asyncio.to_thread(_remember_brought_back, copy, taken)
         if names := plan.conflicting_names:
             raise ActionRefused(
-                f"These files were changed both in your folder and in the copy: {', '.join(names[: copying.MOST_NAMED])}.",
+                f"These files were changed both in your folder and in the copy: {copying.name_some_files(names)}.",
                 remedy="All other changes were brought back. Choose which version of these files you want: in the window with “Bring back…”, on the command line with `--conflicts`.",
             )
         return said or ("There are no changes to bring back.",)
@@ -524,11 +527,6 @@ def _save_copy_description(copy: FolderCopy) -> None:
     atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
 
 
-def _number(inside: str) -> int:
-    """Return the number of the repository that contains a root of a copy."""
-    return int(inside.partition("/")[0])
-
-
 def _remember_brought_back(copy: FolderCopy, changes: Iterable[PathChange], *, is_merged: bool = False) -> None:
     """Note in a copy's description what the user's folders have of it now, and from which commit git compares."""
     brought = dict(copy.brought)
@@ -537,7 +535,11 @@ def _remember_brought_back(copy: FolderCopy, changes: Iterable[PathChange], *, i
         brought[path] = [*(each for each in brought.get(path, ()) if each != version), version][-MOST_VERSIONS:]
     repositories = copy.repositories
     if is_merged:
-        merged = {made.source: copying.copy_source_after_merge(at, made) for _, at, made in _find_checkouts(copy)}
+        merged = {}
+        for _, at, made in _find_checkouts(copy):
+            names = map(os.fsdecode, at.uncommitted_paths())
+            carried = {name: copying.size_and_time(at.folder / name) for name in names}
+            merged[made.source] = replace(made, base=at.head, carried=carried)
         repositories = [merged.get(made.source, made) for made in repositories]
     _save_copy_description(replace(copy, brought=brought, repositories=repositories))
 
@@ -555,19 +557,20 @@ def _read_copy_description(folder: Path) -> FolderCopy:
 
 
 def _find_checkouts(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopySource]]:
-    """Yield the user's repository (None if it is gone), the copy, and what that was made from."""
+    """Yield the user's repository (None if it is gone), the copy if its git files lead nowhere else, and its source."""
     for number, made in enumerate(copy.repositories):
         source = None
         with suppress(ActionRefused):
             source = copying.find_source_repository(Path(made.source))
         if made.base:
             there = source if source is not None and source.folder == Path(made.source) else None
-            yield there, GitCheckout(copy.folder / str(number), is_copy=True), made
+            checkout = GitCheckout(copy.folder / str(number), is_copy=True)
+            checkout.check_git_folder_is_its_own()
+            yield there, checkout, made
 
 
 def _put_back_set_aside_files(copy: FolderCopy) -> None:
     for _, checkout, made in _find_checkouts(copy):
-        checkout.check_git_folder_is_its_own()
         copying.put_back_set_aside_files(checkout, made)
 
 
@@ -577,7 +580,6 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
     commits, problem = 0, copy.problem
     try:
         for source, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
-            checkout.check_git_folder_is_its_own()
             names = copying.list_uncommitted_paths(checkout, made)
             uncommitted += [printable_path(os.fsdecode(name)) for name in names]
             commits += len(copying.list_commits_only_in_copy(source, checkout, made))
@@ -590,7 +592,6 @@ def _read_copy_status(copy: FolderCopy) -> CopyStatus:
 def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
     found = []
     for _, checkout, made in _find_checkouts(copy) if copy.is_whole else ():
-        checkout.check_git_folder_is_its_own()
         folder = _find_users_folder(made.source)
         found += [f"{folder}/{name}" for name in copying.list_changed_paths(checkout, made)]
     return tuple(found)
@@ -608,15 +609,13 @@ def _find_users_folder(source: str) -> str:
 
 def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
     """Return the files of each root that git sees as changed or new, or None without git."""
-    found: dict[int, frozenset[str] | None] = {}
-    for number, (_, inside) in enumerate(copy.roots):
-        repository, _, below = inside.rstrip(".").partition("/")
-        found[number] = None
-        if (made := copy.repositories[int(repository)]).base:
-            checkout = GitCheckout(copy.folder / repository, is_copy=True)
-            checkout.check_git_folder_is_its_own()
-            start, names = f"{below}/" if below else "", copying.list_changed_paths(checkout, made)
-            found[number] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
+    found: dict[int, frozenset[str] | None] = dict.fromkeys(range(len(copy.roots)))
+    for _, checkout, made in _find_checkouts(copy):
+        checkout.check_no_merge_open()  # The half of one, with its conflict markers, is not brought back.
+        names = copying.list_changed_paths(checkout, made)
+        for at, (number, start) in enumerate(copy.places):
+            if str(number) == checkout.folder.name:
+                found[at] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
     return found
 
 
@@ -650,11 +649,9 @@ def _merge_branches(
     """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
 
     def find_versions(checkout: GitCheckout, name: str) -> Sequence[TreeItem | None]:
-        for number, (_, inside) in enumerate(copy.roots):
-            below = inside.rstrip(".").partition("/")[2]
-            start = f"{below}/" if below else ""
-            if versions is not None and str(_number(inside)) == checkout.folder.name and name.startswith(start):
-                return versions.versions_of(f"{number}/{name.removeprefix(start)}")
+        for at, (number, start) in enumerate(copy.places):
+            if versions is not None and str(number) == checkout.folder.name and name.startswith(start):
+                return versions.versions_of(f"{at}/{name.removeprefix(start)}")
         return ()
 
     joined = []
@@ -663,7 +660,6 @@ def _merge_branches(
             raise ActionRefused(
                 "The original repository no longer exists.", remedy="You can copy the files by hand instead."
             )
-        checkout.check_git_folder_is_its_own()
         source.check_no_merge_open()
         checkout.check_no_merge_open()
         copying.commit_in_copy(checkout, made, message)
@@ -673,12 +669,12 @@ def _merge_branches(
     for source, checkout, commit in joined:
         copying.bring_commit_to_source(source, checkout, commit, copy.id)
     for source, checkout, commit in joined[1:]:  # The first is moved at once or not at all.
-        copying.move_branch_forward(source, commit, copy.id, partial(find_versions, checkout), only_check=True)
+        copying.move_branch_forward(source, commit, partial(find_versions, checkout), only_check=True)
     said, undoing = list[str](), list[str]()
     for source, checkout, commit in joined:
         undoing.append(f"To go back, run `git reset --keep {source.head[:9]}` in {source.folder}.")
         try:
-            copying.move_branch_forward(source, commit, copy.id, partial(find_versions, checkout))
+            copying.move_branch_forward(source, commit, partial(find_versions, checkout))
         except ActionRefused as error:
             raise ActionRefused(" ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy) from error
         said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")

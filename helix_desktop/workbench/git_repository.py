@@ -35,15 +35,12 @@ class GitRepository:
         """Return what differs now from a revision, in all roots that have it."""
         if revision.startswith("-"):
             raise InvalidInput(f"{revision} is not a commit, branch or tag.")
-        found: list[PathChange] = []
-        any_of_them = False
+        found: list[PathChange] | None = None
         for number, root in enumerate(checkpoints.roots):
-            listed = await asyncio.to_thread(_list_revision_files, root, revision)
-            if listed is None:
-                continue
-            any_of_them = True
-            found += await self._compare_root_with_revision(checkpoints, number, root, listed)
-        if not any_of_them:
+            if (listed := await asyncio.to_thread(_list_revision_files, root, revision)) is not None:
+                changes = await self._compare_root_with_revision(checkpoints, number, root, listed)
+                found = [*(found or ()), *changes]
+        if found is None:
             raise NotFound(f"No folder in this workspace has a revision {revision[:80]}.")
         return sorted(found)
 

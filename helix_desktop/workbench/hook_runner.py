@@ -31,7 +31,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.built_in_tool import FilesSeen, ToolResources
 from helix_desktop.tools.checks_after_command import CommandCheck
-from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode, ToolAction
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.tools.workspace_tools import WorkspaceTools
@@ -204,7 +203,8 @@ class HookRunner:
         """Start it like a command of the model: the same files are protected, and the mode may forbid writing."""
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
-        opened = await asyncio.to_thread(self._openings_for_hook, watched.guard)
+        opened = await asyncio.to_thread(self.kit.commands.opened)  # What commands of the model see without asking.
+        opened = replace(opened, hidden=tuple(watched.guard.hidden_files))
         if sandbox.paths_left_visible(opened):
             raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold_in_place()
@@ -220,10 +220,6 @@ class HookRunner:
         )
         wrap = partial(sandbox.wrap_command, words, network=False, held=held, opened=opened)
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
-
-    def _openings_for_hook(self, guard: AutorunGuard) -> CommandOpenings:
-        """Return what a command of the model sees without asking for more."""
-        return replace(self.kit.commands.opened(), hidden=tuple(guard.hidden_files))
 
     async def _start_users_hook(
         self, hook: ProjectHook, hook_variables: dict[str, str], _watched: CommandCheck, stdin: int

@@ -129,3 +129,20 @@ def test_a_driver_whose_name_git_would_read_wrongly_refuses_the_repository(
     with pytest.raises(ActionRefused, match="name a program with “=”"):
         run_git(project, "status", "--porcelain")
     assert not (tmp_path / "canary").exists()
+
+
+def test_a_lock_is_named_in_plain_words(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q", ".")
+    lock = tmp_path / ".git" / "index.lock"
+    lock.touch()
+    with pytest.raises(ActionRefused) as refused:
+        run_git(tmp_path, "read-tree", "--empty")
+    assert refused.value.what == "Another git program is working in this repository, or was killed there."
+    assert refused.value.remedy.endswith(f"If none is running, delete {lock}.")
+
+
+def test_what_git_says_is_one_line_without_its_advice(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q", ".")
+    with pytest.raises(ActionRefused) as refused:
+        run_git(tmp_path, "merge", "nothing")
+    assert refused.value.what == "git refused: merge: nothing - not something we can merge."

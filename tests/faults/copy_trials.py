@@ -1,0 +1,333 @@
+"""A user and an agent work at random on the same files, and the agent's copy is brought back in every way.
+
+Every line is written only once, so it can be said of each whose it is and where it went. No line of the user's may be
+gone from the user's folder unless the agent removed that very line or the user chose so, and no line of the agent's may
+be nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import stat
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from helix_desktop import program_folders
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import ActionRefused
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+
+NAMES = ("a", "b", "src/c", "src/d e", "new", "src/new", "local", "src", "ü")
+WAYS = ("apply", "apply", "apply", "merge", "merge", "rebase", "discard")
+CONFLICTS = ("leave", "leave", "leave", "yours", "copy", "markers")
+LOCAL = "local"  # Ignored at first.
+Lines = Counter[tuple[str, str]]
+
+
+def git(folder: Path, *words: str, check: bool = True) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, check=False, capture_output=True)
+    if check and done.returncode:
+        raise AssertionError(f"git {words} in {folder}: {done.stderr.decode()}")
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def lines_of(folder: Path) -> Lines:
+    """Each line of each file, with the file's name."""
+    found: Lines = Counter()
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if ".git" in inside.parts or path.is_symlink() or not path.is_file():
+            continue
+        for line in path.read_bytes().decode("utf-8", "replace").splitlines():
+            if not line.startswith(("<<<<<<<", "=======", ">>>>>>>", "|||||||")):
+                found[str(inside), line] += 1
+    return found
+
+
+def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Each entry's mode and content, without git's own and without folders."""
+    found = {}
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if ".git" not in inside.parts and not (path.is_dir() and not path.is_symlink()):
+            mode = path.lstat().st_mode
+            found[str(inside)] = mode, os.fsencode(path.readlink()) if stat.S_ISLNK(mode) else path.read_bytes()
+    return found
+
+
+class Writer:
+    """Changes the files of a folder at random. `removed` has each line that it took away, `touched` each file."""
+
+    def __init__(self, folder: Path, word: str, chance: random.Random, numbers: count[int]) -> None:
+        self.folder, self.word, self.chance, self._numbers = folder, word, chance, numbers
+        self.removed: set[tuple[str, str]] = set()
+        self.touched: set[str] = set()
+        self.did: list[str] = []
+
+    def new_line(self) -> str:
+        return f"{self.word}{next(self._numbers)}"
+
+    def act(self) -> None:
+        often = (*(self.edit,) * 6, *(self.create,) * 3, self.delete, self.rename, self.set_mode)
+        acts: tuple[Callable[[], object], ...] = (*often, self.stage, self.commit, self.commit, self.commit_some)
+        chosen = self.chance.choice((*acts, self.unignore))
+        before, held = lines_of(self.folder), files_of(self.folder)
+        said = chosen()
+        self.did.append(f"{self.word}: {chosen.__name__} {said or ''}")
+        self.removed |= {*before} - {*lines_of(self.folder)}
+        now = files_of(self.folder)
+        self.touched |= {name for name in {*held, *now} if held.get(name) != now.get(name)}
+
+    def pick(self) -> Path | None:
+        found = sorted(path for path in map(self.folder.joinpath, NAMES) if path.is_file())
+        return self.chance.choice(found) if found else None
+
+    def edit(self) -> str:
+        if (path := self.pick()) is None:
+            return ""
+        lines = path.read_bytes().decode().splitlines(keepends=True)
+        at = self.chance.randrange(len(lines) + 1)
+        away = self.chance.choice((0, 0, 1, 1, len(lines)))
+        end = self.chance.choice(("\n",) * 8 + ("\r\n", ""))
+        lines[at : at + away] = [self.new_line() + (end if at + away >= len(lines) else "\n")]
+        path.write_bytes("".join(lines).encode())
+        return f"{path.name} at {at} -{away}"
+
+    def create(self) -> str:
+        path = self.folder / self.chance.choice(NAMES)
+        with suppress(OSError):
+            path.parent.mkdir(exist_ok=True)
+            if not path.exists():
+                path.write_text("".join(f"{self.new_line()}\n" for _ in range(self.chance.randrange(1, 4))))
+        return path.name
+
+    def delete(self) -> str:
+        if (path := self.pick()) is None:
+            return ""
+        path.unlink()
+        return path.name
+
+    def rename(self) -> str:
+        path, target = self.pick(), self.folder / self.chance.choice(NAMES)
+        if path is None or target.exists():
+            return ""
+        with suppress(OSError):
+            target.parent.mkdir(exist_ok=True)
+            path.rename(target)
+        return f"{path.name} {target.name}"
+
+    def set_mode(self) -> str:
+        if (path := self.pick()) is None:
+            return ""
+        path.chmod(self.chance.choice((0o644, 0o755, 0o600)))
+        return path.name
+
+    def stage(self) -> None:
+        if (path := self.pick()) is not None:
+            git(self.folder, "add", str(path), check=False)
+
+    def commit(self) -> None:
+        git(self.folder, "add", "--all")
+        git(self.folder, "commit", "-qm", self.new_line(), check=False)
+
+    def commit_some(self) -> None:
+        if (path := self.pick()) is not None:
+            git(self.folder, "add", "--force", str(path), check=False)
+            git(self.folder, "commit", "-qm", self.new_line(), check=False)
+
+    def unignore(self) -> None:
+        if self.chance.random() < 0.3:
+            (self.folder / ".gitignore").write_text(f"{self.new_line()}\n")
+
+
+class Trial:
+    def __init__(self, base: Path, seed: int) -> None:
+        self.chance, self.numbers = random.Random(seed), count()
+        self.base, self.project = base, base / "project"
+        self.user = Writer(self.project, "user", self.chance, self.numbers)
+        self.agents: dict[str, Writer] = {}
+        self.everyone: dict[str, Writer] = {}  # Also those whose copies were discarded.
+        self.did: list[str] = []
+        self.found: Counter[str] = Counter()
+
+    def create_project(self) -> None:
+        place = self.project
+        kind = self.chance.choice(("plain", "plain", "worktree", "crlf", "input", "submodule"))
+        if kind == "worktree":
+            place = self.base / "first"
+        (place / "src").mkdir(parents=True)
+        for name in ("a", "b", "src/c", "src/d e"):
+            (place / name).write_text("".join(f"base{next(self.numbers)}\n" for _ in range(self.chance.randrange(6))))
+        (place / ".gitignore").write_text(f"{LOCAL}\n")
+        git(place, "init", "-q", ".")
+        for name, value in (("user.name", "a"), ("user.email", "a@b")):
+            git(place, "config", name, value)
+        if kind in ("crlf", "input"):
+            git(place, "config", "core.autocrlf", "true" if kind == "crlf" else "input")
+        git(place, "add", "--all")
+        git(place, "commit", "-qm", "x")
+        if kind == "worktree":
+            git(place, "worktree", "add", "-q", str(self.project))
+        if kind == "submodule":
+            commit = git(place, "rev-parse", "HEAD").strip()
+            git(place, "update-index", "--add", "--cacheinfo", f"160000,{commit},module")
+            git(place, "commit", "-qm", "with a submodule")
+            (place / "module").mkdir()
+        (self.project / LOCAL).write_text(f"{self.user.new_line()}\n")
+        self.did.append(kind)
+
+    async def run(self, bench: Workbench, steps: int) -> None:
+        for _ in range(steps):
+            what = self.chance.random()
+            if not self.agents or (what < 0.04 and len(self.agents) < 2):
+                await self.make_copy(bench)
+            elif what < 0.4:
+                self.user.act()
+                self.did.append(self.user.did[-1])
+            elif what < 0.75:
+                name = self.chance.choice(sorted(self.agents))
+                self.agents[name].act()
+                self.did.append(self.agents[name].did[-1])
+            else:
+                await self.bring_back(bench, self.chance.choice(sorted(self.agents)))
+
+    async def make_copy(self, bench: Workbench) -> None:
+        with_changes = self.chance.random() < 0.6
+        session = await bench.start_conversation_in_copy("Apart", with_changes=with_changes)
+        copy = bench.copies.find_copy(session.id)
+        assert copy is not None
+        self.did.append(f"copy {copy.id} with changes: {with_changes}")
+        made = Writer(copy.folder / "0", f"agent{len(self.did)}x", self.chance, self.numbers)
+        self.agents[copy.id] = self.everyone[copy.id] = made
+
+    async def bring_back(self, bench: Workbench, name: str) -> None:
+        copy, agent = bench.copies.find_copy(name), self.agents[name]
+        assert copy is not None
+        way, conflicts = self.chance.choice(WAYS), self.chance.choice(CONFLICTS)
+        before, held, index = lines_of(self.project), files_of(self.project), self.read_index()
+        in_copy = lines_of(agent.folder)
+        refused = ""
+        said: tuple[str, ...] = ()
+        try:
+            said = await bench.copies.bring_back(copy, way, agent.new_line(), conflicts)
+        except ActionRefused as error:
+            refused = str(error)
+        self.did.append(f"bring back {name} by {way} {conflicts}: {refused or said}")
+        self.found[f"{way}{' refused' if refused else ''}"] += 1
+        now, files = lines_of(self.project), files_of(self.project)
+        if refused and (way != "apply" or "All other changes" not in refused):
+            assert (held, index) == (files, self.read_index()), self.explain("a refusal changed something")
+        if conflicts != "copy" or way != "apply":
+            gone = self.find_lost_lines(before, now, agent.removed)
+            assert not gone, self.explain(f"lines are gone from the user's folder: {gone}")
+        if way in ("apply", "discard"):
+            assert index == self.read_index(), self.explain("the index is another one")
+        others = {path for path in held if path not in agent.touched and not path.startswith("src/")}
+        wrong = [path for path in others if held[path] != files.get(path)]
+        assert not wrong, self.explain(f"files that the agent never touched: {wrong}")
+        if way == "discard" and not refused:
+            await self.check_nothing_is_lost(bench, said, in_copy)
+            del self.agents[name]
+            return
+        if way == "apply":
+            assert lines_of(agent.folder) == in_copy, self.explain("an apply changed the copy")
+        if any((agent.folder / ".git" / each).exists() for each in ("MERGE_HEAD", "rebase-merge")):
+            git(agent.folder, "merge" if way == "merge" else "rebase", "--abort")
+        after = lines_of(agent.folder)
+        gone = self.find_lost_lines(in_copy, after, self.user.removed | self.all_removed_by_others(name))
+        gone = {line for line in gone if not self.is_committed(agent.folder, line)}
+        assert not gone, self.explain(f"lines are gone from the copy: {gone}")
+        if way == "apply" and not refused and "undo this" in "".join(said) and self.chance.random() < 0.5:
+            await self.undo(bench, held)
+
+    def is_committed(self, folder: Path, line: tuple[str, str]) -> bool:
+        """Whether a line is in the last commit, although the folder no longer has it: nobody needs to ask for that."""
+        return line[1] in git(folder, "grep", "-h", "-e", line[1], "HEAD", check=False).split() if line[1] else True
+
+    def all_removed_by_others(self, name: str) -> set[tuple[str, str]]:
+        return {line for other, agent in self.everyone.items() if other != name for line in agent.removed}
+
+    def find_lost_lines(self, before: Lines, now: Lines, may_go: set[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Lines that are gone and not only moved to another file."""
+        new = {line for _, line in {*now} - {*before}}
+        removed = {line for _, line in may_go}
+        return {each for each in {*before} - {*now} - may_go if each[1] not in new and each[1] not in removed}
+
+    async def undo(self, bench: Workbench, held: dict[str, tuple[int, bytes]]) -> None:
+        conversation = max(row.id for row in bench.list_conversations() if row.title == "Changes from a copy")
+        for turn in await bench.file_changes.turns_with_changes(conversation):
+            files = await bench.file_changes.changes_with_folders(turn.sources)
+            await bench.file_changes.undo_file_changes(files, conversation=conversation)
+        self.did.append("undo")
+        assert files_of(self.project) == held, self.explain("an undo of the apply is not exact")
+
+    async def check_nothing_is_lost(self, bench: Workbench, said: tuple[str, ...], in_copy: Lines) -> None:
+        everything = {line for _, line in lines_of(self.project)}
+        shown = [git(self.project, "log", "-p", "--all", "--reflog", "-m")]
+        for sentence in said:
+            if " as " in sentence:
+                bundle = await bench.workspace.cache.read_content(Digest.from_hex(sentence.split(" as ")[1][:64]))
+                (self.base / "bundle").write_bytes(bundle)
+                with tempfile.TemporaryDirectory(dir=self.base) as scratch:
+                    git(self.base, "clone", "-q", "--no-checkout", str(self.project), scratch)
+                    git(Path(scratch), "fetch", "-q", str(self.base / "bundle"), "+refs/*:refs/kept/*")
+                    git(Path(scratch), "fetch", "-q", str(self.base / "bundle"), "+HEAD:refs/kept/all", check=False)
+                    shown.append(git(Path(scratch), "log", "-p", "--all", "-m"))
+        text = {line[1:].rstrip("\r") for each in shown for line in each.split("\n")}
+        gone = {line for name, line in in_copy if line not in everything | text and not self.is_ignored(name)}
+        assert not gone, self.explain(f"lines of the copy are nowhere: {gone}")
+
+    def is_ignored(self, name: str) -> bool:
+        return name == LOCAL  # What git ignores is not kept by a discard.
+
+    def read_index(self) -> str:
+        return (
+            git(self.project, "ls-files", "--stage")
+            + git(self.project, "rev-parse", "HEAD")
+            + git(self.project, "stash", "list")
+        )
+
+    def explain(self, what: str) -> str:
+        return "\n".join((what, *self.did))
+
+
+async def run_trial(seed: int, steps: int = 40) -> Counter[str]:
+    with tempfile.TemporaryDirectory(prefix="helix-trial-") as name:
+        base = Path(name).resolve()
+        trial = Trial(base, seed)
+        trial.create_project()
+        where = program_folders.find_program_folders(base / "home")
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
+        try:
+            await trial.run(await desk.create_workspace("W", trial.project), steps)
+        finally:
+            await desk.aclose()
+        return trial.found
+
+
+def main() -> int:
+    """Run the trials with the numbers from the first argument to the second."""
+    first, last = map(int, sys.argv[1:3])
+    found: Counter[str] = Counter()
+    wrong = 0
+    for seed in range(first, last):
+        try:
+            found += asyncio.run(run_trial(seed))
+        except (AssertionError, Exception) as error:  # noqa: BLE001 -- says each
+            wrong += 1
+            print(f"--- seed {seed}: {type(error).__name__} {error}", flush=True)
+    print(dict(found), f"{wrong} wrong", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
