@@ -23,7 +23,7 @@ from helix_desktop.console import Console
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.errors import InvalidInput
-from helix_desktop.histories import session_export
+from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -79,7 +79,7 @@ async def print_conversation_list(arguments: Namespace, workspace: StoredWorkspa
 
 async def print_conversation(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    messages = [one for one in session_export.list_messages_in_order(facts) if one.seq >= arguments.start]
+    messages = [one for one in openai_chat_export.list_messages_in_order(facts) if one.seq >= arguments.start]
     shown = messages[: arguments.limit or None]
     told = [{"seq": one.seq, "time": one.time, **_describe_message(one.fact)} for one in shown]
     heads = [f"[{one.seq}] {format_local_time(one.time)}" for one in shown]
@@ -125,8 +125,8 @@ def parse_date(text: str) -> float:
 
 async def export_conversation_file(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    contents = await workspace.cache.read_contents(session_export.digests_needed_for_export(facts))
-    lines = list(session_export.export_openai_lines(facts, contents.get))
+    contents = await workspace.cache.read_contents(openai_chat_export.digests_needed_for_export(facts))
+    lines = list(openai_chat_export.export_openai_lines(facts, contents.get))
     for line in lines if not arguments.json else ():
         await console.print_line(json.dumps(line, ensure_ascii=False))
     return await workspace_access.print_result(arguments, console, lines)

@@ -18,7 +18,7 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories.session_export import Line, digests_needed_for_export, export_openai_lines
+from helix_desktop.histories.openai_chat_export import Line, digests_needed_for_export, export_openai_lines
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 

@@ -251,21 +251,21 @@ class ConversationActions:
 
     async def _export_and_count_missing(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
         """Writes the file, and returns how many outputs could not be read."""
-        from helix_desktop.gui import conversation_export
-        from helix_desktop.histories import session_export
+        from helix_desktop.gui import markdown_and_json_export
+        from helix_desktop.histories import openai_chat_export
 
         facts = list((await bench.open_session(row.id)).conversation.state.facts)
-        named = [] if form == "json" else conversation_export.outputs_to_export(facts)
+        named = [] if form == "json" else markdown_and_json_export.outputs_to_export(facts)
         if form == "openai":
-            named = session_export.digests_needed_for_export(facts)
+            named = openai_chat_export.digests_needed_for_export(facts)
         contents = await bench.workspace.cache.read_contents(named)
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
         makers: dict[str, Callable[[], str]] = {
-            "json": lambda: conversation_export.export_conversation_json(row.title, facts),
-            "markdown": lambda: conversation_export.export_conversation_markdown(row.title, facts, texts.get),
+            "json": lambda: markdown_and_json_export.export_conversation_json(row.title, facts),
+            "markdown": lambda: markdown_and_json_export.export_conversation_markdown(row.title, facts, texts.get),
             "openai": lambda: "".join(
                 f"{json.dumps(line, ensure_ascii=False)}\n"
-                for line in session_export.export_openai_lines(facts, contents.get)
+                for line in openai_chat_export.export_openai_lines(facts, contents.get)
             ),
         }
         await save_text_file(file, makers[form])

@@ -8,7 +8,7 @@ from helix_desktop.gui.chat.attachment_chips import encode_message_parts
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
-from helix_desktop.gui.unfinished_output import UnfinishedOutput
+from helix_desktop.gui.streamed_output import UnfinishedOutput
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 _STATES_BY_URGENCY = (

@@ -13,7 +13,7 @@ from typing import Any
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import recorded_session, session_writing
-from helix_desktop.histories.session_export import parse_arguments_object
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.332"

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import (
     format_iso_time,
     format_picture_url,

@@ -40,9 +40,9 @@ from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_facts import TITLE
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
+from helix_desktop.histories.openai_chat_export import ReadContent
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
-from helix_desktop.histories.session_export import ReadContent
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
     list_active_compactions,

@@ -16,8 +16,8 @@ from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import session_writing
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import Line, format_iso_time, format_picture_data
 from helix_desktop.json_values import object_at, text_at
 

@@ -18,8 +18,8 @@ from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.histories import foreign_sqlite
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import Line, format_picture_url, list_items_with_results, plain_call_id
 
 SEEN_VERSION = "1.18.33"

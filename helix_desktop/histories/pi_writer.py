@@ -9,8 +9,8 @@ from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.histories.session_export import parse_arguments_object
 from helix_desktop.histories.session_writing import (
     Line,
     format_iso_time,

@@ -14,7 +14,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
-from helix_desktop.histories import recorded_session, session_export
+from helix_desktop.histories import openai_chat_export, recorded_session
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY
 from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
@@ -107,7 +107,7 @@ def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[fa
 
 def build_session_from_facts(
     recorded_facts: Sequence[facts.Recorded],
-    read_content: session_export.ReadContent,
+    read_content: openai_chat_export.ReadContent,
     folder: str,
     origin: facts.Origin,
     *,
@@ -120,9 +120,9 @@ def build_session_from_facts(
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
         if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
-    said = list(session_export.list_messages_in_order(recorded_facts))
+    said = list(openai_chat_export.list_messages_in_order(recorded_facts))
     messages = [_message_of_fact(one, read_content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
-    if system := session_export.last_system_prompt(recorded_facts):
+    if system := openai_chat_export.last_system_prompt(recorded_facts):
         messages.insert(0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0))
     compactions = []
     for one in list_active_compactions(recorded_facts):
@@ -148,7 +148,7 @@ def _shortened_results_by_seq(recorded_facts: Sequence[facts.Recorded]) -> dict[
 
 
 def _message_of_fact(
-    recorded: facts.Recorded, read_content: session_export.ReadContent, shown: str, *, imported: bool
+    recorded: facts.Recorded, read_content: openai_chat_export.ReadContent, shown: str, *, imported: bool
 ) -> RecordedMessage:
     fact = recorded.fact
     if isinstance(fact, facts.ModelReplied):
@@ -159,13 +159,15 @@ def _message_of_fact(
             for image in fact.images
             if (data := read_content(image.digest)) is not None
         )
-        text = shown or session_export.text_of_exported_result(fact, read_content)
+        text = shown or openai_chat_export.text_of_exported_result(fact, read_content)
         return RecordedMessage("tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures)
     said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
     return replace(_message_of_user(said, read_content, imported=imported), time=recorded.time)
 
 
-def _message_of_user(fact: facts.UserSaid, content: session_export.ReadContent, *, imported: bool) -> RecordedMessage:
+def _message_of_user(
+    fact: facts.UserSaid, content: openai_chat_export.ReadContent, *, imported: bool
+) -> RecordedMessage:
     """Return a user's message with pictures. Texts that an import made attachments are text again."""
     texts: list[str] = []
     pictures: list[RecordedPicture] = []
@@ -178,7 +180,7 @@ def _message_of_user(fact: facts.UserSaid, content: session_export.ReadContent, 
         elif isinstance(part, facts.Attachment) and data is not None and imported:
             texts.append(data.decode("utf-8", "replace"))
         elif isinstance(part, facts.Attachment):
-            texts.append(session_export.text_of_exported_attachment(part, content))
+            texts.append(openai_chat_export.text_of_exported_attachment(part, content))
     text = "\n".join(texts)
     if text.startswith(SYSTEM_MESSAGE):
         return RecordedMessage("system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True)

@@ -9,7 +9,7 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.tools.built_in_tool import ToolResources
-from helix_desktop.tools.changes.open_steps import OpenStep
+from helix_desktop.tools.changes.change_attribution import OpenStep
 from helix_desktop.tools.checks_after_command import CommandCheck
 
 ADDRESS_PATTERN = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE)

@@ -25,7 +25,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, RefusedByU
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import argument_schema, built_in_tool, permission
 from helix_desktop.tools.built_in_tool import BuiltInTool, FilesSeen, PermitAction, ToolOutput
-from helix_desktop.tools.changes.open_steps import OpenStep
+from helix_desktop.tools.changes.change_attribution import OpenStep
 from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction
 from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_of_server_tool
 

@@ -30,8 +30,8 @@ from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.workbench import unattended_permissions
-from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.subagents import result_of_agent
 from helix_desktop.workbench.worker_claims import WorkerClaim
 
 log = logging.getLogger(__name__)

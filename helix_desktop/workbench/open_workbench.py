@@ -47,7 +47,6 @@ from helix_desktop.workbench.change_list_and_undo import FileChanges
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
-from helix_desktop.workbench.delegated_agents import AgentRoles, SubagentRunner, report_of_interrupted_agent
 from helix_desktop.workbench.folder_copies import FolderCopy, RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
@@ -59,6 +58,7 @@ from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
+from helix_desktop.workbench.subagents import AgentRoles, SubagentRunner, report_of_interrupted_agent
 from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt, model_of_role
 from helix_desktop.workbench.worker_claims import WorkerClaims
 

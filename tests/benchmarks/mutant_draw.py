@@ -54,7 +54,7 @@ COVERED_BY: Mapping[
     "store/shared/postgres_heads.py": ("store/shared/test_conversation_heads.py",),
     "store/shared/postgres_pool.py": ("store/shared/test_postgres_rows.py",),
     "tools/changes/known_folders.py": ("tools/changes/test_checkpoints.py",),
-    "tools/changes/open_steps.py": ("tools/changes/test_checkpoints.py",),
+    "tools/changes/change_attribution.py": ("tools/changes/test_checkpoints.py",),
 }
 
 

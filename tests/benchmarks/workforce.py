@@ -28,7 +28,7 @@ from helix_desktop.workbench import Workbench, Workbenches
 from tests.benchmarks.loop import Gaps
 from tests.engine.agent import calls
 from tests.soak.driven import drive, opened, prepare, until
-from tests.workbench.test_delegated_agents import Team
+from tests.workbench.test_subagents import Team
 
 NUMBER = 200
 

@@ -70,7 +70,7 @@ from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.gui.common.running_states import WORKING_STATES
-from helix_desktop.histories import session_export
+from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, build_restored_session
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.workspace_settings import WorkspaceConfig
@@ -556,7 +556,7 @@ class FakeRelay:
 
     async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
         facts = await self._bench.read_conversation_facts(asked.conversation)
-        contents = await self._bench.workspace.cache.read_contents(session_export.digests_needed_for_export(facts))
+        contents = await self._bench.workspace.cache.read_contents(openai_chat_export.digests_needed_for_export(facts))
         return replace(build_restored_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Recorded, Stop, Text
 from helix_desktop.gui.answer_author import author_of_answer, name_over_answer
-from helix_desktop.gui.conversation_export import export_conversation_markdown
+from helix_desktop.gui.markdown_and_json_export import export_conversation_markdown
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.histories.program_names import NAMES

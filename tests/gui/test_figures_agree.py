@@ -55,12 +55,12 @@ from helix_desktop.engine.session_events import ConversationActivity, ReplyStrea
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
-from helix_desktop.gui.conversation_export import export_conversation_markdown
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.fleet.fleet_rows import list_conversation_cells
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.inspector.inspector_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.markdown_and_json_export import export_conversation_markdown
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.views.boxes_view import BoxesView

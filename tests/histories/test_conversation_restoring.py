@@ -31,6 +31,7 @@ from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.gemini_cli_writer import choose_gemini_project_name
 from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.openai_chat_export import ReadContent
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -38,7 +39,6 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
-from helix_desktop.histories.session_export import ReadContent
 from tests.histories import written
 from tests.histories.test_history_facts import Words
 

@@ -15,7 +15,7 @@ from helix_desktop.engine.state import request_digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import content_for_model
-from helix_desktop.gui import conversation_export
+from helix_desktop.gui import markdown_and_json_export
 from helix_desktop.gui.inspector import inspector_figures as inspector
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -212,7 +212,7 @@ def _chat_and_timeline(
 
 
 def _exported(facts: list[Recorded]) -> list[tuple[str, str]]:
-    told = conversation_export.iterate_export_sections(facts, lambda _: None)
+    told = markdown_and_json_export.iterate_export_sections(facts, lambda _: None)
     return [(kind, {"said": text, "fold": head}.get(kind, "")) for head, kind, text in told]
 
 

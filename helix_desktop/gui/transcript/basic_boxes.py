@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.text_selection import word_range
 from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.chat_actions import ChatIntent
 from helix_desktop.gui.transcript.drawing_style import (
@@ -116,16 +117,7 @@ class LayoutBox:
         return next((hot for hot in self.hot_spots if hot.place.contains(place)), None)
 
     def word_range_at(self, offset: int) -> tuple[int, int]:
-        first = last = min(offset, max(0, len(self.text) - 1))
-        while first > 0 and _is_part_of_word(self.text[first - 1]):
-            first -= 1
-        while last < len(self.text) and _is_part_of_word(self.text[last]):
-            last += 1
-        return first, max(last, first)
-
-
-def _is_part_of_word(sign: str) -> bool:
-    return sign.isalnum() or sign == "_"
+        return word_range(self.text, min(offset, max(0, len(self.text) - 1)))
 
 
 def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> float:

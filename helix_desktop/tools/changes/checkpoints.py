@@ -20,11 +20,11 @@ from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import content_storing, folder_walk
 from helix_desktop.tools.changes import known_state_file as kept_known
+from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.content_storing import ABOUT, BatchContentCache, RootFileOpener
 from helix_desktop.tools.changes.folder_walk import STAMP, WalkResult
 from helix_desktop.tools.changes.known_folders import KnownFolders
-from helix_desktop.tools.changes.open_steps import OpenStep, OpenSteps
 
 COUNTED = 16 << 20  # The changed lines of a step with more bytes than this are not counted.
 ROOM = 2  # A new full list is stored once the differences take more than this many times the space of the last one.

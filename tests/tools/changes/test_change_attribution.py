@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.digest import Digest
-from helix_desktop.tools.changes.open_steps import OpenStep, OpenSteps
+from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 
 CHECKPOINT = Digest.of_content(b"")
 

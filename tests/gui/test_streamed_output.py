@@ -14,7 +14,7 @@ from helix_desktop.engine.session_events import (
     ToolPrinted,
 )
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS
-from helix_desktop.gui.unfinished_output import UnfinishedOutput
+from helix_desktop.gui.streamed_output import UnfinishedOutput
 
 
 def heard(*events: Event) -> UnfinishedOutput:

@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.histories import history_facts, history_reading, session_export
+from helix_desktop.histories import history_facts, history_reading, openai_chat_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from tests.histories import written
 from tests.histories.test_history_facts import Words
@@ -43,7 +43,7 @@ def said(message: RecordedMessage) -> tuple[object, ...]:
 def test_an_export_reads_back(tmp_path: Path, kind: str) -> None:
     (recording,) = history_reading.read_history_file(written.KINDS[kind](tmp_path)).recordings
     facts, contents = conversation(recording)
-    path = written.lines(tmp_path / "out.jsonl", session_export.export_openai_lines(facts, contents.get))
+    path = written.lines(tmp_path / "out.jsonl", openai_chat_export.export_openai_lines(facts, contents.get))
     imported = history_reading.read_history_file(path)
     assert imported.complaints == ()
     (again,) = imported.recordings
@@ -58,7 +58,7 @@ def test_a_call_that_was_never_answered_gets_a_result_that_says_so(tmp_path: Pat
         written.lines(tmp_path / "s.jsonl", [*written.claude_session()[:4], *written.claude_session()[6:]])
     ).recordings
     facts, contents = conversation(recording)
-    roles = [line["role"] for line in session_export.export_openai_lines(facts, contents.get)]
+    roles = [line["role"] for line in openai_chat_export.export_openai_lines(facts, contents.get)]
     assert roles == ["user", "assistant", "tool", "user", "assistant"]
 
 
@@ -80,7 +80,7 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
         ModelReplied((Text("done"),), "m", Stop.END, Usage()),
         UserSaid((Text("thanks"),)),
     ]
-    lines = session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
+    lines = openai_chat_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
     assert [(line["role"], line["content"]) for line in lines if not line.get("tool_calls")] == [
         ("user", "go"),
         ("tool", "one"),
@@ -90,7 +90,7 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
         ("assistant", "done"),
         ("user", "thanks"),
     ]
-    without_the_second = session_export.export_openai_lines(
+    without_the_second = openai_chat_export.export_openai_lines(
         recorded_in_order([*said[:6], *said[8:]]), NOTHING_STORED.get
     )
     roles = [line["role"] for line in without_the_second]
@@ -103,7 +103,7 @@ def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_w
         UserSaid((Text("stop"),)),
     ]
     assert [
-        line["role"] for line in session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
+        line["role"] for line in openai_chat_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
     ] == [
         "assistant",
         "tool",
@@ -119,7 +119,7 @@ def test_after_a_call_that_was_not_answered_the_next_calls_keep_their_results() 
         ToolReturned("c2", empty, 0, head="two"),
         UserSaid((Text("thanks"),)),
     ]
-    lines = list(session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get))
+    lines = list(openai_chat_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get))
     assert [line["role"] for line in lines] == ["assistant", "tool", "assistant", "tool", "user"]
     assert lines[3]["content"] == "two"
 
@@ -133,11 +133,11 @@ def test_what_an_export_needs_is_named_once_and_what_is_missing_is_said() -> Non
         ToolReturned("c1", output, 1, images=(image,)),
     ]
     recorded = recorded_in_order(said)
-    assert session_export.digests_needed_for_export(recorded) == [file.digest, output.digest, image.digest]
+    assert openai_chat_export.digests_needed_for_export(recorded) == [file.digest, output.digest, image.digest]
     contents = {output.digest: b"out", file.digest: b"att"}
-    user, _, result = session_export.export_openai_lines(recorded, contents.get)
+    user, _, result = openai_chat_export.export_openai_lines(recorded, contents.get)
     assert "[Attachment: notes.txt]\natt" in str(user["content"])
     assert "out" in str(result["content"])
-    user, _, result = session_export.export_openai_lines(recorded, NOTHING_STORED.get)
+    user, _, result = openai_chat_export.export_openai_lines(recorded, NOTHING_STORED.get)
     assert "[Attachment: notes.txt]\n[not available]" in str(user["content"])
     assert f"[{output.digest}: not available]" in str(result["content"])
