@@ -13,7 +13,7 @@ from helix_desktop.gui.common.found_words import find_needle_spans, list_needles
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Session, Workbench
 
@@ -75,10 +75,13 @@ def suggest_search_hits(
     hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, words: str = "", name: str = ""
 ) -> list[PaletteItem]:
     """Suggests messages and entries that a search found, equal ones once. `name`: the workspace, if not the current one."""
+    from helix_desktop.engine.strategies.handover import TITLE
+
+    title = translate_name("kind of context", "handover")
     stems, needles = [stem_of_word(word) for word in words.split()], list_needles_of_query(words)
 
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
-        text = _cut_to_begin_near_words(" ".join(hit.snippet.split()), stems)[:200]
+        text = _cut_to_begin_near_words(" ".join(hit.snippet.replace(TITLE, title).split()), stems)[:200]
         if not find_needle_spans(needles, text) and find_needle_spans(needles, hit.about.source):
             text = f"{hit.about.source}: {text}"  # The words are in the call, not in its output.
         if hit.digest is not None:

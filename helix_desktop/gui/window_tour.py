@@ -38,7 +38,6 @@ class WindowTour(QObject):
         self._step_number = 0
         self._done_steps: set[int] = set()  # Steps of the tour that the user has completed.
         self.steps = self._build_tour_steps()
-        window.notices.hide()  # It is about the workspace that was open before.
         self.coach = TourGuide(window.theme, window)
         self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))
         self.coach.card.back.clicked.connect(lambda: self._go_to_step(self._step_number - 1))
@@ -85,6 +84,8 @@ class WindowTour(QObject):
         done = self._step_number in self._done_steps
         offer = tr("Send “list”") if self._needs_second_exchange() else ""
         words = step.after if done else step.before
+        if self._step_number == 0 and not done and self._window.current_session is not None:
+            words = tr("When the script asks whether it may change a file or run a command, click “Allow once”.")
         if offer and not done:
             words = tr("The latest message and answer are never folded. Send one more message first.")
         self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)

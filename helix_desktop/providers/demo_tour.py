@@ -235,7 +235,9 @@ def _closing_words(scene: DemoScene) -> str:
         tools = ", ".join(sorted(set(failed)))
         lines.append(say("Failed or denied: {tools}. The result of each call says so.", tools=tools))
     lines.append(
-        say("Next, click the meter, choose “Fold now” and undo the fold. Then choose a real model at the top right.")
+        say(
+            "Next, undo the change on the Changes page. Then click the meter, choose “Fold now”, and undo the fold. For real work, choose a model at the top right."
+        )
     )
     return "\n\n".join(lines)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.strategies.handover import TITLE
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
@@ -83,6 +84,12 @@ def test_a_hit_by_its_call_shows_the_call() -> None:
     hit = SearchHit("stopped", digest=story.stored(story.TABLE).digest, about=EntryOrigin("run_command", "cat own.txt"))
     (find,) = search_suggestions.suggest_search_hits([hit], {}, "one", print, "own")
     assert (find.text, find.needles) == ("cat own.txt: stopped", ("own",))
+
+
+def test_a_handover_is_called_so_and_not_by_the_mark_that_models_read() -> None:
+    hits = [SearchHit(f"{TITLE}{more}", conversation="a", seq=7) for more in ("", "\n## Project Background")]
+    finds = search_suggestions.suggest_search_hits(hits, {}, "one", print, "file:fees.py")
+    assert [find.text for find in finds] == ["Handover", "Handover ## Project Background"]
 
 
 def test_every_command_is_an_action(window: MainWindow) -> None:
