@@ -56,6 +56,7 @@ else:
     from helix_desktop.tools import folder_handles as folders
 
 LARGEST_ORIGINAL = 1 << 30
+COPY_WORDS = re.compile(r" \((?:restored|from )[^()]*\)$")  # They end the title of a copy.
 Lines = Sequence[bytes]
 
 
@@ -169,8 +170,7 @@ def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreR
     title = next((fact.title for fact in named if fact.title), "")
     words = "restored" if kind == FORMATS[request.agent].kind else f"from {NAMES.get(kind, 'Helix Desktop')}"
     words += f" before compaction {request.before_compaction}" if request.before_compaction else ""
-    known = re.sub(r" \((?:restored|from )[^()]*\)$", "", title)
-    return f"{known[: TITLE - len(words) - 3].rstrip()} ({words})"
+    return f"{COPY_WORDS.sub('', title)[: TITLE - len(words) - 3].rstrip()} ({words})"
 
 
 def _build_from_original_lines(

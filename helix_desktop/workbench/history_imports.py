@@ -23,6 +23,7 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts, history_reading
+from helix_desktop.histories.conversation_restoring import COPY_WORDS
 from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
 from helix_desktop.histories.session_from_facts import find_replies_at_gateway, keys_of_reply, names_of_session
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -133,8 +134,8 @@ class HistoryImport:
             self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
         self._stamps = stamps_at_last_import(imports)
 
-    async def _archive_if_gateway_has_it(self, held: SessionToImport, brought: ImportedConversation) -> None:
-        """Archive what the gateway also records, so that it is listed once, until it goes on without the gateway."""
+    async def _archive_if_here_already(self, held: SessionToImport, brought: ImportedConversation) -> None:
+        """Archive what the gateway also records, and copies for an agent, until they go on elsewhere."""
         times = [draft.time for draft in held.made if draft.time] or [0.0]
         begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
         said = [history_facts.build_started_fact(held.recording), *(draft.fact for draft in held.made)]
@@ -144,6 +145,11 @@ class HistoryImport:
             if names & names_of_session([one.fact for one in theirs]):
                 await self._archive_or_list(brought.id, is_copy=_is_at_gateway(held, theirs))
                 return
+        if words := COPY_WORDS.search(title := history_facts.title_of_recording(held.recording)):
+            begins, read = title[: words.start()], self.workspace.journal.read_facts
+            others = [row.id for row in self._rows if row.title.startswith(begins)]
+            is_copy = any([_is_at_gateway(held, await read(one)) for one in others if one != brought.id])
+            await self._archive_or_list(brought.id, is_copy=is_copy)
 
     async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
         """Archive a copy unless somebody has taken it out of the archive."""
@@ -222,7 +228,7 @@ class HistoryImport:
             self.result.here.add(writing.conversation)
         else:
             self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
-            await self._archive_if_gateway_has_it(writing.held, writing.brought)
+            await self._archive_if_here_already(writing.held, writing.brought)
         for at, key in session.keys:
             if at >= writing.new_from:
                 self.result.keys.setdefault(key, Counter())[writing.conversation] += 1

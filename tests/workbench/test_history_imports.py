@@ -20,10 +20,12 @@ from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
     ConversationStarted,
+    Fact,
     Folded,
     ModelReplied,
     Origin,
     Received,
+    Recorded,
     Rewound,
     Span,
     Stop,
@@ -39,6 +41,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound
 from helix_desktop.histories import history_facts
+from helix_desktop.histories.conversation_restoring import RestoreRequest, build_restored_session
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -714,6 +717,35 @@ async def test_what_went_through_the_gateway_later_is_archived_once_and_stays_li
     again = ModelReplied((Text("Again."),), "m", Stop.END)
     await workspace.journal.append_imported_facts("connected", [(second + 3, again)])
     assert not await is_archived_after_import(8)
+
+
+@pytest.mark.parametrize("agent", ["codex", "pi", "gemini", "claude"])
+async def test_a_copy_given_to_an_agent_is_listed_as_soon_as_that_agent_says_something(
+    workspace: StoredWorkspace, tmp_path: Path, agent: str
+) -> None:
+    """After "Continue in Codex", the same conversation stood in the list twice at once."""
+    (first,) = (await brought(workspace, written.claude(tmp_path))).imported
+    facts = await workspace.journal.read_facts(first.id)
+    request = RestoreRequest(first.id, agent, "/home/me/project")
+    names = {"codex": "rollout-copy.jsonl", "gemini": "chats/session-copy.jsonl"}
+    path = tmp_path / names.get(agent, "copy.jsonl")
+    path.parent.mkdir(exist_ok=True)
+    copy = build_restored_session(facts, lambda _: written.OUTPUT.encode(), request)
+    path.write_bytes(copy.content)
+
+    async def is_archived_after_import() -> bool:
+        recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
+        (one,) = (await recorder.import_files([path])).imported
+        return (await workspace.journal.find_conversation(one.id)).archived
+
+    assert await is_archived_after_import()
+    on: list[Fact] = [UserSaid((Text("on", 1),)), ModelReplied((Text("More."),), "m", Stop.END)]
+    at, time = len(facts) + 1, facts[-1].time + 60
+    went_on = [*facts, *(Recorded(first.id, seq, time + seq, one) for seq, one in enumerate(on, at))]
+    again = build_restored_session(went_on, lambda _: written.OUTPUT.encode(), request)
+    path.write_bytes(again.content.replace(again.session.encode(), copy.session.encode()))
+    assert not await is_archived_after_import()
+    assert not (await workspace.journal.find_conversation(first.id)).archived
 
 
 async def test_requests_are_paid_once_though_the_gateway_took_over_what_came_before_it(
