@@ -1,14 +1,17 @@
 """Finds claims in a summary that its sources do not support: files, names, figures, quotations and orders.
 
 It compares words alone. A file or name must occur in the sources, a figure also rounded or in
-another unit, and an order must share words with a message of the user. A claim found may still be
-true. So it is shown to a person, and the writer is asked again; nothing is removed.
+another unit, and an order must share words with a message of the user. What reads as an order is
+in `resources/claim_words.json`. A claim found may still be true. So it is shown to a person, and
+the writer is asked again; nothing is removed.
 """
 
 import asyncio
+import json
+import math
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, combinations
 
@@ -17,8 +20,10 @@ from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSource, format_argument_values
 from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.search_query import STOP_WORDS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 
 STEM_LETTERS = 5  # Words that share this many first letters count as forms of one word.
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
@@ -28,12 +33,10 @@ MOST_COMPARED_FIGURES = 12  # Of more known fractions than this, no differences 
 MOST_SUMMED_PRICES = 200  # With more prices of one label, any number would soon be a sum of some.
 # What share of an order's words consecutive sentences of a user must contain, or a line of any
 # source if nobody is said to have given it. More sentences would share words with most orders.
-ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.35, 0.7, 3
+ORDER_SHARE, COPIED_SHARE, SENTENCES_TOGETHER = 0.36, 0.7, 3
 SHORTENED = 7  # A prefix of at least this many letters counts as the whole word.
-# How many words a claimed order must share with what the user wrote, in a part of a sentence
-# and in a whole one. Two words of a whole sentence often occur together by chance.
-LEAST_WORDS = 2
-SURE_WORDS = 3
+LEAST_WORDS = 2  # A part of a claimed order must share at least so many words with what the user wrote.
+SHORT_ANSWER = 200  # A message of fewer characters may agree to what was proposed before it.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -60,9 +63,11 @@ _CODE = re.compile(
     r"|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Z]{4}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
 )
 _NAME = re.compile(
-    r"(?<!\bthat )(?<!\bthis )(?<!\beach )(?<!\bsame )\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b"
+    r"(?<!\bthat )(?<!\bthis )(?<!\beach )(?<!\bsame )\b(?:package|crate|library|module|function|method|class|component|hook"
+    r"|constant|[a-z]+ed by) (\w{3,})\b"
     r"|(?<=[\w,] )([A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b(?: [A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b)*)"
-    r"|^\W{0,9}([A-ZÀ-ÖØ-ÞČŁŚŠŽ]\w+|\w+-\w+) (?:is|was|has|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends|serves|zeigt)\b"
+    r"|^\W{0,9}([A-ZÀ-ÖØ-ÞČŁŚŠŽ]\w+|\w+-\w+)(?: (?:is|was|has|had|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends"
+    r"|serves|zeigt|[a-z]{2,}ed)\b|'s )"
 )
 _NO_NAME = re.compile(
     r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user"
@@ -76,45 +81,38 @@ _NO_CLAIM = re.compile(
     rf"|^{re.escape(NEWEST_OUTPUTS)}$(?:\n- .*)*|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
     re.MULTILINE,
 )
-_PERSON = (
-    r"(?:users?|clients?|customer|caller|person|reporter|requester|author|owner|lead|supervisor"
-    r"|management|team|maintainers?|you|they|s?he|benutzer\w*|du|sie)"
+_WORDS: dict[str, list[str]] = json.loads((resources_folder() / "claim_words.json").read_text("utf-8"))
+# Persons, what only persons do, what a program or a rule may do as well, what is somebody's, what is to be done.
+_PERSON, _WILL, _DEMAND, _WISH, _DUTY, _GRANTED = (
+    f"(?:{'|'.join(_WORDS[kind])})" for kind in ("persons", "wills", "demands", "wishes", "duties", "granted")
 )
-# What only persons do, and what a program or a rule may do as well.
-_WILL = (
-    r"(?:ask(?:s|ed) (?:for|that|to|us|me)\b|want|insist|prefer|wish|(?:would )?rather|would (?:like|be (?:happy|fine))|declin|capp"
-    r"|forb[ia]d|approv|stress|emphasi|stipulat|veto|object|waiv|instruct|order(?:s|ed) |promis|urg(?:es|ed)|decid"
-    r"|rul(?:es|ed) |agre(?:es|ed)\b|signed off|made (?:it )?(?:a|clear|plain)|gave (?:leave|us|me)\b|put \w+ foot"
-    r"|won't (?:accept|have)|has no objection|left .{3,40} to (?:us|me)\b)"
+_NAMED = r"(?-i:(?<![\w.-])(?!(?:The|This|That|It|Its|One|Each|All|No|A|Everything|Nothing|Docs)\b)[A-Z][a-z]+)\b"
+_OFTEN = (
+    r"(?:'d|'s|'ve| has| have| had| does| did| do| would)?(?:n't| not)?"
+    r"(?: \w+ly| also| then| later| now| already| just| still| only| never| even)? "
 )
-_RULE = r"(?:request|demand|requir|limit|expect|permit|allow|refus|specif|impos|call(?:s|ed) for|set (?:a|the) |told |said (?:that|to|no)\b)"
-_OFTEN = r"(?:'d|'s|'ve| has| have| had)?(?: also| then| later| now| explicitly| already)? "
 _ATTRIBUTED = re.compile(
-    rf"(?<!\bas )(?<!\bas the )\b(?:{_PERSON}|it was)\b[^.]{{0,40}}?"
-    r"\b(?:ask(?:s|ed)\b|want|request|insist|demand|requir|prefer|told|said (?:that|to|no)|wish|would (?:like|rather)|möchte|verlang)"
-    rf"|\b(?:{_PERSON}|issue|ticket|brief){_OFTEN}(?:{_WILL}|{_RULE})"
-    rf"|^\W*(?!(?:the|this|that|it|its|one|each|all|no|a|everything)\b)(?-i:[A-Z])\w+{_OFTEN}{_WILL}"
-    r"|\bagreed\b|\b(?:was|were) (?:not )?to (?!blame\b)(?=[a-z])"
-    r"|\b(?:s?he|they|you)(?:'d| would)(?: also)? like\b"
-    r"|\b(?:per|as) (?:agreed|arranged|discussed|instruct|promised|request|specified|stipulated|stressed|the (?:user|client) )"
-    r"|\bas (?:s?he|they|you) (?:wish|want|ask|request|insist|prefer|said|put it)"
-    rf"|\baccording to (?:him|her|them|the (?:{_PERSON}|agreement))\b|\b(?:says|said|wrote|stressed) the (?!same)\w+"
-    r"|(?:'s|s'|\bhis|\bher|\btheir|\bby|\bunder|\bso the) (?:instructions?|requests?|wish|decision|condition|orders?|insistence"
-    r"|demand|veto|agreement|okay|ok|approval|consent)\b|\bs?he said\W*$"
-    r"|\b(?:is|are|was|were|been) (?:not )?(?:granted|approved|waived|stipulated|laid down|promised|authori[sz]ed|vetoed"
-    r"|forbidden|demanded|desired|decided|permitted|declared)\b"
+    rf"(?<!\bas )(?<!\bas the )\b(?:{_PERSON}|it was|we)\b[^.]{{0,40}}?\b(?:ask(?:s|ed)\b|want|request|insist"
+    r"|demand|requir|prefer|told|said (?:that|to|no)|wish|promised|would (?:like|rather)|möchte|verlang)"
+    rf"|\b(?:{_PERSON}|issue|ticket|brief|task){_OFTEN}(?:{_WILL}|{_DEMAND})|{_NAMED}{_OFTEN}{_WILL}"
+    rf"|, (?:{_PERSON}|{_NAMED}) (?:says|said)\W*$|\b(?:says|said|wrote|stressed) the |\bagreed\b"
+    r"|\b(?:was|were) (?:not )?to (?!blame\b)(?=[a-z])|\bup to (?:him|her|them|us|me|you)\b"
+    r"|\b(?:per|as) (?:arranged|discussed|instruct|promised|request|specified|stipulated|stressed"
+    rf"|the (?:user|client) |s?he put it)|\baccording to (?:him|her|them|the (?:{_PERSON}|agreement|issue|ticket))\b"
+    rf"|\b{_WISH} (?:of|laid|set|by|from|was)\b|\bwas the {_WISH}\b|(?:s?'s?|\b(?:his|her|their|by|under|on|with"
+    rf"|without|so the))(?: explicit| express| prior| own)? {_WISH}\b"
+    r"|\b(?:fine|ok(?:ay)?|(?:un)?acceptable|enough|all right|welcome|important|of no interest) (?:with|by|to|for)"
+    r" (?:him|her|them|us|me|you|the [a-z]+|(?-i:[A-Z])\w+)\b"
+    r"|\b(?:permission|green light|go-ahead|sign-off) (?:to|for|was|is)\b"
+    rf"|\b(?:is|are|was|were|been|be) (?:not )?{_GRANTED}\b"
     r"|\b(?:settled|set|fixed|decided|clear|stated) (?:right )?(?:at|from) the (?:start|outset|beginning|end)\b"
-    r"|\b(?:condition|requirement|stipulation|veto) (?:of|laid|set|by|from)\b|\bwe(?: were|'ve been| have been)? (?:told|promised)\b"
-    r"|\b(?:instructed|ordered|told|urged|reminded|warned) (?:us|me|the \w+) (?:to|not|that|never)\b"
-    r"|\b(?:client|customer|user)s? (?:said|stressed)\b|\b(?:the|an?) (?:request|instruction|arrangement|condition|agreement) was\b",
+    r"|\b(?:instructed|ordered|told|urged|reminded|warned|asked|allowed|permitted) (?:us|me|the \w+) (?:to|not|that)\b",
     re.IGNORECASE,
 )
 _ORDERED = re.compile(
-    _ATTRIBUTED.pattern + r"|^\W*no\b(?!.*\b(?:is|are|was|were|has|have|had|do|does|did|can|could|stands?|exists?)\b)"
-    r"|^\W*(?:keep|leave .{3,40} alone|gewünscht|requested|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b"
-    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to (?:be|follow|stay|go|remain|come|have)|allowed|expected)|forbid\w*|acceptable|ruled out"
-    r"|out of (?:the question|scope|bounds)|off[- ](?:limits|the table)|may (?:not|only|never|cost|go)|nothing may|need not"
-    r"|mandatory|compulsory|obligatory|supposed to|(?<!system )wants?|(?:is|are) (?:not )?wanted|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
+    rf"{_ATTRIBUTED.pattern}|\b{_DUTY}\b"
+    r"|^\W*no\b(?!.*\b(?:is|are|was|were|has|have|had|do|does|did|can|could|stands?|exists?)\b)|^\W*(?:keep|requested"
+    r"|leave .{3,40} alone|gewünscht|do not|don't|never|always|avoid|use|make sure|under no circumstances)\b",
     re.IGNORECASE,
 )
 _STATE = re.compile(
@@ -125,30 +123,14 @@ _STATE = re.compile(
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which) |(?= so )")
-_LETTERS = re.compile(r"[^\W\d_]+|\d+")
-_COMMON = re.compile(  # Words that say little about what an order is about.
-    r"(?:wh|every|any|some)\w*|no(?:body|thing|ne|r|t|w)?|th(?:an|at|en?|em|ey|eir|ere|ese|is|ose|ing|ough|rough|us)|(?:with|in|on)(?:in|out|to)?|"
-    r"(?:ask|want|insist|demand|request|requir|preferr?|wish|tell|say|user|client|customer|keep|tak|us|mak|giv|need|lik|let|get|com|go|put|find|"
-    r"see|do)(?:e?s|e?d|ing|en?)?|above|about|after|again|all|almost|along|already|also|although|always|among|and|another|are|around|away|"
-    r"back|because|been|before|being|below|between|both|but|can|could|did|done|down|during|each|else|enough|even|few|first|for|found|from|"
-    r"further|gone|got|had|has|have|having|her|here|him|his|how|however|instead|its|itself|just|kept|know|last|least|left|less|made|many|"
-    r"n?either|(?:twen|thir|four|for|fif|six|seven|eigh|nine)(?:ty|teen)(?:-\w+)?|"
-    r"may|more|most|much|must|near|never|new|next|off|often|once|ones?|only|others?|otherwise|our|out|over|own|rather|said|same|several|"
-    r"percent|shall|she|should|since|soon|still|such|together|told|too|towards?|under|unless|until|upon|very|via|was|ways?|well|went|were|will|"
-    r"would|yes|yet|your?|d[aeio][emnrs]s?|eine?[mnrs]?|und|oder|nicht|keine?n?|nur|ist|sind|war|wird|werden|soll\w*|m[uü]ss\w*|d[aü]rf\w*|"
-    r"immer|nie|auch|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|gewünscht|..?(?<!\d)"
-)
+_TERM = re.compile(r"\d+(?:[.,]\d+)*|[^\W_]+")
+_LIGHT = STOP_WORDS.union(_WORDS["light"])  # Words that say little about what an order is about.
+_SHORT_CODE = re.compile(r"(?!BE|DO|GO|IF|IN|IS|IT|NO|OF|ON|OR|TO|WE)[A-Z]{2}")
 _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
 _FIGURES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "ten": "10"}
 _MONTH = re.compile(  # The number of the group that matches is the number of the month.
     "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
-# Words that a writer knows without a source.
-_GENERAL = {"english", "french", "german", "italian", "spanish", "chinese", "japanese", "json", "html"}
-_GENERAL |= {"http", "https", "todo", "readme", "yaml", "ascii", "posix", "unix", "linux", "windows", "python"}
-_GENERAL |= {"git", "github", "google", "eastern", "pacific", "central", "christmas", "easter", "monday", "tuesday"}
-_GENERAL |= {"wednesday", "thursday", "friday", "saturday", "sunday", "european", "american", "mac"}
-_NO_PLACE = {"API", "USA", "EST", "UTC", "PDF", "URL", "SQL", "CSV"}
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
 
@@ -177,7 +159,11 @@ class SourceTexts:
         texts += [f"{call.tool}\n{format_argument_values(call.text)}" for call in calls]
         texts += [change.path for source in sources for change in source.changes]
         joined = "\0".join(text.replace("\0", " ") for text in texts).encode("utf-8", "surrogatepass")
-        said = (source.text for source in sources if source.role == "user")
+        said, reply = list[str](), ""
+        for source in sources:
+            if source.role == "user":
+                said += [source.text, reply[-SEARCHED_PIECE:] * (len(source.text) < SHORT_ANSWER)]
+            reply = source.text if source.role == "assistant" else reply
         return SourceTexts((*self.packed, zlib.compress(joined, 1)), (*self.said, *said))
 
     def unpack_texts(self) -> Iterator[str]:
@@ -200,7 +186,10 @@ class _KnownWords:
     def __init__(self, sources: SourceTexts, sentences: Sequence[str]) -> None:
         self._sources = sources
         wanted = {stem for one in sentences for stem in _stems_of(one)}
-        said = ([_stems_of(one) & wanted for one in split_sentences(text)] for text in sources.said)
+        said = [[_stems_of(one, every=True) & wanted for one in split_sentences(text)] for text in sources.said]
+        counts = Counter(stem for each in said for one in each for stem in one)
+        number = sum(map(len, said)) + 2
+        self._weights = {stem: math.log(number / (counts[stem] + 1)) for stem in wanted}
         # Consecutive sentences' words, as an order is often given in several.
         self._said = {frozenset().union(*each[n : n + SENTENCES_TOGETHER]) for each in said for n in range(len(each))}
         asked = {word for one in sentences for word in _casefolded_words(one)}
@@ -211,10 +200,11 @@ class _KnownWords:
         capitals = {word for word in self._read_words() if word.isupper() and word.isalpha() and 3 <= len(word) <= 5}
         forms = {form for word in capitals for form in (word.lower(), word.capitalize())}
         written = forms.intersection(self._read_words())
-        self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))} - _NO_PLACE
+        self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
+        self._codes.difference_update(_WORDS["no places"])
         files = {file for piece in self._pieces() if "." in piece or "/" in piece for file in _FILE.findall(piece)}
         self._files = set(map(_casefolded_base_name, files))
-        self._words |= _GENERAL
+        self._words.update(_WORDS["known to all"])
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers, self._columns = set[float](), defaultdict[str, list[float]](list)
         self._listed = set[float]()  # The numbers of lines in listings.
@@ -305,6 +295,8 @@ class _KnownWords:
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
         """Whether a figure occurs, also rounded, converted, or computed from others."""
         value, known = _number_of(text), self._numbers
+        if value < 0 and not re.fullmatch(r"\d\d?\.\d\d?\.(?:\d\d){1,2}", text):  # not a date
+            return any(text in piece for piece in self._pieces())
         fraction = text.replace(",", ".").partition(".")[2]
         digits = 0 if value >= 1000 and value == int(value) else len(fraction)
         is_counted = value <= COUNTABLE and not digits and not unit
@@ -350,8 +342,11 @@ class _KnownWords:
         return any(len(wanted & _stems_of(piece)) >= enough for piece in near)
 
     def _was_said(self, wanted: set[str], least: int = 0) -> bool:
-        enough = max(ORDER_SHARE * len(wanted), min(SURE_WORDS, len(wanted) - 2), min(least, len(wanted)))
-        return any(len(wanted & said) >= enough for said in self._said)
+        """Whether consecutive sentences of a user share enough words with it. Rare words count more."""
+        enough = ORDER_SHARE * sum(map(self._weights.__getitem__, wanted))
+        least = min(least, len(wanted))
+        shared = (wanted & said for said in self._said)
+        return any(len(one) >= least and sum(map(self._weights.__getitem__, one)) >= enough for one in shared)
 
 
 def _compute_from_figures_beside(beside: Sequence[float]) -> set[float]:
@@ -372,17 +367,25 @@ def _find_names_in_sentence(sentence: str) -> Iterator[str]:
     yield from map("".join, _CODE.findall(sentence))
     for labelled, inside, first in _NAME.findall(sentence):
         named = labelled or first
-        if not (_GERMAN.search(sentence) if inside else _NO_NAME.search(named) or _COMMON.fullmatch(named.casefold())):
+        if not (_GERMAN.search(sentence) if inside else _NO_NAME.search(named) or _is_light(named)):
             yield inside or named
+
+
+def _is_light(word: str) -> bool:
+    return word.casefold() in _LIGHT or (len(word) < 3 and not word[-1].isdigit())
 
 
 def _casefolded_words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
-def _stems_of(text: str) -> set[str]:
-    words = (word for word in _LETTERS.findall(text.casefold()) if not _COMMON.fullmatch(word))
-    return {_FIGURES.get(word, re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM_LETTERS]) for word in words}
+def _stems_of(text: str, *, every: bool = False) -> set[str]:
+    """Return the beginnings of its words, of common ones only if all are wanted, and its numbers."""
+    terms = _TERM.findall(text)
+    if not every:
+        terms = [one for one in terms if not _is_light(one) or _SHORT_CODE.fullmatch(one)]
+    folded = (re.sub(r"(?:ing|ed|e?s)$", "", one.casefold()) for one in terms)
+    return {_FIGURES.get(one, one if _DIGITS.search(one) else one[:STEM_LETTERS]) for one in folded}
 
 
 def _casefolded_base_name(file: str) -> str:

@@ -369,3 +369,59 @@ def test_an_order_is_recognised_by_a_person_who_wills_or_by_an_agreement(order: 
 )
 def test_what_programs_insist_on_and_what_would_help_is_no_order(statement: str) -> None:
     assert find_unsupported_claims(statement, [DetailSource(1, "user", "A margin of 2 % please.")]) == []
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "The owner suggested caching the sums.",
+        "Mocks are not welcome here.",
+        "Sums may be rounded up where that is simpler.",
+        "Tuesday evening at the latest, said the lead.",
+        "Exact figures are of no interest to him.",
+        "Amelia set a limit of three pages.",
+        "Ignoring rounded sums is fine with the reviewer.",
+        "Rounding can be skipped, according to the ticket.",
+        "A second opinion was asked for.",
+        "Ms Davis does not mind a delay.",
+        "Speed takes precedence over beauty.",
+    ],
+)
+def test_a_rule_or_permission_is_an_order_also_without_a_person_who_wants_it(order: str) -> None:
+    """The defect: orders that permit, limit or rank were taken for reports of what happened."""
+    assert len(find_unsupported_claims(order, [DetailSource(1, "user", "Look at the tower.")])) == 1
+
+
+def test_words_that_a_user_writes_all_the_time_hardly_support_an_order() -> None:
+    """The defect: two words of the topic, which stand in most sentences, supported any order about it."""
+    said = "Local links fail. I list local links. Links to local files too. Local links again! No local links, please."
+    sources = [DetailSource(1, "user", f"{said} Mark a broken one in red.")]
+    assert find_unsupported_claims("The user wants local links to be optional by default.", sources)
+    assert find_unsupported_claims("The user wants broken local links in red.", sources) == []
+
+
+def test_a_short_answer_supports_what_was_proposed_before_it() -> None:
+    """The defect: what a user had agreed to with a word was said to be invented."""
+    proposed = DetailSource(1, "assistant", "Shall I charge the Visa for both upgrades?")
+    claim = "The client agreed to charge both upgrades to the Visa."
+    assert find_unsupported_claims(claim, [proposed, DetailSource(2, "user", "Yes, go on.")]) == []
+    assert find_unsupported_claims(claim, [proposed, DetailSource(2, "user", "Wait. " * 50)]) == [claim]
+    assert find_unsupported_claims(claim, [DetailSource(2, "user", "Yes, go on."), proposed]) == [claim]
+
+
+@pytest.mark.parametrize(
+    ("summary", "found"),
+    [
+        ("It broke with release 1.7.9.", "1.7.9"),
+        ("It broke with release 1.7.6.", ""),
+        ("It was seen on 5.11.2025.", ""),  # A date may be written in another way in the source.
+        ("The ticket was closed by hargreave.", "hargreave"),
+        ("Jorgensen closed the ticket.", "Jorgensen"),
+        ("Ncsaba closed the ticket.", ""),
+    ],
+)
+def test_versions_and_who_did_something_have_a_source(summary: str, found: str) -> None:
+    """The defect: with two dots, a number was less than any that is searched for."""
+    seen = "sphinx==1.7.6, the ticket was closed by ncsaba 2025-11-05"
+    claims = find_unsupported_claims(summary, [DetailSource(1, "output", seen)])
+    assert claims == ([f"{found} — {summary}"] if found else [])
