@@ -2,12 +2,11 @@
 
 It compares words alone. A file or name must occur in the sources, a figure also rounded or in
 another unit, and an order must share words with a message of the user. What reads as an order is
-in `resources/claim_words.json`. A claim found may still be true. So it is shown to a person, and
+in `resources/rule_words.json`. A claim found may still be true. So it is shown to a person, and
 the writer is asked again; nothing is removed.
 """
 
 import asyncio
-import json
 import math
 import re
 import zlib
@@ -21,9 +20,9 @@ from helix_desktop.engine.conversation_details import NEWEST_OUTPUTS, DetailSour
 from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.search_query import STOP_WORDS
+from helix_desktop.engine.stated_rules_and_decisions import read_rule_words
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import resources_folder
 
 STEM_LETTERS = 5  # Words that share this many first letters count as forms of one word.
 SEARCHED_PIECE = 2_000  # Searching more characters at once would block other threads.
@@ -81,10 +80,10 @@ _NO_CLAIM = re.compile(
     rf"|^{re.escape(NEWEST_OUTPUTS)}$(?:\n- .*)*|read the full transcript at: \S+|do not preface with \"I'll continue\" or similar",
     re.MULTILINE,
 )
-_WORDS: dict[str, list[str]] = json.loads((resources_folder() / "claim_words.json").read_text("utf-8"))
 # Persons, what only persons do, what a program or a rule may do as well, what is somebody's, what is to be done.
 _PERSON, _WILL, _DEMAND, _WISH, _DUTY, _GRANTED = (
-    f"(?:{'|'.join(_WORDS[kind])})" for kind in ("persons", "wills", "demands", "wishes", "duties", "granted")
+    f"(?:{'|'.join(read_rule_words(kind))})"
+    for kind in ("persons", "wills", "demands", "wish nouns", "duties", "granted")
 )
 _NAMED = r"(?-i:(?<![\w.-])(?!(?:The|This|That|It|Its|One|Each|All|No|A|Everything|Nothing|Docs)\b)[A-Z][a-z]+)\b"
 _OFTEN = (
@@ -95,7 +94,7 @@ _ATTRIBUTED = re.compile(
     rf"(?<!\bas )(?<!\bas the )\b(?:{_PERSON}|it was|we)\b[^.]{{0,40}}?\b(?:ask(?:s|ed)\b|want|request|insist"
     r"|demand|requir|prefer|told|said (?:that|to|no)|wish|promised|would (?:like|rather)|möchte|verlang)"
     rf"|\b(?:{_PERSON}|issue|ticket|brief|task){_OFTEN}(?:{_WILL}|{_DEMAND})|{_NAMED}{_OFTEN}{_WILL}"
-    rf"|, (?:{_PERSON}|{_NAMED}) (?:says|said)\W*$|\b(?:says|said|wrote|stressed) the |\bagreed\b"
+    rf"|, (?:{_PERSON}|{_NAMED}) (?:says|said)\W*$|\b(?:says|said|wrote|stressed) the {_PERSON}\b|\bagreed\b"
     r"|\b(?:was|were) (?:not )?to (?!blame\b)(?=[a-z])|\bup to (?:him|her|them|us|me|you)\b"
     r"|\b(?:per|as) (?:arranged|discussed|instruct|promised|request|specified|stipulated|stressed"
     rf"|the (?:user|client) |s?he put it)|\baccording to (?:him|her|them|the (?:{_PERSON}|agreement|issue|ticket))\b"
@@ -124,7 +123,7 @@ _STATE = re.compile(
 )
 _PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which) |(?= so )")
 _TERM = re.compile(r"\d+(?:[.,]\d+)*|[^\W_]+")
-_LIGHT = STOP_WORDS.union(_WORDS["light"])  # Words that say little about what an order is about.
+_LIGHT = STOP_WORDS.union(read_rule_words("light"))  # Words that say little about what an order is about.
 _SHORT_CODE = re.compile(r"(?!BE|DO|GO|IF|IN|IS|IT|NO|OF|ON|OR|TO|WE)[A-Z]{2}")
 _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
 _FIGURES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "ten": "10"}
@@ -201,10 +200,10 @@ class _KnownWords:
         forms = {form for word in capitals for form in (word.lower(), word.capitalize())}
         written = forms.intersection(self._read_words())
         self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
-        self._codes.difference_update(_WORDS["no places"])
+        self._codes.difference_update(read_rule_words("no places"))
         files = {file for piece in self._pieces() if "." in piece or "/" in piece for file in _FILE.findall(piece)}
         self._files = set(map(_casefolded_base_name, files))
-        self._words.update(_WORDS["known to all"])
+        self._words.update(read_rule_words("known to all"))
         self._suffixes = {file.casefold().rpartition(".")[2] for file in files if "/" in file}
         numbers, self._columns = set[float](), defaultdict[str, list[float]](list)
         self._listed = set[float]()  # The numbers of lines in listings.
