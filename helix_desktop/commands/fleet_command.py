@@ -97,7 +97,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     if "trouble" in found:
         return [f"{found['name']}: {found['trouble']}"]
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
-    lines = [f"{found['name']}: {counts}; ${found['cost']:.2f}"]
+    lines = [f"{found['name']}: {counts}; ${found['cost']:.2f} for all tasks"]
     if found["is_stopped"]:
         lines.append("  Stopped: no task starts until you run `fleet start`.")
     lines += [

@@ -19,6 +19,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+ONCE = "once"  # The word for `--allow` that stands for the one call that a task waits for.
 WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
 TaskWork = Callable[[Namespace, "fleet_tasks.FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -56,7 +57,10 @@ def add_task_command(nouns: Subparsers) -> None:
     _add_task_verb(verbs, "list", "list tasks, newest first", _list_tasks, options)
     _add_task_verb(verbs, "show", "show a task and its result", _show_named_tasks, TASKS)
     _add_task_verb(verbs, "cancel", "cancel tasks; running tasks stop before their next step", _change_tasks, TASKS)
-    options = {**TASKS, "--allow WHAT...": "what else the tasks may do from now on without asking"}
+    options = {
+        **TASKS,
+        "--allow WHAT...": "what else the tasks may do from now on without asking; once: only the very call that they wait for",
+    }
     _add_task_verb(verbs, "retry", "continue tasks that failed, were cancelled or need you", _change_tasks, options)
     _add_task_verb(verbs, "wait", "wait until tasks end or need your input", _wait_for_tasks, TASKS, lasting=True)
 
@@ -186,7 +190,8 @@ async def _print_tasks(arguments: Namespace, found: Sequence[fleet_tasks.FleetTa
 
 def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
     if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
-        return f"To allow it, run `task retry {task.id} --allow {task.result.asked}{where}`."
+        retry = f"task retry {task.id}{where} --allow"
+        return f"To allow this call alone, run `{retry} once`; to allow all such calls, `{retry} {task.result.asked}`."
     ended = task.result is not fleet_tasks.UNREADABLE and task.state in (
         fleet_tasks.FleetTaskState.FAILED,
         fleet_tasks.FleetTaskState.CANCELLED,
@@ -196,12 +201,15 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
 
 async def _change_tasks(arguments: Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     """Cancels tasks, or retries them with new permissions."""
-    workspace_access.check_permission_names(getattr(arguments, "allow", ()))
-    code = 0
+    from helix_desktop.workbench.unattended_permissions import UserAnswer
+
+    names, code = [name for name in getattr(arguments, "allow", ()) if name != ONCE], 0
+    workspace_access.check_permission_names(names)
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:
         retries = hasattr(arguments, "allow")
-        if not await (tasks.retry_fleet_task(task, arguments.allow) if retries else tasks.cancel_fleet_task(task.id)):
+        once = [UserAnswer(allowed=True).as_permission(task.result.why)] if retries and ONCE in arguments.allow else []
+        if not await (tasks.retry_fleet_task(task, [*names, *once]) if retries else tasks.cancel_fleet_task(task.id)):
             await console.print_error(f"The task {task.id} is {task.state.value}, so nothing was changed.")
             code = 1
     await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)

@@ -332,11 +332,12 @@ class DetailCollector:
         self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
         if why:
             self._failures.pop((subject, why), None)
-            self._failures[subject, why] = (source.seq, f"{label} failed: {why}")
+            was_not_run = not source.ok and tool_result_reading.read_refusal(source.text) is not None
+            self._failures[subject, why] = (source.seq, f"{label}{'' if was_not_run else ' failed'}: {why}")
         elif solved := [each for each in self._failures if each[0] == subject]:
             for each in solved:
                 seq, failure = self._failures.pop(each)
-                worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
+                worked = "it worked" if failure.startswith((f"{label} failed", f"{label}: ")) else f"worked: {label}"
                 self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
         elif line and tool_result_reading.is_verifying_command(line):
             self._add_detail_line("works", tool_result_reading.strip_here_documents(line), source.seq, PROOF_COMMAND)

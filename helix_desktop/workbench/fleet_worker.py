@@ -294,7 +294,9 @@ class FleetWorker:
             if not isinstance(event, QuestionAsked):
                 return
             why = unattended_permissions.describe_missing_permission(event.question)
-            if answers and why == shown.why:
+            is_that_call = unattended_permissions.name_to_allow(event.question) == shown.asked
+            # A "no" also holds if the call would do something else by now.
+            if answers and (why == shown.why or (is_that_call and not answers[0].allowed)):
                 session.answer_question(event.number, answers.pop())
             elif unattended_permissions.is_allowed_unattended(event.question, allowed):
                 session.answer_question(event.number, PermissionAnswer(allowed=True))

@@ -94,8 +94,9 @@ def test_a_worker_without_a_model_or_its_key_leaves_the_tasks_waiting(
     assert (states["waiting"], states["failed"]) == (2, 0)
 
 
+@pytest.mark.parametrize("allow", ["write_file", "once"])
 def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_given(
-    workspace: Path, helix: Helix
+    workspace: Path, helix: Helix, allow: str
 ) -> None:
     task = add(helix, "write a.txt: kept")
     (asked,) = work(helix)
@@ -106,10 +107,12 @@ def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_g
         "write_file",
     )  # The window has a button.
     assert "+kept" in exact
-    assert f"run `task retry {task} --allow write_file -w Here`." in helix("task", "show", "-w", "Here", task)[1]
+    shown = helix("task", "show", "-w", "Here", task)[1]
+    assert f"run `task retry {task} -w Here --allow once`; to allow all such calls, " in shown
+    assert f"`task retry {task} -w Here --allow write_file`." in shown
     assert not (workspace / "a.txt").exists()
     assert helix("task", "wait", "-w", "Here", task)[0] == 1
-    assert helix("task", "retry", "-w", "Here", task, "--allow", "write_file")[0] == 0
+    assert helix("task", "retry", "-w", "Here", task, "--allow", allow)[0] == 0
     (done,) = work(helix)
     assert (done["id"], done["state"]) == (task, "done")
     facts = helix("ask", "-w", "Here", "-c", task, "--json", "hello")[1]

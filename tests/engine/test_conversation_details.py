@@ -139,6 +139,16 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     assert lesson.endswith("— then it worked")
 
 
+@pytest.mark.parametrize("why", [NOT_BEGUN, "The user denied this call, so it was not run."])
+def test_a_call_that_was_not_run_did_not_fail(why: str) -> None:
+    stopped = [
+        DetailSource(1, "call", '{"command": "make deploy"}', "run"),
+        DetailSource(2, "output", why, "run", ok=False),
+    ]
+    (failure,) = of_kind(collect_details(stopped), "failure")
+    assert failure == f"make deploy: {why}"
+
+
 def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all() -> None:
     tries = [
         DetailSource(number, role, text, "run")

@@ -100,6 +100,19 @@ async def test_a_call_that_would_do_something_else_now_is_shown_again(desks: Des
         assert (folder / "made.txt").read_text() == "new"
 
 
+async def test_a_no_is_a_no_even_if_the_call_would_do_something_else_now(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    async with place(lambda: desk, folder, CALL, reply("It is not made.")) as (bench, _, _):
+        await desk.fleet.add_task(bench.id, "make it", ())
+        (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
+        (task,) = found["needs_you"]
+        (bench.main_folder / "made.txt").write_text("the user's")
+        await desk.fleet.answer_task(bench.id, task["id"], task["why"], allowed=False)
+        (found,) = await seen(desk.fleet, lambda found: not found[0]["waiting"] and not found[0]["running"])
+        assert (len(found["needs_you"]), len(found["done"])) == (0, 1)
+        assert (folder / "made.txt").read_text() == "the user's"
+
+
 async def test_a_closed_workspace_is_read_and_changed_without_being_opened(desks: Desks, folder: Path) -> None:
     desk = desks()
     bench = await desk.create_workspace("Tasks", folder)
