@@ -55,7 +55,9 @@ async def forget_in_workspace(arguments: Namespace, workspace: StoredWorkspace, 
     purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
     result = {**asdict(purged), "entries": [digest.hex for digest in purged.entries]}
     backups = format_things(purged.backups, "backup", "backups")
-    sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}."
+    sentence = (
+        f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
+    )
     if not purged.entries and not purged.facts:
         sentence = "Nothing in this workspace contains what you want to remove."
     await print_result(arguments, console, result, _describe_forget_result(purged, sentence))

@@ -27,6 +27,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
+from helix_desktop.store.cache_reader import FORGOTTEN
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 
@@ -90,7 +91,10 @@ def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, l
                 for _ in _export_entry(member, cache, record, left_out):
                     yield pipe.pop_bytes()
         manifest = {"format": "helix-desktop workspace", "version": VERSION, "facts": facts, "entries": entries}
-        archive.writestr("manifest.json", json.dumps({**manifest, "damaged": left_out}, indent=1))
+        forgotten = sorted(raw.hex() for raw in cache.reader.marked[FORGOTTEN])
+        archive.writestr(
+            "manifest.json", json.dumps({**manifest, "damaged": left_out, "forgotten": forgotten}, indent=1)
+        )
     yield pipe.pop_bytes()
 
 
@@ -218,7 +222,8 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = i
             with archive.open("facts.jsonl") as member:
                 _import_facts(member, place / "journal.sqlite3", note_progress)
             with archive.open("entries.bin") as member:
-                said = _import_entries(member, place / "cache", lambda done: note_progress(facts + done))
+                forgotten = [Digest.from_hex(each) for each in list_at(manifest, "forgotten")]
+                said = _import_entries(member, place / "cache", forgotten, lambda done: note_progress(facts + done))
     except (*_BROKEN, TypeError, EOFError) as error:
         raise errors.InvalidInput(
             f"{path} is damaged: {error}.", remedy="Nothing was imported. Export the workspace again."
@@ -287,7 +292,9 @@ def _require_importable_fact(conversation: str, seq: int, fact: str, remedy: str
         ) from error
 
 
-def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:
+def _import_entries(
+    member: IO[bytes], folder: Path, forgotten: list[Digest], report: Callable[[int], None]
+) -> tuple[str, ...]:
     with closing(CacheFolder(folder)) as cache:
         said: list[str] = []
         staged: list[StagedEntry] = []
@@ -301,6 +308,8 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
                 cache.commit_staged(staged)
                 staged = []
         cache.commit_staged(staged)
+        for digest in forgotten:
+            cache.forget_entry(digest)
         return tuple(said)
 
 

@@ -281,6 +281,18 @@ async def test_what_was_collected_is_still_known(
     await copy.aclose()
 
 
+async def test_what_was_forgotten_is_known_as_forgotten_and_not_as_damaged(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    digests = await filled(workspace)
+    await workspace.forget_content(entries=(digests[1],))
+    known = await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"), name="Copy")
+    copy = await workspaces.open_stored_workspace(known.id)
+    with pytest.raises(NotFound, match="permanently removed at the user's request"):
+        await copy.cache.read_content(digests[1])
+    assert (await copy.cache.verify_cache()).damaged == (await workspace.cache.verify_cache()).damaged == ()
+
+
 async def test_a_damaged_file_is_refused_or_named_and_never_half_taken(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
