@@ -10,19 +10,10 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from helix_desktop.resources import read_word_lists
 from helix_desktop.tools import risky_git_settings
 
-_KEPT = (
-    "user.name", "user.email", "user.useconfigonly", "author.*", "committer.*",
-    "init.defaultbranch", "core.autocrlf", "core.eol", "core.quotepath", "core.abbrev",
-    "core.whitespace", "core.commentchar", "core.ignorecase", "core.precomposeunicode", "color.*",
-    "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "push.followtags",
-    "fetch.prune", "merge.conflictstyle", "merge.ff", "diff.algorithm", "diff.renames",
-    "diff.colormoved", "rebase.autostash", "rebase.autosquash", "rerere.enabled", "advice.*",
-    "column.ui", "branch.sort", "branch.autosetupmerge", "branch.autosetuprebase", "tag.sort",
-    "commit.verbose", "alias.*", "safe.directory", "log.date", "log.decorate", "status.*", "i18n.*",
-    "submodule.recurse",
-)  # fmt: skip
+_KEPT = read_word_lists("git_settings")["kept_for_commands"]
 _DEEPEST = 5
 # A hidden file is empty for commands. Git then uses its content in the index, or a commit would empty it.
 _FILTER = 'f=%f; if [ -s "$f" ]; then cat; else cat >/dev/null; git cat-file blob ":$f" 2>/dev/null || :; fi'

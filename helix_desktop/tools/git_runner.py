@@ -14,23 +14,12 @@ from pathlib import Path
 from helix_desktop.errors import ActionRefused
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import run_process
+from helix_desktop.resources import read_word_lists
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
-# These settings replace those of the repository when we run git.
-_OVERRIDDEN = (
-    "core.fsmonitor=false", "core.untrackedCache=false", "core.ignoreStat=false", "core.checkStat=default", "core.trustctime=true", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
-    "core.pager=cat", "core.sshCommand=false", "core.gitProxy=false", "core.askPass=true", "core.alternateRefsCommand=true", "sequence.editor=true",
-    "credential.helper=", "diff.external=", "diff.ignoreSubmodules=all", "submodule.recurse=false", "commit.verbose=false", "commit.status=false", "commit.template=",
-    "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "safe.bareRepository=explicit", "uploadpack.packObjectsHook=",
-    "gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.x509.program=gpgsm", "gpg.ssh.program=ssh-keygen", "gpg.ssh.defaultKeyCommand=", "log.showSignature=false",
-    f"trace2.normalTarget={_NOTHING}", f"trace2.perfTarget={_NOTHING}", f"trace2.eventTarget={_NOTHING}", "init.templateDir=",
-)  # fmt: skip
-# Settings that the user made for all repositories. They are applied after those above.
-_OF_THE_USER = (
-    "user.name", "user.email", "user.signingkey", "user.useconfigonly", "author.name", "author.email", "committer.name", "committer.email", "safe.directory", "commit.gpgsign",
-    "gpg.format", "gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program", "gpg.ssh.defaultkeycommand", "core.autocrlf", "core.eol", "core.safecrlf",
-)  # fmt: skip
+_SETTINGS = read_word_lists("git_settings")
+_OVERRIDDEN = tuple(each.replace("{nothing}", _NOTHING) for each in _SETTINGS["overridden"])
 # With these variables, git reads no system or user settings, fetches nothing and reaches no other repository.
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": _NOTHING,
@@ -118,7 +107,7 @@ def _read_user_git_settings(home: str) -> tuple[str, ...]:
     words = ["git", "config", "--global", "--includes", "--null", "--list"]
     done = _run_git_process(words, b"", {"HOME": home}, folder="/")
     pairs = [each.partition("\n")[::2] for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")]
-    return tuple(f"{name}={value}" for name, value in pairs if name in _OF_THE_USER)
+    return tuple(f"{name}={value}" for name, value in pairs if name in _SETTINGS["of_the_user"])
 
 
 def _run_git_process(
