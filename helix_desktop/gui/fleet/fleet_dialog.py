@@ -188,7 +188,7 @@ class FleetDialog(TransientDialog):
     # --- The pages with schedules, conversations and workers
 
     def _build_schedules_page(self) -> QWidget:
-        columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
+        columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next run"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
         words = tr("To give an agent work at set times, choose “New schedule…”.")
         self._schedule_list = FleetList(tr("Schedules"), columns, self, empty=words)
         new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
