@@ -45,7 +45,7 @@ class ReplayLabDialog(TransientDialog):
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
-        about = tr("This is a simulation with placeholder summaries: nothing is sent. Peak: the highest use of the context window. In view: the share of the text needed again that was still in the context.")  # fmt: skip
+        about = tr("This is a simulation with placeholder summaries: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
         self._status_label = build_plain_label(about, "muted", self)
         self._table = QGridLayout()
         self._adopting: dict[str, QPushButton] = {}
